@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from specs import ZooError
 from zoo.evaluation.metrics import Metric
@@ -25,22 +26,13 @@ from zoo.training.run import Run
 pytestmark = pytest.mark.integration
 
 
-def test_average_is_the_mean_in_float64(tmp_path: Path) -> None:
-    tensors, files = [torch.randn(50) * 10.0**i for i in range(3)], []
-    for number, tensor in enumerate(tensors):
-        files.append(tmp_path / f"{number}.safetensors")
-        save_file({"a": tensor}, files[-1])
-    expected = torch.stack([t.double() for t in tensors]).mean(0).float()
-    torch.testing.assert_close(mean_of(files)["a"], expected, rtol=2e-7, atol=0)
-
-
 def test_average_writes_the_mean_of_the_last_checkpoints(finished_run: Run) -> None:
     finished_run.answers("test").write_text("")
     average(finished_run, 2)
     first, second = (load_file(c.weights) for c in list_checkpoints(finished_run)[-2:])
     mean = read(finished_run.weights)
     for name, tensor in mean.tensors.items():
-        torch.testing.assert_close(tensor, (first[name] + second[name]) / 2)
+        assert torch.equal(tensor, ((first[name].double() + second[name].double()) / 2).float())
     assert mean.facts["steps"] == "20,24"
     assert open_model(finished_run.folder, device="cpu").longest_source == finished_run.identity.longest_source
     left = [finished_run.scores, finished_run.answers("dev"), finished_run.answers("test")]
@@ -57,17 +49,9 @@ def test_average_that_exists_changes_nothing(finished_run: Run) -> None:
 
 
 def test_old_scores_are_removed_even_if_averaging_is_killed(finished_run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    write = Weights.write
-
-    def killed(weights: Weights, path: Path) -> None:
-        write(weights, path)
-        raise KeyboardInterrupt
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Weights, "write", killed)
-        with pytest.raises(KeyboardInterrupt):
-            average(finished_run, 1)
-    average(finished_run, 1)
+    monkeypatch.setattr(Weights, "write", Mock(side_effect=KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        average(finished_run, 1)
     assert not finished_run.scores.exists()
 
 

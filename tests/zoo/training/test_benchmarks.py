@@ -11,18 +11,16 @@ from pathlib import Path
 import pytest
 import torch
 
-from compiler import Purpose, build, graphs, interpret, lower
+from compiler import build, graphs
 from compiler.host import cores
 from compiler.initialization import initial_weights
 from specs import BOS, EOS, PAD, UNK, Spec, ZooError
 from zoo.generation.config import GenerationConfig
 from zoo.system import device_memory
-from zoo.system.clock import Spread, spread
 from zoo.training.benchmarks import (
     LENGTH,
     benchmark_decoding,
     benchmark_training,
-    random_sources,
     translations,
     weights_avoiding,
 )
@@ -93,19 +91,6 @@ def test_search_is_that_of_the_spec(small: Small, monkeypatch: pytest.MonkeyPatc
     assert caught.value.hint == "set `decoding.search=beam`"
 
 
-def test_translations_do_not_depend_on_the_batch(small: Small) -> None:
-    spec = small()
-    weights = weights_avoiding(spec, initial_weights(spec, graphs(spec)))
-    program = build(spec, weights=weights, device="cpu")
-    sources = random_sources(spec, 5)
-    assert [len(source) for source in sources] == [len(source) for source in random_sources(spec, 7)[:5]]
-    one, many = (translations(program, sources, spec, batch=batch) for batch in (1, 4))
-    assert [hypotheses[0].tokens for hypotheses in one] == [hypotheses[0].tokens for hypotheses in many]
-    inputs = {"source": torch.tensor([sources[0]]), "target": torch.tensor([[BOS, *one[0][0].tokens, EOS]])}
-    scores = interpret(lower(spec, Purpose.SCORE), weights, inputs)["log_probabilities"]
-    assert one[0][0].log_probability == pytest.approx(float(scores.sum()), rel=1e-5)
-
-
 def test_impossible_decoding_is_refused(small: Small) -> None:
     with pytest.raises(ZooError, match="a vocabulary of 101 tokens is too small for a beam of 60"):
         benchmark_decoding(with_decoding(small(), beam=60, alpha=0.0), **ONE_ROUND)
@@ -119,11 +104,6 @@ def test_impossible_decoding_is_refused(small: Small) -> None:
         benchmark_decoding(learned(LENGTH), **ONE_ROUND, device="cpu")
     enough = int(str(caught.value.hint).partition("max_positions=")[2].rstrip("`"))
     assert benchmark_decoding(learned(enough), **ONE_ROUND, device="cpu").sentences == 2
-
-
-def test_spread_has_median_min_and_max() -> None:
-    assert spread([3.0, 1.0, 2.0]) == Spread(2.0, 1.0, 3.0)
-    assert spread([4.0]) == Spread(4.0, 4.0, 4.0)
 
 
 def test_numbers_of_training_are_consistent(world: Callable[..., Spec]) -> None:

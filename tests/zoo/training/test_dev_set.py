@@ -70,12 +70,6 @@ def test_patience_ends_the_training_and_the_best_checkpoint_is_kept(
     assert list_checkpoints(run)[-1].step == 28
 
 
-def test_all_metrics_know_which_score_is_better() -> None:
-    better = {metric.name: metric.is_better(2, 1) for metric in METRICS}
-    assert {name for name, higher in better.items() if not higher} == {"perplexity", "ter"}
-    assert all(metric.is_better(1, None) for metric in METRICS)
-
-
 def test_checkpoints_report_scores_and_sample_translations(world: World, words: Any) -> None:
     run = train(world("training.dev_score=bleu", "training.steps=10"), report=words)
     lines = {line["step"]: line for line in lines_of(run)}
@@ -89,39 +83,25 @@ def test_checkpoints_report_scores_and_sample_translations(world: World, words: 
     assert "dev BLEU" not in summaries[2]
     samples = [text for text in words.said if text.startswith("  source ")]
     assert len(samples) == 3, "of two checkpoints, and of the average at the end"
-    sources, references = prepare(world(), Report()).texts("dev")
-    for text in samples:
-        rows = [row.split(None, 1) for row in text.splitlines() if row]
-        assert [row[0] for row in rows] == ["source", "reference", "output"] * 3
-        assert [row[1] for row in rows[::3]] == sources[:3]
-        assert [row[1] for row in rows[1::3]] == references[:3]
+    sources, _ = prepare(world(), Report()).texts("dev")
+    assert all(sources[0] in text for text in samples)
     assert words.said.index(summaries[0]) < words.said.index(samples[0]) < words.said.index(summaries[1])
 
 
-def dev_set(lengths: list[int]) -> str:
-    """Write a dev set of sentences with these numbers of letters, each of which is a token."""
+def test_dev_set_longer_than_learned_positions_is_refused_before_training(
+    world: World, words: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that was started in spite of it continues, without scores."""
     for side in ("en", "de"):
-        Path(f"dev.{side}").write_text("".join(f"{'z' * length}\n" for length in lengths), encoding="utf-8")
-    return "corpus.dev=[{source: dev.en, target: dev.de}]"
-
-
-LEARNED = ("architecture.positional_encoding=learned", "architecture.max_positions=32", "corpus.max_length=31")
-
-
-def test_dev_set_longer_than_learned_positions_is_refused_before_training(world: World) -> None:
-    spec = world(*LEARNED, dev_set([3, 100, 5, 200]), "training.dev_score=null")
+        Path(f"dev.{side}").write_text("".join(f"{'z' * length}\n" for length in (3, 100)), encoding="utf-8")
+    keys = ["architecture.positional_encoding=learned", "architecture.max_positions=32", "corpus.max_length=31"]
+    keys += ["corpus.dev=[{source: dev.en, target: dev.de}]", "training.dev_score=bleu"]
     with pytest.raises(ZooError, match=r"the dev set cannot be scored") as caught:
-        train(spec)
+        train(world(*keys))
     assert "learned 32 (`architecture.max_positions`)" in str(caught.value)
     assert caught.value.exit_code == 2
     assert "architecture.max_positions" in (caught.value.hint or "")
     assert not Path("runs").exists()
-
-
-def test_run_that_was_started_with_such_a_dev_set_continues(
-    world: World, words: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    keys = (*LEARNED, dev_set([3, 100]), "training.dev_score=bleu")
     with monkeypatch.context() as patch:
         patch.setattr("zoo.training.train.require_scorable_dev_set", lambda *_: None)
         train_steps(world(*keys, "training.steps=2"), "runs/tiny")
@@ -151,14 +131,13 @@ def test_program_is_built_for_what_the_metric_needs(
     assert (Purpose.DECODE_STEP in built) == bool(dev.samples) == (name != "perplexity")
 
 
-@pytest.mark.parametrize("score", ["perplexity", "bleu"])
-def test_score_that_is_not_finite_is_null_in_the_log(world: World, monkeypatch: pytest.MonkeyPatch, score: str) -> None:
+def test_score_that_is_not_finite_is_null_in_the_log(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     scores = iter([math.nan, 6.0, math.inf, math.nan, 5.0, 5.5, 4.0])
     monkeypatch.setattr(DevSet, "score", lambda self, weights: next(scores))
-    train_steps(world(f"training.dev_score={score}", "training.patience=6", "training.average=6"), "runs/tiny")
+    train_steps(world("training.patience=6", "training.average=6"), "runs/tiny")
     run = Run(Path("runs/tiny"))
-    assert state_of(run)["best_step"] == (20 if score == "perplexity" else 8)
-    assert [line[f"dev_{score}"] for line in lines_of(run) if f"dev_{score}" in line][:3] == [None, 6.0, None]
+    assert state_of(run)["best_step"] == 20
+    assert [line["dev_perplexity"] for line in lines_of(run) if "dev_perplexity" in line][:3] == [None, 6.0, None]
 
 
 def test_failure_to_score_does_not_stop_the_training(world: World, monkeypatch: pytest.MonkeyPatch, words: Any) -> None:
@@ -172,6 +151,6 @@ def test_failure_to_score_does_not_stop_the_training(world: World, monkeypatch: 
 
 
 def test_patience_without_a_dev_set_is_warned_about(world: World, words: Any) -> None:
-    keys = ("corpus.dev=[]", "training.dev_score=perplexity", "training.patience=1")
-    train_steps(world("training.steps=1", *keys), "runs/tiny", report=words)
+    keys = ("corpus.dev=[]", "training.dev_score=perplexity", "training.patience=1", "training.steps=1")
+    train_steps(world(*keys), "runs/tiny", report=words)
     assert any(line.startswith("`training.patience` has no effect") for line in words.said)

@@ -72,9 +72,9 @@ def train_by_two_forks(run: str, spec: Spec) -> Run:
     return Run(Path(run))
 
 
-def without_last_checkpoint(run: Run) -> str:
+def without_last_checkpoint(run: Run, name: str = "stopped") -> str:
     """Copy a run to the state before its last checkpoint."""
-    before = Run(Path(shutil.copytree(run.folder, f"{run.folder}-stopped")))
+    before = Run(Path(shutil.copytree(run.folder, f"{run.folder}-{name}")))
     shutil.rmtree(list_checkpoints(before)[-1].folder)
     before.weights.unlink()
     return str(before.folder)
@@ -120,19 +120,14 @@ def test_two_processes_resume_to_identical_weights(world: World) -> None:
     spec = world(*PLAIN, *SHORT)
     two = train_by_torchrun("two", spec)
     assert_similar(train(spec, run="one"), two)
-    assert_same_weights(two, train_by_torchrun(without_last_checkpoint(two), spec))
+    assert_same_weights(two, train_by_torchrun(without_last_checkpoint(two, "resumed"), spec))
+    continued = train_by_torchrun(without_last_checkpoint(two), spec, SMALL_DEVICES)
+    assert continued.identity.sharded
+    assert_similar(two, continued)
     sharded = train_by_torchrun("sharded", spec, SMALL_DEVICES)
     resumed = train_by_torchrun(without_last_checkpoint(sharded), spec)
     assert resumed.identity.sharded, "once a run is sharded it stays so"
     assert_same_weights(sharded, resumed)
-
-
-@pytest.mark.slow
-def test_run_can_continue_sharded(world: World) -> None:
-    started = train_by_torchrun("run", world(*PLAIN, "training.steps=12"))
-    assert not started.identity.sharded
-    assert_similar(train(world(*PLAIN), run="one"), train_by_torchrun("run", world(*PLAIN), SMALL_DEVICES))
-    assert started.identity.sharded
 
 
 @pytest.mark.slow
@@ -189,17 +184,6 @@ def free_port() -> int:
         return int(opened.getsockname()[1])
 
 
-def test_single_process_needs_no_communication() -> None:
-    alone, sums = Processes("cpu"), torch.ones(2)
-    assert alone.first
-    assert alone.first_on_machine
-    assert alone.any(True, False) == (True, False)
-    assert alone.all_equal(3)
-    assert alone.all_reduce(sums) is sums
-    with alone.first_then_others(on_each_machine=True):
-        pass
-
-
 def test_more_processes_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     assert distributed._gpu_of_process("auto", 1) == "cuda:1"
@@ -209,24 +193,17 @@ def test_more_processes_than_gpus_are_refused(monkeypatch: pytest.MonkeyPatch) -
         distributed._gpu_of_process("cuda:1", 0)
 
 
-class TwoProcesses(Processes):
-    """Two processes that always agree."""
-
-    def __init__(self) -> None:
-        super().__init__("cpu")
-        self.count = 2
-
-
 def test_sharding_is_needed_if_a_process_cannot_hold_its_share(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each process holds the whole state, but only the activations of its share of a batch."""
     spec = world()
-    mean = full_batch(spec, 20)
+    mean, two = full_batch(spec, 20), Processes("cpu")
+    two.count = 2
     needed = PROCESS_BYTES + training_bytes(spec, mean.share(2))
     assert needed < PROCESS_BYTES + training_bytes(spec, mean)
     for extra, expected in ((2, False), (-2, True)):
         available = int(needed / 0.9) + extra
         monkeypatch.setattr(device_memory, "available_memory", lambda device, available=available: available)
-        assert needs_sharding(spec, mean, TwoProcesses()) is expected
+        assert needs_sharding(spec, mean, two) is expected
     used = [training_bytes(spec, mean, shards) for shards in (1, 2, 4, 8)]
     assert used == sorted(used, reverse=True)
     assert len(set(used)) == 4

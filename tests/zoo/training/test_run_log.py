@@ -8,7 +8,8 @@ import re
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import torch
@@ -45,8 +46,9 @@ def test_incomplete_line_is_removed(tmp_path: Path, rest: bytes) -> None:
     assert path.read_bytes() == whole
 
 
-def test_speeds_refer_to_the_time_in_steps(tmp_path: Path) -> None:
-    """Time between steps, for checkpoints and the dev set, does not count."""
+def test_speeds_refer_to_the_time_in_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time between steps, for checkpoints and the dev set, does not count. The log does not need tensorboardX."""
+    monkeypatch.setattr(run_log, "SummaryWriter", None)
     log = open_log(tmp_path / "log.jsonl", TrainingProgress(step=2, seconds=100.0))
     lines = []
     for seconds in (104.0, 106.0):
@@ -56,19 +58,17 @@ def test_speeds_refer_to_the_time_in_steps(tmp_path: Path) -> None:
     assert [line["target_tokens_per_second"] for line in lines] == [15.0, 30.0]
     assert [line["utilisation"] for line in lines] == [1.0, 2.0]
     assert (lines[0]["loss"], lines[0]["padding"]) == (0.1, 0.0)
+    log.close()
+    assert not (tmp_path / "events").exists()
 
 
 def test_full_disk_is_reported_with_the_name_of_the_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     log = open_log(tmp_path / "log.jsonl", TrainingProgress())
     add_step(log)
-
-    def full(path: Path, *how: object, **more: object) -> NoReturn:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Path, "open", full)
-        with pytest.raises(ZooError, match=r"log\.jsonl` cannot be written: the disk is full"):
-            log.write(TrainingProgress(step=1, seconds=1.0), 0.1, {})
+    full = Mock(side_effect=OSError(errno.ENOSPC, "No space left on device"))
+    monkeypatch.setattr(Path, "open", full)
+    with pytest.raises(ZooError, match=r"log\.jsonl` cannot be written: the disk is full"):
+        log.write(TrainingProgress(step=1, seconds=1.0), 0.1, {})
 
 
 def read_events(folder: Path) -> Iterator[Event]:
@@ -108,13 +108,3 @@ def test_resumed_training_continues_log_events_and_forecast(
     del losses[24]
     assert losses == pytest.approx({line["step"]: line["loss"] for line in lines}, abs=1e-4)
     assert any(re.match(r"forecast for 5 steps: [\d:]+ and [\d.]+ [MG]B of memory, based on", s) for s in words.said)
-
-
-def test_events_need_tensorboardx(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_log, "SummaryWriter", None)
-    log = open_log(tmp_path / "log.jsonl", TrainingProgress())
-    add_step(log)
-    log.write(TrainingProgress(step=1, seconds=1.0), 0.1, {})
-    log.close()
-    assert (tmp_path / "log.jsonl").read_text()
-    assert not (tmp_path / "events").exists()

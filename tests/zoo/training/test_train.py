@@ -23,7 +23,6 @@ import specs
 from specs import Spec, ZooError
 from zoo.data.builtin import sentences
 from zoo.data.prepare import PreparedCorpus, prepare
-from zoo.data.training_set import TrainingSet
 from zoo.evaluation.evaluate import evaluate_model
 from zoo.files.atomic import remove_folder
 from zoo.report import Progress, Report
@@ -151,26 +150,6 @@ def test_finished_run_keeps_its_scores(finished_run: Run, world: World, words: A
     train(world(), report=words)
     assert set(json.loads(finished_run.scores.read_text())) == {"dev", "test"}
     assert "nothing left to train: the run is at step 24" in words.said
-
-
-def test_training_learns(world: World) -> None:
-    train_steps(world("training.steps=60", "training.warmup_steps=20", "training.checkpoint_steps=60"), "runs/tiny")
-    losses = [json.loads(line)["loss"] for line in TINY.log.read_text().splitlines()]
-    assert losses[-1] < 0.9 * losses[0]
-
-
-def test_batches_with_sampled_tokens_stay_within_the_budgets(world: World) -> None:
-    spec = world("training.subword_regularization=0.5", "training.source_tokens=65", "training.steps=1")
-    data = TrainingSet.from_prepared(spec, prepare(spec, Report()))
-    sizes = []
-    for given in data.batches_from(0):
-        batch = given.pairs.to_batch()
-        assert batch.source.numel() <= 65
-        assert batch.target.numel() - len(batch) <= 400
-        sizes.append(given.pairs.size)
-        if given.epoch:
-            break
-    assert sum(size.source_tokens for size in sizes) > 1.2 * data.epoch_batches(0).total.source_tokens
 
 
 def test_weights_of_corpus_parts_say_how_often_their_pairs_are_used(

@@ -12,7 +12,8 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -101,10 +102,8 @@ def test_each_command_line_trains_its_run(trials: Trials, monkeypatch: pytest.Mo
     Path("zoo").chmod(0o755)
     monkeypatch.setenv("PATH", f"{Path.cwd()}:{os.environ['PATH']}")
     monkeypatch.setenv("SLURM_ARRAY_TASK_ID", "2")
-    by_xargs, by_line_number = (
-        "tr '\\n' '\\0' < lines | xargs -0 -P 2 -n 1 sh -c 'eval \"$0\"'",
-        ('eval "$(sed -n ${SLURM_ARRAY_TASK_ID}p lines)"'),
-    )
+    by_xargs = "tr '\\n' '\\0' < lines | xargs -0 -P 2 -n 1 sh -c 'eval \"$0\"'"
+    by_line_number = 'eval "$(sed -n ${SLURM_ARRAY_TASK_ID}p lines)"'
     for command, lines in ((by_xargs, first), (by_line_number, first + second)):
         Path("lines").write_text(lines)
         done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
@@ -176,12 +175,9 @@ def test_stop_during_the_start_of_a_process_stops_it(tmp_path: Path, report: Any
 
 
 def test_lock_that_cannot_be_tested_is_no_problem(trials: Trials, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(run: Run) -> NoReturn:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
     first, *_ = trials()
     first.run.folder.mkdir(parents=True)
-    monkeypatch.setattr(Run, "locked", full)
+    monkeypatch.setattr(Run, "locked", Mock(side_effect=OSError(errno.ENOSPC, "No space left on device")))
     assert first.lock_problem is None
 
 
