@@ -173,62 +173,37 @@ def translator_of(toy, letters):
     return make
 
 
-class Listening(Report):
-    """Report that records messages and warnings separately."""
+class RecordingReport(Report):
+    """Report that records messages and warnings: separately, or all in `said`."""
 
-    def __init__(self):
-        self.said, self.warnings = [], []
-
-    def info(self, text):
-        self.said.append(text)
-
-    def warn(self, text):
-        self.warnings.append(text)
-
-
-@pytest.fixture
-def report():
-    return Listening()
-
-
-WORLD = [
-    "architecture.N=1",
-    "architecture.d_model=16",
-    "architecture.d_ff=24",
-    "architecture.h=2",
-    "architecture.d_k=6",
-    "architecture.d_v=4",
-    "architecture.dropout=0.1",
-    "vocabulary.size=200",
-    "corpus.train=[{grammar: 300}]",
-    "corpus.dev=[{grammar: 10}]",
-    "corpus.test=[{grammar: 10}]",
-    "training.source_tokens=400",
-    "training.target_tokens=400",
-    "training.checkpoint_steps=4",
-    "training.log_steps=3",
-    "training.steps=24",
-    "training.learning_rate=1.0",
-    "training.warmup_steps=10",
-    "training.average=3",
-]
-
-
-class Words(Report):
-    """Report that records messages and warnings together."""
-
-    def __init__(self) -> None:
+    def __init__(self, *, together: bool = False) -> None:
         self.said: list[str] = []
+        self.warnings = self.said if together else []
 
     def info(self, text: str) -> None:
         self.said.append(text)
 
-    warn = info
+    def warn(self, text: str) -> None:
+        self.warnings.append(text)
 
 
 @pytest.fixture
-def words() -> Words:
-    return Words()
+def report() -> RecordingReport:
+    return RecordingReport()
+
+
+@pytest.fixture
+def words() -> RecordingReport:
+    return RecordingReport(together=True)
+
+
+WORLD = [
+    "architecture={N: 1, d_model: 16, d_ff: 24, h: 2, d_k: 6, d_v: 4, dropout: 0.1}",
+    "vocabulary.size=200",
+    "corpus={train: [{grammar: 300}], dev: [{grammar: 10}], test: [{grammar: 10}]}",
+    "training={steps: 24, checkpoint_steps: 4, log_steps: 3, average: 3}",
+    "training={source_tokens: 400, target_tokens: 400, learning_rate: 1.0, warmup_steps: 10}",
+]
 
 
 @pytest.fixture
@@ -283,20 +258,6 @@ class Parrot:
 def parrot(parsing):
     """Return a function that makes a `Parrot` for a kind of task."""
     return lambda kind: Parrot(parsing() if kind == "parsing" else specs.load("tiny"))
-
-
-SUMMARY = Summary(
-    task="translation",
-    source="en",
-    target="de",
-    parameters=7,
-    metric="bleu",
-    dev=12.5,
-    test=None,
-    description="A model.",
-    published="2026-01-01T00:00:00+00:00",
-    zoo="0.1.0",
-)
 
 
 @pytest.fixture
@@ -382,4 +343,7 @@ def web(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
 @pytest.fixture(scope="session")
 def summary() -> Summary:
     """Return the list entry of a bundle."""
-    return SUMMARY
+    languages = {"source": "en", "target": "de"}
+    scores = {"metric": "bleu", "dev": 12.5, "test": None}
+    published = {"published": "2026-01-01T00:00:00+00:00", "zoo": "0.1.0"}
+    return Summary(task="translation", parameters=7, description="A model.", **languages, **scores, **published)
