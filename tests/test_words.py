@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -46,17 +47,20 @@ def _sources() -> list[Path]:
     return [path for path in files if path.is_file()]
 
 
-def _excepted(path: Path) -> bool:
-    return path.relative_to(ROOT).as_posix().startswith(tuple(EXCEPTIONS))
+def _lines() -> Iterator[tuple[str, str]]:
+    """Yield all lines of the sources with their places."""
+    for path in _sources():
+        name = path.relative_to(ROOT).as_posix()
+        if not name.startswith(tuple(EXCEPTIONS)):
+            for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+                yield f"{name}:{number}", line
 
 
 def test_no_retired_word_is_used() -> None:
     patterns = {re.compile(rf"\b(?:{words})(?!\w)"): instead for words, instead in RETIRED.items()}
     found = [
-        f"{path.relative_to(ROOT)}:{number}: `{match[0]}`, write {instead}"
-        for path in _sources()
-        if not _excepted(path)
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        f"{place}: `{match[0]}`, write {instead}"
+        for place, line in _lines()
         for pattern, instead in patterns.items()
         if (match := pattern.search(line))
     ]
@@ -64,11 +68,5 @@ def test_no_retired_word_is_used() -> None:
 
 
 def test_docstrings_begin_with_what_the_thing_is_or_does() -> None:
-    found = [
-        f"{path.relative_to(ROOT)}:{number}: {line.strip()[:80]}"
-        for path in _sources()
-        if path.suffix == ".py" and not _excepted(path)
-        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
-        if DOCSTRING_START.search(line)
-    ]
+    found = [f"{place}: {line.strip()[:80]}" for place, line in _lines() if DOCSTRING_START.search(line)]
     assert not found, "\n".join(found)

@@ -95,45 +95,40 @@ def python(code: str, *folders: Path) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.integration
-class TestProcesses:
-    @pytest.mark.parametrize(
-        ("name", "file", "code", "status"),
-        [
-            ("specs", "specs.py", "import zoo; zoo.spec('tiny')", 1),
-            ("compiler", "compiler/__init__.py", "from zoo import Spec", 1),
-            ("specs", "specs/__init__.py", COMMAND, 2),
-            ("cli", "cli/__init__.py", "-m", 2),
-        ],
-    )
-    def test_foreign_packages_are_not_imported(
-        self, tmp_path: Path, name: str, file: str, code: str, status: int
-    ) -> None:
-        foreign = tmp_path / file
-        foreign.parent.mkdir(exist_ok=True)
-        foreign.write_text("raise SystemExit('foreign code ran')")
-        process = python(code, tmp_path)
-        message = f"zoo needs its package `{name}` in `{ROOT}`, but Python finds `{foreign}`\n\nhint: "
-        assert process.returncode == status
-        assert message in process.stderr
-        assert "foreign code ran" not in process.stderr
-        assert ("Traceback" in process.stderr) == (status == 1), "the command prints only the error"
+@pytest.mark.parametrize(
+    ("name", "file", "code", "status"),
+    [
+        ("specs", "specs.py", "import zoo; zoo.spec('tiny')", 1),
+        ("compiler", "compiler/__init__.py", "from zoo import Spec", 1),
+        ("specs", "specs/__init__.py", COMMAND, 2),
+        ("cli", "cli/__init__.py", "-m", 2),
+    ],
+)
+def test_foreign_packages_are_not_imported(tmp_path: Path, name: str, file: str, code: str, status: int) -> None:
+    foreign = tmp_path / file
+    foreign.parent.mkdir(exist_ok=True)
+    foreign.write_text("raise SystemExit('foreign code ran')")
+    process = python(code, tmp_path)
+    message = f"zoo needs its package `{name}` in `{ROOT}`, but Python finds `{foreign}`\n\nhint: "
+    assert process.returncode == status
+    assert message in process.stderr
+    assert "foreign code ran" not in process.stderr
+    assert ("Traceback" in process.stderr) == (status == 1), "the command prints only the error"
 
-    def test_unrelated_folders_and_packages_are_harmless(self, tmp_path: Path) -> None:
-        (tmp_path / "specs").mkdir()
-        (tmp_path / "specs" / "mine.yaml").write_text("extends: tiny\n")
-        (tmp_path / "cli").mkdir()
-        (tmp_path / "cli" / "__init__.py").write_text("raise SystemExit('foreign code ran')")
-        assert python("import zoo; zoo.spec('tiny'); zoo.names()", tmp_path).returncode == 0
 
-    def test_module_is_the_command(self) -> None:
-        process = python("-m")
-        assert (process.returncode, process.stderr) == (0, "")
-        assert "Usage: zoo" in process.stdout
+@pytest.mark.integration
+def test_unrelated_folders_and_packages_are_harmless(tmp_path: Path) -> None:
+    (tmp_path / "specs").mkdir()
+    (tmp_path / "specs" / "mine.yaml").write_text("extends: tiny\n")
+    (tmp_path / "cli.py").write_text("raise SystemExit('foreign code ran')")
+    assert python("import zoo; zoo.spec('tiny'); zoo.names()", tmp_path).returncode == 0
 
-    def test_interrupt_during_imports_prints_no_traceback(self) -> None:
-        code = (
-            "import zoo.entry_point\ndef interrupt(name): raise KeyboardInterrupt\n"
-            "zoo.entry_point.import_module = interrupt\nzoo.entry_point.main()"
-        )
-        process = python(code)
-        assert (process.returncode, process.stderr) == (130, "\ninterrupted\n")
+
+@pytest.mark.integration
+def test_module_is_the_command_and_an_interrupt_during_its_imports_prints_no_traceback() -> None:
+    process = python("-m")
+    assert (process.returncode, process.stderr) == (0, "")
+    assert "Usage: zoo" in process.stdout
+    code = "import zoo.entry_point as e\ndef interrupt(name): raise KeyboardInterrupt\n"
+    process = python(f"{code}e.import_module = interrupt; e.main()")
+    assert (process.returncode, process.stderr) == (130, "\ninterrupted\n")

@@ -17,24 +17,21 @@ from zoo.planning import plan as plans
 from zoo.planning.memory_estimate import batch_rows
 
 
-@pytest.mark.parametrize("name", ["base", "table3/e-learned"])
-def test_layers_add_up_for_shipped_specs(name: str) -> None:
-    plan = plans.plan(specs.load(name))
-    assert sum(layer.parameters for layer in plan.layers) == plan.parameters
-    assert sum(layer.flops_per_token for layer in plan.layers) == pytest.approx(plan.flops_per_token)
-
-
 @pytest.mark.parametrize(
-    "fields", [{}, {"norm": "pre"}, {"tied_embeddings": "none"}, {"tied_embeddings": "target", "projection_bias": True}]
+    "fields",
+    [
+        {},
+        {"norm": "pre", "positional_encoding": "learned"},
+        {"tied_embeddings": "none"},
+        {"tied_embeddings": "target", "projection_bias": True},
+    ],
 )
-def test_layers_add_up_for_any_architecture(small: Callable[..., Spec], fields: dict[str, object]) -> None:
+def test_layers_add_up(small: Callable[..., Spec], fields: dict[str, object]) -> None:
     plan = plans.plan(small(**fields))
     assert sum(layer.parameters for layer in plan.layers) == plan.parameters
-    assert [layer.name for layer in plan.layers if "embedding" in layer.name or "logits" in layer.name] == [
-        "source embedding",
-        "target embedding",
-        "logits",
-    ]
+    assert sum(layer.flops_per_token for layer in plan.layers) == pytest.approx(plan.flops_per_token)
+    names = [layer.name for layer in plan.layers if "embedding" in layer.name or "logits" in layer.name]
+    assert names == ["source embedding", "target embedding", "logits"]
 
 
 def test_flops_equal_those_that_torch_counts(small: Callable[..., Spec]) -> None:
@@ -94,11 +91,14 @@ def test_flops_of_a_translation_equal_those_that_torch_counts(small: Callable[..
     assert plans.plan(spec, length).passes[-1].after.flops == counter.get_total_flops()
 
 
-def test_disabled_pass_is_not_listed(small: Callable[..., Spec]) -> None:
+def test_disabled_pass_is_neither_listed_nor_in_the_code(small: Callable[..., Spec]) -> None:
     spec = specs.load("tiny", {"compilation": {"disabled_passes": ["fuse_projections"]}})
     assert "fuse_projections" not in [effect.name for effect in plans.plan(spec).passes]
     assert "query_key_value" not in plans.code(spec)
-    assert "query_key_value" in plans.code(small())
+    code = plans.code(small())
+    assert "query_key_value" in code
+    compile(code, "small.py", "exec")
+    assert all(f"def {purpose}(" in code for purpose in (compiler.Purpose.TRAIN, *compiler.TRANSLATE))
 
 
 def test_cache_bytes_equal_the_tensors_of_the_state(small: Callable[..., Spec]) -> None:
@@ -111,21 +111,13 @@ def test_cache_bytes_equal_the_tensors_of_the_state(small: Callable[..., Spec]) 
     assert plans.plan(spec, length).cache_bytes == sum(tensor.nbytes for tensor in carried)
 
 
-def test_code_is_python_for_training_and_translating() -> None:
-    code = plans.code(specs.load("tiny"))
-    compile(code, "tiny.py", "exec")
-    assert all(f"def {purpose}(" in code for purpose in (compiler.Purpose.TRAIN, *compiler.TRANSLATE))
-
-
 def test_drawing_is_written_to_a_file(small: Callable[..., Spec]) -> None:
     file = plans.draw_to(small(), Path("figure.svg"))
     text = file.read_text(encoding="utf-8")
     assert text.startswith("<svg ")
     assert f"{plans.plan(small()).parameters:,} parameters" in text
-    with pytest.raises(ZooError, match=r"does not end in \.svg") as caught:
+    with pytest.raises(ZooError, match=r"does not end in \.svg"):
         plans.draw_to(small(), Path("figure.png"))
-    assert "`figure.svg`" in str(caught.value.hint)
-    assert not Path("figure.png").exists()
 
 
 def test_steps_and_paths_follow_from_the_layers(small: Callable[..., Spec]) -> None:
