@@ -6,7 +6,7 @@ This module does not load torch.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from compiler.options import compile_options
 from compiler.size import BEAMS, Size, product
 from specs import Spec
 from zoo.files.output import open_output, require_svg
-from zoo.planning.memory_estimate import batch_rows, estimate_memory
+from zoo.planning.memory_estimate import MemoryEstimate, batch_rows, estimate_memory
 
 LENGTH = 27
 """Default number of tokens of a sentence: an English sentence of newstest2014 in subword tokens, with its EOS."""
@@ -79,7 +79,7 @@ class PassEffect:
 
 
 @dataclass(frozen=True)
-class Plan:
+class Plan(MemoryEstimate):
     """Cost of a spec. Bytes are those of float32 unless noted. A multiply-add counts as two FLOPs."""
 
     name: str
@@ -95,17 +95,9 @@ class Plan:
     flops: str
     flops_per_token: float
     """FLOPs of a forward pass over a sentence pair, divided by its target tokens."""
-    step_flops: int
-    """FLOPs of a training step on a full batch, forward and backward."""
     weight_bytes: int
-    state_bytes: int
-    """Memory for weights, gradients and Adam's moments in training."""
-    activation_bytes: int
-    """Memory for activations in training, for one accumulation step of a full batch."""
     cache_bytes: int
     """Memory of one hypothesis of `length` tokens in decoding: its keys and values, and those of the memory."""
-    disk_bytes: int
-    """Largest size of a run: checkpoints and weights."""
 
 
 def plan(spec: Spec, length: int = LENGTH) -> Plan:
@@ -119,9 +111,10 @@ def plan(spec: Spec, length: int = LENGTH) -> Plan:
         ZooError: The spec disables a pass that does not exist.
     """
     train, whole = lower(spec, Purpose.TRAIN), cost(lower(spec, Purpose.TRAIN))
-    final, needs = _final_graphs(spec), estimate_memory(spec, length)
+    final = _final_graphs(spec)
     sizes = {"batch": 1, "source": length, "target": length}
     return Plan(
+        **asdict(estimate_memory(spec, length)),
         name=spec.name,
         length=length,
         beam=spec.decoding.beam,
@@ -132,12 +125,8 @@ def plan(spec: Spec, length: int = LENGTH) -> Plan:
         program_parameters=cost(final[Purpose.TRAIN]).parameters,
         flops=str(whole.flops),
         flops_per_token=whole.flops(**sizes) / length,
-        step_flops=needs.step_flops,
         weight_bytes=whole.weight_bytes,
-        state_bytes=needs.state_bytes,
-        activation_bytes=needs.activation_bytes,
         cache_bytes=_cache_bytes(final, length),
-        disk_bytes=needs.disk_bytes,
     )
 
 

@@ -11,7 +11,7 @@ import os
 import statistics
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import torch
 
@@ -60,7 +60,7 @@ class Forecast:
 
 
 @dataclass(frozen=True)
-class TrainingEstimate:
+class TrainingEstimate(Forecast, DeviceSpeed):
     """Estimate of a training run in one process whose sentences all have the same length."""
 
     device: str
@@ -74,14 +74,7 @@ class TrainingEstimate:
     """Seconds of a calibration pass by library. Empty without a calibration."""
     slowdown: float | None
     """Time of bfloat16 divided by that of float32 if the processor only emulates bfloat16. None otherwise."""
-    flops: float
-    """Measured FLOPs per second of a large matrix product."""
-    bytes: float
-    """Measured bytes per second that a copy reads and writes."""
     steps: int
-    step_seconds: float
-    seconds: float
-    memory_bytes: int
     device_bytes: int
     """Memory of the GPU, or of the machine."""
     fits: bool
@@ -115,6 +108,8 @@ def estimate_training(spec: Spec, length: int, device: str, report: Report | Non
         measured = calibrate(spec, report or Report())
     expected = forecast_training(spec, full_batch(spec, length), spec.training.steps, speed, used, calibration=measured)
     return TrainingEstimate(
+        **asdict(speed),
+        **asdict(expected),
         device=name,
         backend=backend,
         precision=precision,
@@ -122,12 +117,7 @@ def estimate_training(spec: Spec, length: int, device: str, report: Report | Non
         float32_seconds=measured.float32 if measured else {},
         slowdown=measured.slowdown if measured else None,
         keeps_memory=keeps_memory() if cpu else None,
-        flops=speed.flops,
-        bytes=speed.bytes,
         steps=spec.training.steps,
-        step_seconds=expected.step_seconds,
-        seconds=expected.seconds,
-        memory_bytes=expected.memory_bytes,
         device_bytes=device_memory.available_memory(found),
         fits=device_memory.fits_memory(expected.memory_bytes, found),
     )

@@ -47,26 +47,32 @@ up to 15 % longer or shorter than its source."""
 
 
 @dataclass(frozen=True)
-class DecodingSpeed:
-    """Speed of a program that translates `sentences`, `batch` of them at a time in each worker.
-
-    A translation has `length` tokens including EOS, and takes as many steps.
-    """
+class Measurement:
+    """Measurement of a spec in several rounds."""
 
     name: str
     backend: str
     precision: str
     device: str
     host: Host
+    rounds: int
+    first_seconds: float
+    """Time to the first translation, or of the first round of training, which includes compilation."""
+
+
+@dataclass(frozen=True)
+class DecodingSpeed(Measurement):
+    """Speed of a program that translates `sentences`, `batch` of them at a time in each worker.
+
+    A translation has `length` tokens including EOS, and takes as many steps.
+    """
+
     sentences: int
     batch: int
     workers: int
     beam: int
     length: int
-    rounds: int
     build_seconds: float
-    first_seconds: float
-    """Time from the built program to its first translation."""
     latency_seconds: Spread
     """Time of a single sentence, after the first."""
     sentences_per_second: Spread
@@ -239,18 +245,10 @@ def disagreement(
 
 
 @dataclass(frozen=True)
-class TrainingSpeed:
+class TrainingSpeed(Measurement):
     """Speed of training, measured over rounds of `steps` updates. Tokens include EOS, but no padding."""
 
-    name: str
-    backend: str
-    precision: str
-    device: str
-    host: Host
-    rounds: int
     steps: int
-    first_seconds: float
-    """Time of the program's first round, which includes compilation."""
     step_seconds: Spread
     source_tokens_per_second: Spread
     target_tokens_per_second: Spread

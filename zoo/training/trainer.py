@@ -172,7 +172,8 @@ class Trainer:
                 if log:
                     log.add(step.size, result, self.flops_of(step.size))
                     if logged:
-                        line = self._write(log, state)
+                        figures = self._score_dev_set(self.dev, state.weights) if state and self.dev else {}
+                        line = log.write(self.progress, learning_rate(self.progress.step, self.spec), figures)
                         shown.advance(0, **{name: line[name] for name in SHOWN if line.get(name) is not None})
                 if due:
                     self._save(state, line, due=True)
@@ -249,22 +250,16 @@ class Trainer:
         peak = matrix_peak(self.device, self.spec.training.precision)
         return RunLog(self.run.log, self.progress, peak * self.processes.count, self.device, self.run.events)
 
-    def _write(self, log: RunLog, due: TrainingState | None) -> dict[str, Any]:
-        """Write a line of the log. Include the dev set's score if a checkpoint of `due` will be written."""
-        figures = self._scored(self.dev, due.weights) if due and self.dev else {}
-        return log.write(self.progress, learning_rate(self.progress.step, self.spec), figures)
-
-    def _scored(self, dev: DevSet, weights: Mapping[str, torch.Tensor]) -> dict[str, Any]:
+    def _score_dev_set(self, dev: DevSet, weights: Mapping[str, torch.Tensor]) -> dict[str, Any]:
         """Score the dev set and update the patience. Return the figure for the log."""
-        score = None
         with continue_without_score(self.report, f" at step {self.progress.step:,}"):
             score = dev.score(weights)
-        if score is None:
-            return {}
-        better, step = dev.metric.is_better(score, self.progress.best), self.progress.step
-        changes = {"best": score, "best_step": step, "worse": 0} if better else {"worse": self.progress.worse + 1}
-        self.progress = replace(self.progress, **changes)
-        return {f"dev_{dev.metric.name}": round(score, 4) if math.isfinite(score) else None}
+            if dev.metric.is_better(score, self.progress.best):
+                self.progress = replace(self.progress, best=score, best_step=self.progress.step, worse=0)
+            else:
+                self.progress = replace(self.progress, worse=self.progress.worse + 1)
+            return {f"dev_{dev.metric.name}": round(score, 4) if math.isfinite(score) else None}
+        return {}
 
     def flops_of(self, size: BatchSize) -> float:
         """Return the FLOPs of forward and backward pass over a batch.

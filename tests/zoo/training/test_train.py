@@ -29,6 +29,7 @@ from zoo.report import Progress, Report
 from zoo.text.vocabulary import Vocabulary
 from zoo.training.checkpoints import list_checkpoints
 from zoo.training.run import Run
+from zoo.training.run_log import RunLog
 from zoo.training.step import StepResult
 from zoo.training.train import train, train_steps
 from zoo.training.trainer import StepInput, Trainer
@@ -235,17 +236,13 @@ def test_damaged_corpus_is_reported_before_a_checkpoint_is_written(
     """A shard that is damaged while training runs, and damage that is found only after the last step."""
     with monkeypatch.context() as patch:
         last_step = threading.Event()
-        written = Trainer._write
-
-        def write(trainer: Trainer, *args: Any) -> Any:
-            last_step.set()
-            return written(trainer, *args)
+        write = RunLog.write
+        patch.setattr(RunLog, "write", lambda *args: last_step.set() or write(*args))
 
         def late(self: PreparedCorpus) -> None:
             assert last_step.wait(60)
             raise ZooError("the corpus is damaged")
 
-        patch.setattr(Trainer, "_write", write)
         patch.setattr(PreparedCorpus, "verify", late)
         with pytest.raises(ZooError, match="the corpus is damaged"):
             train(world("training.steps=1"))
