@@ -9,7 +9,7 @@ from unittest.mock import Mock
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
 from specs import ZooError
 from zoo.evaluation.metrics import Metric
@@ -26,13 +26,21 @@ from zoo.training.run import Run
 pytestmark = pytest.mark.integration
 
 
+def test_average_is_the_mean_in_float64(tmp_path: Path) -> None:
+    tensors, files = [torch.randn(50) * 10.0**i for i in range(3)], []
+    for number, tensor in enumerate(tensors):
+        files.append(tmp_path / f"{number}.safetensors")
+        save_file({"a": tensor}, files[-1])
+    assert torch.equal(mean_of(files)["a"], torch.stack([t.double() for t in tensors]).mean(0).float())
+
+
 def test_average_writes_the_mean_of_the_last_checkpoints(finished_run: Run) -> None:
     finished_run.answers("test").write_text("")
     average(finished_run, 2)
     first, second = (load_file(c.weights) for c in list_checkpoints(finished_run)[-2:])
     mean = read(finished_run.weights)
     for name, tensor in mean.tensors.items():
-        assert torch.equal(tensor, ((first[name].double() + second[name].double()) / 2).float())
+        torch.testing.assert_close(tensor, (first[name] + second[name]) / 2)
     assert mean.facts["steps"] == "20,24"
     assert open_model(finished_run.folder, device="cpu").longest_source == finished_run.identity.longest_source
     left = [finished_run.scores, finished_run.answers("dev"), finished_run.answers("test")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -33,6 +34,16 @@ def test_exact_resume_passes(world: Callable[..., Spec], monkeypatch: pytest.Mon
     assert len(result.kills) == resume_check.KILLS
     assert all(0 < step < resume_check.STEPS - 2 for step in result.kills)
     assert not Path("runs").exists()
+
+
+def test_kill_follows_its_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    timers = Mock()
+    monkeypatch.setattr(resume_check, "Timer", timers)
+    progress, started = resume_check._KillingReport(2).progress("training", resume_check.STEPS, "steps"), []
+    for _ in range(3):
+        progress.advance(1)
+        started.append(timers.call_count)
+    assert started == [0, 1, 2]
 
 
 @pytest.mark.integration

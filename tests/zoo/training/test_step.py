@@ -44,6 +44,10 @@ def test_adam_equals_the_update_written_out(trainer: Make, parts: int) -> None:
         gradients = torch.autograd.grad(loss, parameters)
         result = one.step(step)
         assert float(result.smoothed) / result.tokens == pytest.approx(loss.item(), abs=1e-4)
+        if number == 1:
+            first_moments = [one.updater.optimiser.state[parameter]["exp_avg"] for parameter in parameters]
+            expected = [(1 - settings.beta1) * gradient for gradient in gradients]
+            torch.testing.assert_close(first_moments, expected, rtol=1e-4, atol=1e-7)
         rate = 16**-0.5 * min(number**-0.5, number * 10**-1.5)
         for twin, (m, v), gradient in zip(twins, moments, gradients, strict=True):
             m.mul_(settings.beta1).add_((1 - settings.beta1) * gradient)

@@ -54,7 +54,7 @@ def test_overrides_scale_the_base_and_other_rows_keep_their_proportions() -> Non
 
 def test_sizes_that_are_no_whole_numbers_are_refused_with_a_hint_for_all_rows() -> None:
     with pytest.raises(ZooError, match=r"`table3/c-n2` has 1/3 of the `architecture.N` .* of 4 ") as caught:
-        table3("architecture.N=4", "architecture.h=4", "architecture.d_k=6")
+        table3("architecture.N=4", "architecture.h=1", "architecture.d_k=6")
     hints = [str(error.hint) for error in (caught.value, *caught.value.additional)]
     assert sorted(hint.partition(",")[0] for hint in hints) == [
         "set `architecture.N` to a multiple of 3",
