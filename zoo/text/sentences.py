@@ -1,7 +1,7 @@
 """Check the texts of a request, and split a line into sentences."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 
 from specs import ZooError
@@ -48,12 +48,17 @@ def checked_pairs(sources: Iterable[str], targets: Iterable[str], *, first: int 
     """
     source_list = checked_texts(sources, first=first, label="source")
     target_list = checked_texts(targets, first=first, label="target")
-    if len(source_list) != len(target_list):
-        raise ZooError(
-            f"there are {len(source_list):,} sources and {len(target_list):,} targets",
-            hint="line n of the targets must translate line n of the sources: both need the same number of lines",
-        )
+    check_same_length(source_list, target_list, ("sources", "targets"))
     return source_list, target_list
+
+
+def check_same_length(first: Sequence[str], second: Sequence[str], names: tuple[str, str]) -> None:
+    """Raise ZooError if two lists whose items belong together differ in length. Messages call them by their names."""
+    if len(first) != len(second):
+        raise ZooError(
+            f"there are {len(first):,} {names[0]} and {len(second):,} {names[1]}",
+            hint="line n of one belongs to line n of the other: both need the same number of lines",
+        )
 
 
 def zip_prefixes(texts: Iterable[str], prefixes: Iterable[str] | None) -> Iterator[tuple[str, str]]:

@@ -59,21 +59,17 @@ def test_every_parameter_takes_effect(read):
 
 
 @pytest.mark.parametrize(
-    ("line", "problem", "hint"),
+    ("line", "hint"),
     [
-        ("DELETE_LABELS TOP", "`DELETE_LABELS` is not a parameter", "did you mean `DELETE_LABEL`?"),
-        ("colour red", "`colour` is not a parameter", "write a parameter and its values"),
-        ("DELETE_LABEL", "`DELETE_LABEL` takes one value, but 0 are given", "write a parameter"),
-        ("DELETE_LABEL . ,", "`DELETE_LABEL` takes one value, but 2 are given", "write a parameter"),
-        ("EQ_LABEL ADVP", "`EQ_LABEL` takes two values, but 1 are given", "write a parameter"),
-        ("CUTOFF_LEN forty", "`CUTOFF_LEN` must be a whole number, and `forty` is not", "write a parameter"),
-        ("MAX_ERROR -1", "`MAX_ERROR` must be a whole number, and `-1` is not", "write a parameter"),
-        ("LABELED 2", "`LABELED` must be 1", "write a parameter"),
+        ("DELETE_LABELS TOP", "did you mean `DELETE_LABEL`?"),
+        ("colour red", "write a parameter and its values"),
+        *((line, "write a parameter and its values") for line in ("DELETE_LABEL", "DELETE_LABEL . ,", "EQ_LABEL ADVP")),
+        *((line, "write a parameter and its values") for line in ("CUTOFF_LEN forty", "MAX_ERROR -1", "LABELED 2")),
     ],
 )
-def test_invalid_lines_are_refused_with_their_position(read, line, problem, hint):
+def test_invalid_lines_are_refused_with_their_position(read, line, hint):
     with pytest.raises(ZooError) as caught:
         read(f"# first\n{line}\n")
-    assert caught.value.problem.startswith(problem)
+    assert caught.value.problem == f"`{line}` is not a parameter of EVALB with its values"
     assert caught.value.where.endswith("some.prm:2")
     assert caught.value.hint.startswith(hint)
