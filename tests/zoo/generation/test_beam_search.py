@@ -11,7 +11,6 @@ import specs
 from compiler import build
 from compiler.program import TopK, top_k
 from specs import BOS, EOS, PAD, ZooError
-from zoo.generation.batching import Source
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.constraints import SuppressedTokens
 from zoo.generation.hypotheses import Hypothesis, length_penalty
@@ -396,11 +395,6 @@ def test_the_cache_is_only_rearranged_when_rows_change(toy, search):
     search(wide, [(4,)], [8], beam=2, alpha=10.0)
     assert len(wide.read) == 9
     assert wide.selected == [[0]]  # one hypothesis becomes two
-
-
-def test_a_source_needs_capacity_for_its_prefix():
-    with pytest.raises(ValueError, match="at most 1 tokens cannot start with 2"):
-        Source(0, (4, EOS), 1, (5, 6))
 
 
 @pytest.mark.parametrize("broken", [float("nan"), float("-inf")])

@@ -44,7 +44,7 @@ def test_an_ensemble_obeys_constraints(toy, search, translator_of):
     assert alone[0][0].tokens.count(8) == 1
     first, second = translator_of(), translator_of()
     second.vocabulary, first.constraint = first.vocabulary, trees
-    assert Translator.ensemble([first, second]).config(None, {}).constraint is trees
+    assert Translator.ensemble([first, second]).constraint is trees
 
 
 def test_an_ensemble_of_two_equals_brute_force(toy, search):

@@ -204,7 +204,7 @@ def test_options_are_checked_without_any_text(translator):
     for choice in ({"n_best": 4}, {"max_batch_tokens": 0}, {"top_k": 3}):
         with pytest.raises(ZooError, match=f"`{next(iter(choice))}` (is|has no effect)"):
             translator.translate("", **choice)
-    with pytest.raises(ZooError, match=r"`max_batch_tokens` is 1\.5"):
+    with pytest.raises(ZooError, match=r"`max_batch_tokens` is `1\.5`"):
         translator.score("a", "a", max_batch_tokens=1.5)
     with pytest.raises(TypeError, match="`beams` is not a generation option"):
         translator.translate("ab", beams=4)
@@ -342,7 +342,3 @@ def test_a_constraint_applies_to_all_outputs(translator_of, choice):
     assert translator.translate("h e", prefixes="aac", **choice).startswith("aac")
     with pytest.raises(ZooError, match="the prefix of sentence 1, 'h e', has a token that is not allowed"):
         translator.translate("h e", prefixes="ab", **choice)
-    tight = translator_of(["decoding.extra_length=0"])
-    tight.constraint = translator.constraint
-    with pytest.raises(ValueError, match="no tree over the 2 words of sentence 1 has at most 3 tokens"):
-        tight.translate(["h", "e d"], **choice)

@@ -126,10 +126,15 @@ def test_non_blocking_streams_are_waited_for():
 
 
 def test_chunks_contain_the_available_items():
-    pauses = iter([False, True, False, False])
-    assert list(available_chunks(iter(range(8)), 3, lambda: next(pauses, False))) == [[0, 1], [2, 3, 4], [5, 6, 7]]
-    assert list(available_chunks(iter(range(5)), 100, never_paused)) == [[0, 1, 2, 3, 4]]
-    assert list(available_chunks(iter([]), 3, never_paused)) == []
+    def chunks(count, *arguments, pauses=()):
+        answers = iter(pauses)
+        return list(available_chunks(iter(range(count)), arguments[0], lambda: next(answers, False), *arguments[1:]))
+
+    assert chunks(8, 3, pauses=[False, True]) == [([0, 1], True), ([2, 3, 4], False), ([5, 6, 7], False)]
+    assert chunks(5, 100) == [([0, 1, 2, 3, 4], False)]
+    assert chunks(0, 3) == []
+    sizes = [len(chunk) for chunk, _ in chunks(30, 7, 2, pauses=[False] * 12 + [True])]
+    assert sizes == [2, 4, 7, 2, 4, 7, 4], "they grow, and are small again after a pause"
 
 
 def test_chunks_before_an_error_are_yielded():
@@ -138,6 +143,6 @@ def test_chunks_before_an_error_are_yielded():
         raise ZooError("the cause")
 
     chunks = available_chunks(items(), 2, never_paused)
-    assert [next(chunks), next(chunks)] == [[1, 2], [3]]
+    assert [next(chunks), next(chunks)] == [([1, 2], False), ([3], False)]
     with pytest.raises(ZooError, match="the cause"):
         next(chunks)
