@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cache, partial
 from pathlib import Path
 
 from compiler import TRANSLATE, Purpose, build, find_device
-from specs import Task
+from specs import Parsing, Task
 from zoo.generation.compilation import build_with_message
 from zoo.generation.parser import Parser
 from zoo.generation.translator import Translator
@@ -16,12 +15,11 @@ from zoo.report import Report, WarningsReport
 
 ATTENTION_BACKEND = "eager"
 """Backend that computes attention, whichever backend translates: one pass is faster than any compilation."""
-_TRANSLATORS: Mapping[str, type[Translator]] = {"translation": Translator, "parsing": Parser}
 
 
 def translator_class(task: Task) -> type[Translator]:
     """Return the class of translators for a task."""
-    return _TRANSLATORS[task.kind]
+    return Parser if isinstance(task, Parsing) else Translator
 
 
 def open_model(

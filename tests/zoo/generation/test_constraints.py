@@ -16,7 +16,6 @@ from specs import BOS, EOS, PAD, UNK, ZooError
 from zoo.generation.batching import Source
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.constraints import BracketConstraint, SuppressedTokens
-from zoo.generation.hypotheses import length_penalty
 from zoo.generation.sampling import Sampling
 
 OPENING, CLOSING, WORDS, SIZE = (4, 9), (7, 5), (6, 10), 12  # the tokens 8 and 11 have no meaning
@@ -156,21 +155,6 @@ def test_joined_states_behave_as_before(word_tokens):
             joined, apart[1] = copies[0].join(copies[1]), TREES.start(groups[1], CPU)
 
 
-@pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
-def test_a_wide_beam_finds_the_best_of_all_trees(toy, search, alpha):
-    words, lengths = [1, 1, 2, 3, 3], [1, 5, 6, 5, 7]
-    program, sources = toy(SIZE, 3, 200), [(4,) * (i + 1) for i in range(5)]
-    options = {"beam": 1000, "alpha": alpha, "n_best": 5, "constraint": TREES}
-    results = search(program, sources, lengths, word_counts=words, **options)
-    for source, count, length, hypotheses in zip(sources, words, lengths, results, strict=True):
-        scores = []
-        for tree in constituents(count, length):
-            whole = (*tree, EOS)
-            total = sum(program.row((*source, EOS), whole[:i])[token] for i, token in enumerate(whole))
-            scores.append(total / length_penalty(len(whole), alpha))
-        assert [each.score for each in hypotheses] == sorted(scores, reverse=True)[:5]
-
-
 TREE_STRATEGIES = {
     "greedy": BeamSearch(1, 0.3, 1, TREES),
     "beam": BeamSearch(4, 0.3, 4, TREES),
@@ -223,23 +207,6 @@ def test_every_output_is_a_tree_alone_and_in_a_batch(program, search, name):
 
 def padded(rows):
     return torch.tensor([[*row, *[PAD] * (max(map(len, rows)) - len(row))] for row in rows])
-
-
-@pytest.mark.parametrize("name", ["beam", "sample"])
-def test_a_gpu_that_reports_late_changes_no_tree(toy, search, monkeypatch, name):
-    class Event:
-        def record(self, stream):
-            pass
-
-        def synchronize(self):
-            pass
-
-    options = {"word_counts": [3, 1, 5, 2, 8], "max_batch_tokens": 40, "strategy": TREE_STRATEGIES[name]}
-    expected = search(toy(SIZE, 2, 50), [(4,)] * 5, [9, 4, 30, 4, 10], **options)
-    monkeypatch.setattr("zoo.generation.batch._is_asynchronous", lambda tensor: True)
-    monkeypatch.setattr("torch.cuda.Event", Event)
-    monkeypatch.setattr("torch.cuda.current_stream", lambda device: None)
-    assert search(toy(SIZE, 2, 50), [(4,)] * 5, [9, 4, 30, 4, 10], **options) == expected
 
 
 def test_prefixes_of_trees(toy, search):

@@ -5,7 +5,6 @@ import random
 import subprocess
 import sys
 import threading
-import time
 import weakref
 
 import pytest
@@ -184,15 +183,6 @@ def test_chunks_are_read_in_the_callers_thread_and_just_ahead(toy):
     ahead = [10 * len(read) - number for number, _ in enumerate(search(toy(9, 1, 50), chunks(), BEAM, 30, 2))]
     assert set(read) == {threading.main_thread()}
     assert max(ahead) <= 40  # one and a half chunks, and the sentences of two workers
-
-
-def test_an_idle_worker_waits_for_the_next_chunk(toy):
-    def chunks():
-        for start in range(0, 12, 4):
-            time.sleep(0.05)
-            yield sources(12)[start : start + 4]
-
-    assert len(list(search(toy(9, 1, 50), chunks(), BEAM, 4096, 2))) == 12
 
 
 def test_the_number_of_workers_is_resolved_and_checked(toy):

@@ -7,7 +7,7 @@ import pytest
 
 from specs import ZooError
 from zoo.text import lines as lines_module
-from zoo.text.lines import LineStream, available_chunks, clean, decoded_lines, never_paused, read_lines
+from zoo.text.lines import LineStream, available_chunks, clean, never_paused, read_lines
 
 
 @pytest.mark.parametrize(
@@ -30,21 +30,16 @@ def test_only_line_feeds_end_lines(tmp_path, written, lines):
     assert read_lines(str(path)) == lines
 
 
-def test_lines_that_are_not_utf8_are_reported(tmp_path):
+def test_unreadable_files_are_reported(tmp_path, pipe):
     path = tmp_path / "text.de"
     path.write_bytes("gut\nsch\u00f6n\n".encode("latin1"))
     with pytest.raises(ZooError, match=r"byte 4 of the line, 0xf6, is not UTF-8 \(.*text\.de:2\)"):
         read_lines(path)
-
-
-def test_lines_before_an_invalid_one_are_yielded():
-    lines = decoded_lines([b"a\n", b"\xff\n"], "standard input")
-    assert next(lines) == "a"
-    with pytest.raises(ZooError, match="standard input:2"):
+    lines, writer = pipe
+    writer.write(b"one\n\xff\n")
+    assert next(lines) == "one"
+    with pytest.raises(ZooError, match="pipe:2"):
         next(lines)
-
-
-def test_unreadable_files_are_reported(tmp_path):
     with pytest.raises(ZooError, match=r"nowhere` cannot be read: No such file"):
         read_lines(tmp_path / "nowhere")
     with pytest.raises(ZooError, match="cannot be read: Is a directory"):
@@ -93,14 +88,6 @@ def test_a_stream_pauses_without_a_complete_line(pipe):
     assert not lines.paused()  # the end is not a pause
     assert list(lines) == ["last"]
     assert not lines.paused()
-
-
-def test_errors_in_a_stream_contain_the_line(pipe):
-    lines, writer = pipe
-    writer.write(b"one\n\xff\n")
-    assert next(lines) == "one"
-    with pytest.raises(ZooError, match="pipe:2"):
-        next(lines)
 
 
 def test_files_and_python_streams_never_pause(tmp_path):

@@ -7,24 +7,15 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from specs import ZooError
-from specs.errors import nearest
 from specs.notation import quote
 from zoo.text.lines import read_lines
 
 _MIN_LINE_LENGTH = 3  # EVALB ignores shorter lines
 _NUMBER = re.compile("[0-9]{1,9}")
-_KEYWORDS = (
-    "DEBUG",
-    "MAX_ERROR",
-    "CUTOFF_LEN",
-    "LABELED",
-    "DELETE_LABEL",
-    "DELETE_LABEL_FOR_LENGTH",
-    "QUOTE_LABEL",
-    "EQ_LABEL",
-    "EQ_WORD",
+_HINT = (
+    "the parameters are DELETE_LABEL, DELETE_LABEL_FOR_LENGTH, QUOTE_LABEL, LABELED, CUTOFF_LEN, MAX_ERROR and DEBUG "
+    "with one value, EQ_LABEL and EQ_WORD with two; `#` starts a comment"
 )
-_HINT = "write a parameter and its values, such as `DELETE_LABEL TOP` or `EQ_LABEL ADVP PRT`; `#` starts a comment"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,13 +84,8 @@ def read_parameters(path: Path | str) -> Parameters:
             continue
         changed = _with_line(parameters, line.split())
         if changed is None:
-            keyword = line.split()[0]
-            suggestion = None if keyword in _KEYWORDS else nearest(keyword, _KEYWORDS)
-            raise ZooError(
-                f"{quote(line.strip())} is not a parameter of EVALB with its values",
-                where=f"{path}:{number}",
-                hint=f"did you mean `{suggestion}`?" if suggestion else _HINT,
-            )
+            problem = f"{quote(line.strip())} is not a parameter of EVALB with its values"
+            raise ZooError(problem, where=f"{path}:{number}", hint=_HINT)
         parameters = changed
     return parameters
 

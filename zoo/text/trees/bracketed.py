@@ -111,7 +111,9 @@ def simplify(tree: Tree) -> Tree:
         ZooError: No word is left, or the tree below ROOT is too deep.
     """
     stack: list[list[Tree]] = [[]]
+    depth = 0
     for visited, closes in tree.walk():
+        depth = max(depth, len(stack))
         if visited.word:
             if visited.label != _TRACE:
                 stack[-1].append(replace(visited, word=_without_old_escapes(visited.word)))
@@ -123,7 +125,7 @@ def simplify(tree: Tree) -> Tree:
         raise ZooError("the tree has no word", hint="leave it out")
     simplified = stack[0][0]
     rooted = with_root(simplified)
-    if rooted is not simplified and _depth(rooted) > MAX_DEPTH:
+    if rooted.children[0] is simplified and depth == MAX_DEPTH:
         raise _too_deep()
     return rooted
 
@@ -149,15 +151,6 @@ def _indented_lines(tree: Tree, width: int, depth: int, closing: int) -> list[st
     lines += _indented_lines(last, width, depth + 1, closing + 1)
     lines[-1] += ")"
     return lines
-
-
-def _depth(tree: Tree) -> int:
-    """Return the largest number of nested constituents, counting leaves."""
-    depth = max_depth = 0
-    for visited, closes in tree.walk():
-        depth += (not visited.word) * (-1 if closes else 1)
-        max_depth = max(max_depth, depth + bool(visited.word))
-    return max_depth
 
 
 def _category(label: str) -> str:

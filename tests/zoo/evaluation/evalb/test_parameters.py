@@ -1,5 +1,6 @@
 """EVALB's parameter files: what each line changes, and what is refused."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -59,17 +60,13 @@ def test_every_parameter_takes_effect(read):
 
 
 @pytest.mark.parametrize(
-    ("line", "hint"),
+    "line",
     [
-        ("DELETE_LABELS TOP", "did you mean `DELETE_LABEL`?"),
-        ("colour red", "write a parameter and its values"),
-        *((line, "write a parameter and its values") for line in ("DELETE_LABEL", "DELETE_LABEL . ,", "EQ_LABEL ADVP")),
-        *((line, "write a parameter and its values") for line in ("CUTOFF_LEN forty", "MAX_ERROR -1", "LABELED 2")),
+        *("DELETE_LABELS TOP", "DELETE_LABEL", "DELETE_LABEL . ,", "EQ_LABEL ADVP"),
+        *("CUTOFF_LEN forty", "CUTOFF_LEN 40x", "MAX_ERROR -1", "LABELED 2"),
     ],
 )
-def test_invalid_lines_are_refused_with_their_position(read, line, hint):
-    with pytest.raises(ZooError) as caught:
+def test_invalid_lines_are_refused_with_their_position(read, line):
+    with pytest.raises(ZooError, match=rf"^`{re.escape(line)}` is not a parameter .*some.prm:2") as caught:
         read(f"# first\n{line}\n")
-    assert caught.value.problem == f"`{line}` is not a parameter of EVALB with its values"
-    assert caught.value.where.endswith("some.prm:2")
-    assert caught.value.hint.startswith(hint)
+    assert "EQ_LABEL" in caught.value.hint
