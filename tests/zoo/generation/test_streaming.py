@@ -119,21 +119,9 @@ SUPPRESSED = ["vocabulary.size=13", "decoding.suppressed_tokens=[5]"]
     [
         ([], [*random_texts(FIRST_CHUNK_LINES), "a", "b\nc", "d"], None, FIRST_CHUNK_LINES + 1, "has a line break"),
         ([], lines_before_an_error(), None, FIRST_CHUNK_LINES + 3, "the disk is gone"),
-        (
-            LIMITED,
-            ["ab", "ab. " + "h" * 11, "h"],
-            None,
-            1,
-            r"text 2 \('ab. h*'\) has a sentence of 11 tokens.* most 10",
-        ),
+        (LIMITED, ["ab", "ab. " + "h" * 11, "h"], None, 1, r"text 2 \('ab. h*'\) has a sentence of 11 .* most 10"),
         (SUPPRESSED, ["ab"] * 4, ["", "ac", "", "acb"], 3, r"prefix 4 \('acb'\) has tokens that .* forbids: 'b'"),
-        (
-            LIMITED,
-            ["ab", "ab. cde! fgh ab?"],
-            ["", "h" * 50],
-            1,
-            "50 tokens, but a translation of 'ab. cde!' has at most 8",
-        ),
+        (LIMITED, ["ab", "ab. cde! fgh ab?"], ["", "h" * 50], 1, "50 tokens, but .* 'ab. cde!' has at most 8"),
     ],
 )
 def test_an_error_comes_after_the_results_of_all_earlier_lines(

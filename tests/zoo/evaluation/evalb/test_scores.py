@@ -318,13 +318,6 @@ def test_properties_of_random_trees(seed):
     assert worse.recall < there.recall
 
 
-def test_deep_trees_are_scored():
-    deep = leaf("NN", "dog")
-    for _ in range(3000):
-        deep = node("NP", deep)
-    assert score_trees([deep], [deep]).rows[0].matched == 3000
-
-
 TABLE_GOLD = "(TOP (S (NP (NN a) (NN b)) (VP (VB c)) (. .)))"
 LAYOUT = """\
   Sent.                        Matched  Bracket   Cross        Correct Tag
