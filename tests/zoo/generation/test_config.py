@@ -64,6 +64,7 @@ def test_model_properties_come_from_the_spec():
     suppressed = SuppressedTokens((1, 6), spec.vocabulary.size, min_length=2)
     assert strategy(spec, 2) == BeamSearch(3, 0.8, 2, suppressed, "power", "full")
     assert strategy(spec, search="sample", seed=3) == Sampling(1, 0.8, 1.0, 0, 1.0, 3, suppressed, "power")
+    assert strategy(specs.load("tiny", ["decoding.min_length=2"])).constraint.min_length == 2
 
 
 @pytest.mark.parametrize("search", ["beam", "sample"])

@@ -145,7 +145,7 @@ def test_long_lines_are_counted_once(translator_of, report):
         report.warnings.clear()
 
 
-SENTENCES = ["ab.", "cde!", "fgh ab?", "ab ab ab.", "h..."]
+SENTENCES = ["ab.", "cde!", "fgh ab?", "ab ab ab.", "hh..."]
 
 
 def test_parts_of_a_line_have_their_own_random_numbers(translator_of):
@@ -157,6 +157,9 @@ def test_parts_of_a_line_have_their_own_random_numbers(translator_of):
     alone = [translator.translate("abcdefgh.", seed=seed, **options)[0] for seed in range(5)]
     for (first, _), whole in zip(seeds, alone, strict=True):
         assert first.startswith(whole), "the first part draws as a text does"
+    for text in ("abcdefgh.", "gfedcba."):
+        once, twice = (translator.translate(each, seed=1, **options)[0] for each in (text, f"{text} {text}"))
+        assert twice != f"{once} {once}", "equal parts draw differently"
 
 
 @pytest.mark.parametrize("search", ["beam", "sample"])
@@ -164,7 +167,7 @@ def test_a_long_line_is_translated_in_parts(translator_of, report, search):
     """Each part is as long as possible and ends where a sentence does."""
     whole, long = translator_of(), " ".join(SENTENCES)
     limited = translator_of(LIMITED, report=report)
-    parts = ["ab. cde!", "fgh ab?", "ab ab ab. h..."]  # of letters and spaces; the marks have no token
+    parts = ["ab. cde!", "fgh ab?", "ab ab ab. hh..."]  # of letters and spaces; the marks have no token
     texts, prefixes = ["ab", long, "h", "gfe", long], ["", "ba", "", "", ""]
     options = {"search": search, "n_best": 2}
     results = list(translate_lines(limited, texts, prefixes=prefixes, **options))
