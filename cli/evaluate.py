@@ -132,7 +132,7 @@ def evaluate(
         scores = evaluate_bracket_files(test, gold, parameters)
     elif hypotheses is not None and references is not None:
         scores = evaluate_files(
-            hypotheses, references, language=language, tokenize=tokenize or "13a", lowercase=lowercase, report=messages
+            hypotheses, references, language=language, tokenize=tokenize or "13a", lowercase=lowercase
         )
     elif hypotheses is not None or references is not None:
         hint = "give both files, or a model with `--spec` or `--model`"
@@ -213,7 +213,7 @@ def compare(
     how: BackendOptions = {"device": device, "precision": precision, "backend": backend}
     if references is not None:
         options.refuse("models", set=set, **how, max_batch_tokens=max_batch_tokens)
-        compared = compare_files(Path(a), Path(b), references, language=language, report=messages)
+        compared = compare_files(Path(a), Path(b), references, language=language)
     else:
         options.refuse("files", language=language)
         models = model(a, messages), model(b, messages)

@@ -84,7 +84,7 @@ def score(
     names = [str(path or "<stdin>") for path in inputs]
     with _open_pairs(source, target) as (pairs, paused), open_output(output, inputs, flush=True) as write:
         first = 1
-        for chunk in available_chunks(pairs, _CHUNK_LINES, paused):
+        for chunk, _ in available_chunks(pairs, _CHUNK_LINES, paused):
             for forced in _score_pairs(translator, chunk, first, names, progress):
                 write(_format_score(forced, json))
             first += len(chunk)

@@ -7,35 +7,27 @@ differences are paired. The sets are those that sacreBLEU draws by its default s
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from zoo.evaluation.outputs import ModelOutputs
-from zoo.evaluation.text_metrics import bleu_options, check_lengths, moses_tokenizer, sacrebleu_metric
+from zoo.evaluation.text_metrics import FloatArray, text_metric
 
 SAMPLES = 1_000
 """Number of resampled sets."""
 SEED = 12_345
-FloatArray = npt.NDArray[np.float64]
-"""Counts of each sentence in each set, [SAMPLES, sentences], or a score for each set, [SAMPLES]."""
 
 
 def bootstrap_scores(metric: str, outputs: ModelOutputs) -> FloatArray | None:
     """Return a metric's score on each resampled set; for perplexity its logarithm. None for other metrics."""
     weights = sample_counts(len(outputs.sources))
-    match metric:
-        case "bleu":
-            return bleu_by_sample(weights, outputs.texts, outputs.references)
-        case "paper_bleu":
-            return paper_bleu_by_sample(weights, outputs.texts, outputs.references, outputs.language)
-        case "perplexity":
-            scores = outputs.reference_scores
-            log_probabilities, tokens = [each.log_probability for each in scores], [each.tokens for each in scores]
-            return log_perplexity_by_sample(weights, log_probabilities, tokens)
-        case _:
-            return None
+    if metric in ("bleu", "paper_bleu"):
+        return text_scores_by_sample(metric, weights, outputs.texts, outputs.references, outputs.language)
+    if metric == "perplexity":
+        scores = outputs.reference_scores
+        log_probabilities, tokens = [each.log_probability for each in scores], [each.tokens for each in scores]
+        return log_perplexity_by_sample(weights, log_probabilities, tokens)
+    return None
 
 
 def difference_half_width(
@@ -79,48 +71,16 @@ def p_value(difference: float, sample_differences: FloatArray) -> float:
     return float(1 + at_least_as_large.sum()) / (1 + len(sample_differences))
 
 
-def bleu_by_sample(weights: FloatArray, outputs: Sequence[str], references: Sequence[str]) -> FloatArray:
-    """Return sacreBLEU's BLEU of each resampled set, in points.
+def text_scores_by_sample(
+    name: str, weights: FloatArray, outputs: Sequence[str], references: Sequence[str], language: str
+) -> FloatArray:
+    """Return the score of each resampled set by one of `TEXT_METRICS`, in points; `language` is that of the outputs.
 
     Raises:
         ZooError: The numbers of outputs and references differ, or are 0.
     """
-    return _bleu_by_sample(weights, outputs, references, **bleu_options("13a", False), smooth_method="exp")
-
-
-def paper_bleu_by_sample(
-    weights: FloatArray, outputs: Sequence[str], references: Sequence[str], language: str
-) -> FloatArray:
-    """Return the paper's BLEU of each resampled set, in points; `language` is that of the outputs.
-
-    Raises:
-        ZooError: As `bleu_by_sample`.
-    """
-    tokenize = moses_tokenizer(language)
-    tokenized = [[tokenize(text) for text in texts] for texts in (outputs, references)]
-    return _bleu_by_sample(weights, *tokenized, **bleu_options("none", False), smooth_method="none")
-
-
-def _bleu_by_sample(
-    weights: FloatArray, outputs: Sequence[str], references: Sequence[str], **options: Any
-) -> FloatArray:
-    metric = sacrebleu_metric("BLEU", **options)
-    return scores_from_statistics(metric, weights @ sentence_statistics(metric, outputs, references))
-
-
-def sentence_statistics(metric: Any, outputs: Sequence[str], references: Sequence[str]) -> FloatArray:
-    """Return the statistics that a metric of sacreBLEU sums over the sentences of a corpus, [sentences, statistics].
-
-    Raises:
-        ZooError: The numbers of outputs and references differ, or are 0.
-    """
-    check_lengths(outputs, references)
-    return np.array(metric._extract_corpus_statistics([*outputs], [[*references]]), dtype=np.float64)
-
-
-def scores_from_statistics(metric: Any, sums: FloatArray) -> FloatArray:
-    """Return the score of each row of summed statistics, [sets, statistics]."""
-    return np.array([metric._compute_score_from_stats(row).score for row in sums])
+    metric = text_metric(name, language)
+    return metric.scores(weights @ metric.statistics(outputs, references))
 
 
 def log_perplexity_by_sample(

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Unpack
+from typing import Literal, Unpack
 
 from specs import Parsing, ZooError
-from zoo.evaluation.bootstrap import (
-    SEED,
-    interval_half_width,
-    p_value,
-    sample_counts,
-    scores_from_statistics,
-    sentence_statistics,
-)
+from zoo.evaluation.bootstrap import SEED, interval_half_width, p_value, sample_counts
 from zoo.evaluation.evaluate import check_split, read_split
-from zoo.evaluation.files import read_aligned, resolve_language
+from zoo.evaluation.files import resolve_language
 from zoo.evaluation.metrics import get_metric
-from zoo.evaluation.text_metrics import bleu_options, check_lengths, moses_tokenizer, paper_signature, sacrebleu_metric
+from zoo.evaluation.text_metrics import TEXT_METRICS, TextMetric, read_aligned, text_metric
 from zoo.generation.compilation import BackendOptions
 from zoo.generation.loading import open_model
 from zoo.report import Report
@@ -67,25 +60,12 @@ def compare(
     Raises:
         ZooError: The numbers of translations and references differ, or are 0.
     """
-    check_lengths(first, references)
-    check_lengths(second, references)
-    metrics = {
-        "bleu": sacrebleu_metric("BLEU", **bleu_options("13a", False)),
-        "chrf": sacrebleu_metric("CHRF"),
-        "ter": sacrebleu_metric("TER"),
-    }
-    comparisons = [_compare_by(name, metric, first, second, references) for name, metric in metrics.items()]
-    if language is not None:
-        tokenize = moses_tokenizer(language)
-        tokenized = [[tokenize(text) for text in texts] for texts in (first, second, references)]
-        metric = sacrebleu_metric("BLEU", **bleu_options("none", False), smooth_method="none")
-        paper = _compare_by("paper_bleu", metric, *tokenized)
-        comparisons.insert(1, replace(paper, signature=paper_signature(paper.signature, language)))
-    return tuple(comparisons)
+    names = [name for name in TEXT_METRICS if name != "paper_bleu" or language is not None]
+    return tuple(_compare_by(name, text_metric(name, language), first, second, references) for name in names)
 
 
 def compare_files(
-    first: Path, second: Path, references: Path, *, language: str | None = None, report: Report | None = None
+    first: Path, second: Path, references: Path, *, language: str | None = None
 ) -> tuple[Comparison, ...]:
     """Compare two files of translations, one sentence per line.
 
@@ -93,7 +73,7 @@ def compare_files(
         ZooError: As `zoo.evaluation.files.evaluate_files`.
     """
     first_texts, targets = read_aligned(first, references)
-    second_texts, _ = read_aligned(second, references, report)
+    second_texts, _ = read_aligned(second, references)
     return compare(first_texts, second_texts, targets, resolve_language(language, references))
 
 
@@ -131,19 +111,16 @@ def compare_models(
 
 
 def _compare_by(
-    name: str, metric: Any, first: Sequence[str], second: Sequence[str], references: Sequence[str]
+    name: str, metric: TextMetric, first: Sequence[str], second: Sequence[str], references: Sequence[str]
 ) -> Comparison:
-    statistics = [sentence_statistics(metric, outputs, references) for outputs in (first, second)]
-    totals = [float(scores_from_statistics(metric, each.sum(0, keepdims=True))[0]) for each in statistics]
+    statistics = [metric.statistics(outputs, references) for outputs in (first, second)]
+    a, b = (float(metric.scores(each.sum(0, keepdims=True))[0]) for each in statistics)
     weights = sample_counts(len(references))
-    samples = [scores_from_statistics(metric, weights @ each) for each in statistics]
-    signature = metric.get_signature()
-    signature.update("seed", SEED)
-    signature.update("bs", len(weights))
+    samples = [metric.scores(weights @ each) for each in statistics]
     return Comparison(
         name,
-        (totals[0], totals[1]),
+        (a, b),
         (interval_half_width(samples[0]), interval_half_width(samples[1])),
-        p_value(totals[1] - totals[0], samples[1] - samples[0]),
-        str(signature),
+        p_value(b - a, samples[1] - samples[0]),
+        metric.signature(seed=SEED, bs=len(weights)),
     )

@@ -18,7 +18,7 @@ from zoo.files.reading import file_exists, read_json
 from zoo.generation.compilation import BackendOptions
 from zoo.generation.loading import open_model
 from zoo.generation.translator import Translator
-from zoo.models.folder import ModelFolder, differing_fields
+from zoo.models.folder import ModelFolder
 from zoo.models.weights import known_digest
 from zoo.report import Report
 
@@ -95,8 +95,7 @@ def _common_set(
     first, *others = models
     sentences = read_split(first.spec, split, report, first.vocabulary)
     for other, run in zip(others, runs[1:], strict=True):
-        same_corpus = not differing_fields(other.spec, first.spec, ["corpus"])
-        if not same_corpus and read_split(other.spec, split, report, other.vocabulary) != sentences:
+        if read_split(other.spec, split, report, other.vocabulary) != sentences:
             raise ZooError(
                 f"the {split} sets of `{runs[0].folder}` and `{run.folder}` differ",
                 hint=f"an ensemble is scored on the common set of its models: check `corpus.{split}` in their specs",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Unpack
@@ -14,17 +13,13 @@ from zoo.evaluation.outputs import ModelOutputs, format_examples, save_outputs
 from zoo.evaluation.scores import MACHINE_KEY, Scores, compute_scores
 from zoo.files.atomic import write_json
 from zoo.generation.compilation import BackendOptions
-from zoo.generation.config import GenerationOptions
 from zoo.generation.loading import open_model
-from zoo.generation.translator import Translator
 from zoo.models.folder import ModelFolder
 from zoo.models.weights import known_digest
 from zoo.report import Report
 from zoo.system.processors import device_name
 from zoo.text.lines import clean
 from zoo.text.vocabulary import Vocabulary
-
-_SPLITS: dict[str, Split] = {"dev": "dev", "test": "test"}
 
 
 def evaluate_model(
@@ -69,21 +64,6 @@ def evaluate_model(
     return scores
 
 
-def evaluate_translator(
-    translator: Translator,
-    sources: Sequence[str],
-    references: Sequence[str],
-    report: Report,
-    **options: Unpack[GenerationOptions],
-) -> Scores:
-    """Score a translator against references, by the metrics of its task. Progress goes to `report`.
-
-    Raises:
-        ZooError: The numbers of sources and references differ, or are 0.
-    """
-    return compute_scores(ModelOutputs(translator, sources, references, report, **options), translator.spec.task)
-
-
 def weights_unchanged(folder: ModelFolder, digest: str | None, report: Report) -> bool:
     """Return whether a model's weights still have this digest, and warn if not: scores belong to their weights."""
     if known_digest(folder.weights) == digest:
@@ -98,9 +78,10 @@ def check_split(name: str) -> Split:
     Raises:
         ZooError: It is neither "dev" nor "test".
     """
-    if name not in _SPLITS:
+    splits: dict[str, Split] = {"dev": "dev", "test": "test"}
+    if name not in splits:
         raise ZooError(f"`{name}` is not a set to evaluate on", hint="use `dev` or `test`")
-    return _SPLITS[name]
+    return splits[name]
 
 
 def read_split(

@@ -9,14 +9,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from specs import Task, ZooError
 from specs.spec import SCORES
-from zoo.evaluation.evalb.scores import score_trees
-from zoo.evaluation.text_metrics import compute_bleu, compute_chrf, compute_paper_bleu, compute_ter
-from zoo.text.trees.bracketed import read_tree
-from zoo.text.trees.tree import Tree
+from zoo.evaluation.evalb.scores import score_brackets
+from zoo.evaluation.text_metrics import text_metric
 
 if TYPE_CHECKING:
     from zoo.evaluation.outputs import ModelOutputs
@@ -112,23 +111,25 @@ def compute_f1(outputs: ModelOutputs) -> dict[str, float | str]:
     Raises:
         ZooError: A reference is not a tree. An output that is not a tree only counts as an error.
     """
-    trees = [_read_tree(text) for text in outputs.texts]
-    result = score_trees(trees, [read_tree(text) for text in outputs.references], own_tags=False)
+    result = score_brackets(outputs.texts, outputs.references, own_tags=False)
     return {"f1": result.f1, **{name: getattr(result, name) for name in _F1_DETAILS}, "signature": result.signature}
 
 
-def _read_tree(text: str) -> Tree | None:
-    try:
-        return read_tree(text)
-    except ZooError:
-        return None
+def compute_text_metric(outputs: ModelOutputs, *, name: str) -> dict[str, float | str]:
+    """Return the entries of `scores.json` for one of `TEXT_METRICS`."""
+    metric = text_metric(name, outputs.language)
+    return {name: metric.score(outputs.texts, outputs.references), get_metric(name).signature: metric.signature()}
+
+
+def _of_text(name: str, title: str, **fields: Any) -> Metric:
+    return Metric(name, title, partial(compute_text_metric, name=name), task="translation", **fields)
 
 
 METRICS = (
-    Metric("bleu", "BLEU", compute_bleu, task="translation"),
-    Metric("paper_bleu", "paper's BLEU", compute_paper_bleu, task="translation", in_summary=False),
-    Metric("chrf", "chrF", compute_chrf, task="translation", in_summary=False),
-    Metric("ter", "TER", compute_ter, higher_is_better=False, task="translation", max_value=math.inf, in_summary=False),
+    _of_text("bleu", "BLEU"),
+    _of_text("paper_bleu", "paper's BLEU", in_summary=False),
+    _of_text("chrf", "chrF", in_summary=False),
+    _of_text("ter", "TER", higher_is_better=False, max_value=math.inf, in_summary=False),
     Metric("f1", "F1", compute_f1, task="parsing", details=_F1_DETAILS),
     Metric(
         "perplexity",

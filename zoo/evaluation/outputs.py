@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import Unpack
+
+from pydantic import ConfigDict, PositiveInt
+from pydantic.dataclasses import dataclass
 
 from specs import ZooError
 from zoo.files.atomic import atomic_file
@@ -43,17 +46,7 @@ class ModelOutputs:
             references: The reference of each text.
             report: Where progress goes.
             **options: Generation options. Defaults come from the spec.
-
-        Raises:
-            ZooError: The numbers of sources and references differ, or are 0.
         """
-        if len(sources) != len(references):
-            raise ZooError(
-                f"there are {len(sources):,} sources and {len(references):,} references",
-                hint="line n of the references belongs to line n of the sources: both need the same number of lines",
-            )
-        if not sources:
-            raise ZooError("there is nothing to evaluate: the set has no sentence")
         self.sources, self.references = sources, references
         self._translator, self._report, self._options = translator, report or Report(), options
 
@@ -88,7 +81,7 @@ class ModelOutputs:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, config=ConfigDict(strict=True))
 class SavedOutput:
     """A run's output for one sentence: one line of JSON in a file of the run's folder.
 
@@ -100,7 +93,7 @@ class SavedOutput:
 
     output: str
     log_probability: float
-    tokens: int
+    tokens: PositiveInt
 
 
 def save_outputs(file: Path, outputs: ModelOutputs) -> None:
@@ -120,17 +113,10 @@ def load_outputs(file: Path) -> Sequence[SavedOutput]:
         ZooError: The file is missing or damaged.
     """
     try:
-        return [_read_output(json.loads(line)) for line in read_bytes(file, _MAX_FILE_BYTES).splitlines()]
-    except (ValueError, TypeError, KeyError):
+        return [SavedOutput(**json.loads(line)) for line in read_bytes(file, _MAX_FILE_BYTES).splitlines()]
+    except (ValueError, TypeError):
         hint = "remove it: `zoo evaluate --model RUN --set SET` writes it again"
         raise ZooError(f"`{file}` is damaged: a line is not a valid output", hint=hint, exit_code=1) from None
-
-
-def _read_output(fields: dict[str, object]) -> SavedOutput:
-    saved = SavedOutput(**fields)  # type: ignore[arg-type]
-    if not isinstance(saved.output, str) or not isinstance(saved.tokens, int) or saved.tokens < 1:
-        raise ValueError
-    return SavedOutput(saved.output, float(saved.log_probability), saved.tokens)
 
 
 def format_examples(sources: Sequence[str], references: Sequence[str], outputs: Sequence[str]) -> str:

@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from compiler import EmittedProgram, Program
-from specs import BOS, EOS, ZooError
-from zoo.generation.batching import Source
-from zoo.generation.preprocessing import Preprocessor, SplitText
-from zoo.system.device_memory import MEMORY_ERRORS, is_out_of_memory
-from zoo.text.lines import clean
-from zoo.text.sentences import checked_texts
+from compiler import EmittedProgram
+from specs import BOS, EOS
 from zoo.text.tokenizer import SPACE
-
-if TYPE_CHECKING:
-    from zoo.generation.translator import Translator
 
 BEGIN, END = "<s>", "</s>"
 """Names of BOS and EOS among the tokens. No text has tokens with these names."""
@@ -81,104 +71,41 @@ class Attention:
         )
 
 
-class AttentionRecorder:
-    """Computes the attention of a model that was opened from a folder. The program is built at the first use."""
-
-    def __init__(self, build: Callable[[], Program]) -> None:
-        """Keep `build`, which returns a program that gives out its attention weights."""
-        self._build = build
-
-    @cached_property
-    def _program(self) -> EmittedProgram:
-        program = self._build()
-        assert isinstance(program, EmittedProgram)
-        return program
-
-    def record(self, translator: Translator, source: str, target: str | None) -> Attention:
-        """Return the attention over a text and its translation.
-
-        Args:
-            translator: Translator of the same model.
-            source: The text.
-            target: The translation. None for the translator's own.
-
-        Raises:
-            ZooError: The text is empty or too long to be translated whole, or there is not enough memory.
-        """
-        preprocessor = translator.preprocessor()
-        (encoded,) = preprocessor.encode_sources(checked_texts([source]), [""], 0)
-        _require_whole(encoded, preprocessor)
-        if target is None:
-            ((best, *_),) = translator.hypotheses([source])
-            target_ids, text = [BOS, *best.tokens, EOS], best.text
-        else:
-            _, (text,) = translator.check_pairs([source], [target])
-            (target_ids,) = preprocessor.encode_pairs_side([text], "target")
-            with preprocessor.warnings:
-                preprocessor.warnings.count([encoded])
-        return compute_attention(
-            self._program,
-            EncodedText(clean(source), encoded.tokens, preprocessor.source_tokens(source)),
-            EncodedText(text, target_ids, translator.vocabulary.token_strings(target_ids[1:-1])),
-            forced=target is not None,
-        )
-
-
-class EncodedText(NamedTuple):
-    """A text with its token IDs and the tokens as strings."""
-
-    text: str
-    ids: Sequence[int]
-    """Token IDs, EOS last; those of a target start with BOS."""
-    tokens: Sequence[str]
-    """The tokens as strings, without BOS and EOS."""
-
-
 @torch.no_grad()
-def compute_attention(program: EmittedProgram, source: EncodedText, target: EncodedText, *, forced: bool) -> Attention:
+def compute_attention(
+    program: EmittedProgram,
+    source: tuple[str, Sequence[int], Sequence[str]],
+    target: tuple[str, Sequence[int], Sequence[str]],
+    *,
+    forced: bool,
+) -> Attention:
     """Run a program that gives out its attention weights on one sentence pair.
 
-    Raises:
-        ZooError: There is not enough memory.
+    Args:
+        program: The program.
+        source: The text, its token IDs with EOS, and its tokens without.
+        target: The translation, its token IDs without BOS and EOS, and its tokens.
+        forced: Whether the translation was given.
     """
-    source_length, target_length = len(source.ids), len(target.ids) - 1
-    inputs = (torch.tensor([list(row.ids)], device=program.device) for row in (source, target))
-    try:
-        log_probabilities, weights = program.attend(*inputs)
-    except MEMORY_ERRORS as error:
-        if not is_out_of_memory(error):
-            raise
-        raise ZooError(
-            f"there is not enough memory for the attention of {source_length - 1:,} source tokens and "
-            f"{target_length - 1:,} target tokens",
-            hint="use a shorter sentence",
-            exit_code=1,
-        ) from None
+    text, source_ids, source_tokens = source
+    translation, target_ids, target_tokens = target
+    ids = (source_ids, [BOS, *target_ids, EOS])
+    log_probabilities, weights = program.attend(*(torch.tensor([list(row)], device=program.device) for row in ids))
+    lengths = len(source_ids), len(target_ids) + 1
     return Attention(
-        text=source.text,
-        translation=target.text,
+        text=text,
+        translation=translation,
         forced=forced,
         log_probability=float(log_probabilities.double().sum()),
-        source=(*source.tokens, END),
-        target_input=(BEGIN, *target.tokens),
-        target=(*target.tokens, END),
-        encoder=_stack_layers(weights, "encoder", _SELF_ATTENTION, (source_length, source_length)),
-        decoder=_stack_layers(weights, "decoder", _SELF_ATTENTION, (target_length, target_length)),
-        cross=_stack_layers(weights, "decoder", ("cross_attention",), (target_length, source_length)),
+        source=(*source_tokens, END),
+        target_input=(BEGIN, *target_tokens),
+        target=(*target_tokens, END),
+        encoder=_stack_layers(weights, "encoder", _SELF_ATTENTION, (lengths[0], lengths[0])),
+        decoder=_stack_layers(weights, "decoder", _SELF_ATTENTION, (lengths[1], lengths[1])),
+        cross=_stack_layers(weights, "decoder", ("cross_attention",), (lengths[1], lengths[0])),
         backend=program.backend,
         precision=program.precision,
     )
-
-
-def _require_whole(encoded: Source | SplitText, preprocessor: Preprocessor) -> None:
-    if encoded.tokens == preprocessor.empty_source:
-        raise ZooError("there is no attention over an empty text", hint="give a sentence")
-    if isinstance(encoded, SplitText):
-        raise ZooError(
-            f"the text has {len(encoded.tokens) - 1:,} tokens, but the model takes at most "
-            f"{preprocessor.max_source_length:,} (`decoding.max_source_length`) and translates it in parts",
-            hint="give one of its sentences",
-        )
 
 
 def _stack_layers(weights: dict[str, Tensor], stack: str, kinds: tuple[str, ...], shape: tuple[int, int]) -> Tensor:

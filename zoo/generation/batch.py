@@ -44,7 +44,6 @@ class Batch(Generic[State]):
 
         Raises:
             ZooError: The constraint forbids a prefix.
-            ValueError: The constraint allows no output for a sentence.
         """
         token = torch.full((len(sources),), BOS, device=device)
         totals = torch.zeros(len(sources), 1, device=device)

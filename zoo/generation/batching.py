@@ -42,12 +42,6 @@ class Source:
     word_tokens: tuple[int, ...] = ()
     text_index: int | None = None
 
-    def __post_init__(self) -> None:
-        if self.max_length < len(self.prefix):
-            raise ValueError(
-                f"a translation of at most {self.max_length} tokens cannot start with {len(self.prefix)} tokens"
-            )
-
     @property
     def line(self) -> int:
         """Index of the input line, from 0."""

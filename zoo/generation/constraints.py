@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from specs import EOS, PAD, UNK
-from zoo.generation.batching import Source
+from zoo.generation.batching import Source, pad_sequences
 
 
 class ConstraintState(Protocol):
@@ -48,8 +48,7 @@ class Constraint(Protocol):
     def start(self, sources: Sequence[Source], device: torch.device) -> ConstraintState:
         """Return the state before the first token (or prefix token), one row per sentence.
 
-        Raises:
-            ValueError: No output of a sentence satisfies the constraint.
+        The caller makes sure that some output of each sentence satisfies the constraint.
         """
 
 
@@ -149,27 +148,12 @@ class BracketConstraint:
             words: Token IDs of words.
             vocabulary_size: Size of the target vocabulary.
             max_consecutive: Largest number of brackets that open directly one after another. None sets no bound.
-
-        Raises:
-            ValueError: `opening` and `closing` differ in length.
         """
-        if len(opening) != len(closing):
-            raise ValueError(f"{len(opening)} opening brackets and {len(closing)} closing brackets")
         self._tables = _build_tables(list(opening), list(closing), list(words), vocabulary_size, max_consecutive)
         self._tables_on = {torch.device("cpu"): self._tables}
 
     def start(self, sources: Sequence[Source], device: torch.device) -> BracketState:
-        """Return the state before the first token, one row per sentence.
-
-        Raises:
-            ValueError: No tree over a sentence's words fits into its maximum length.
-        """
-        for source in sources:
-            if source.word_count < 1 or source.max_length < min_tree_tokens(source.word_count):
-                raise ValueError(
-                    f"no tree over the {source.word_count} words of sentence {source.index} "
-                    f"has at most {source.max_length} tokens"
-                )
+        """Return the state before the first token, one row per sentence. A tree has to fit the maximum length."""
         if device not in self._tables_on:
             self._tables_on[device] = _Tables(*(table.to(device) for table in self._tables))
         counters = [[0, source.word_count, (source.max_length - source.word_count) // 2, 0] for source in sources]
@@ -184,8 +168,7 @@ def _words_by_rest(sources: Sequence[Source], device: torch.device) -> Int[Tenso
     if not any(source.word_tokens for source in sources):
         return None
     rows = [[PAD, *(PAD if token == UNK else token for token in reversed(source.word_tokens))] for source in sources]
-    longest = max(map(len, rows))
-    return torch.tensor([[*row, *[PAD] * (longest - len(row))] for row in rows], device=device)
+    return pad_sequences(rows, device)
 
 
 class _Tables(NamedTuple):

@@ -233,18 +233,13 @@ def _advance(
     return batch if batch is not None and batch.histories else None, done
 
 
-def max_workers() -> int:
-    """Return the largest number of worker threads that may be requested: some more than there are CPU cores."""
-    return max(64, 8 * cores())
-
-
 def resolve_workers(program: Scorer, requested: int | Literal["auto"]) -> int:
     """Return the number of worker threads.
 
     "auto" is one thread per CPU core if the program computes each batch on one core, else one thread.
 
     Raises:
-        ZooError: The program does not run in several threads, or the number is above `max_workers()`.
+        ZooError: The program does not run in several threads.
     """
     if requested == "auto":
         return cores() if program.concurrent else 1
@@ -252,11 +247,6 @@ def resolve_workers(program: Scorer, requested: int | Literal["auto"]) -> int:
         raise ZooError(
             f"`workers` is {requested}, but this backend runs one batch at a time, on all CPU cores",
             hint="leave it at `auto`, or use the backend `native`",
-        )
-    if requested > max_workers():
-        raise ZooError(
-            f"`workers` is {requested:,}: with {cores()} CPU cores it may be at most {max_workers()}",
-            hint="leave it at `auto`, which starts one thread per core",
         )
     return requested
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 
 from compiler import TRANSLATE, Purpose, build, find_device
-from specs import Task
-from zoo.generation.attention import AttentionRecorder
+from specs import Parsing, Task
 from zoo.generation.compilation import build_with_message
 from zoo.generation.parser import Parser
 from zoo.generation.translator import Translator
@@ -17,12 +15,11 @@ from zoo.report import Report, WarningsReport
 
 ATTENTION_BACKEND = "eager"
 """Backend that computes attention, whichever backend translates: one pass is faster than any compilation."""
-_TRANSLATORS: Mapping[str, type[Translator]] = {"translation": Translator, "parsing": Parser}
 
 
 def translator_class(task: Task) -> type[Translator]:
     """Return the class of translators for a task."""
-    return _TRANSLATORS[task.kind]
+    return Parser if isinstance(task, Parsing) else Translator
 
 
 def open_model(
@@ -64,7 +61,7 @@ def open_model(
         max_batch_tokens=max_batch_tokens,
     )
     translator.backend = program.backend
-    translator.attention_recorder = AttentionRecorder(
+    translator.attention_program = cache(
         partial(
             build,
             model.spec,
@@ -75,12 +72,12 @@ def open_model(
             backend=ATTENTION_BACKEND,
         )
     )
-    translator.reopen = (_reopen, (folder.absolute(), device, precision, backend, max_batch_tokens))
+    translator.reopen = partial(
+        open_model,
+        folder.absolute(),
+        device=device,
+        precision=precision,
+        backend=backend,
+        max_batch_tokens=max_batch_tokens,
+    )
     return translator
-
-
-def _reopen(
-    folder: Path, device: str, precision: str | None, backend: str | None, max_batch_tokens: int | None
-) -> Translator:
-    """Open the translator of a pickle."""
-    return open_model(folder, device=device, precision=precision, backend=backend, max_batch_tokens=max_batch_tokens)

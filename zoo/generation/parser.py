@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Unpack, overload
 
-from specs import EOS, Parsing, ZooError
+from specs import Parsing, ZooError
 from zoo.generation.batching import Source
 from zoo.generation.config import GenerationOptions
 from zoo.generation.constraints import BracketConstraint, min_tree_tokens
 from zoo.generation.hypotheses import Hypothesis
-from zoo.generation.preprocessing import Preprocessor, SplitText
+from zoo.generation.preprocessing import Preprocessor
 from zoo.generation.translator import Translation, Translator
 from zoo.text.lines import clean
 from zoo.text.sentences import excerpt
@@ -99,9 +99,8 @@ class Parser(Translator):
     ) -> list[Translation]:
         assert isinstance(preprocessor, ParserPreprocessor)
         words = list(map(escape_brackets, preprocessor.pending_words.pop(index)))
-        tree = self.symbols.to_repaired_tree if self.constraint is None else self.symbols.to_tree
         return [
-            Translation(str(tree(each.tokens, words)), each.score, each.log_probability, each.tokens)
+            Translation(str(self.symbols.to_tree(each.tokens, words)), each.score, each.log_probability, each.tokens)
             for each in hypotheses
         ]
 
@@ -127,47 +126,41 @@ class ParserPreprocessor(Preprocessor):
         self.word_tokens, self.constrained = word_tokens, constrained
         self.pending_words: dict[int, tuple[str, ...]] = {}
 
-    def encode_sources(self, texts: Sequence[str], prefixes: Sequence[str], first: int) -> list[Source | SplitText]:
-        """Encode sentences for the search.
+    def encode_source(self, text: str, prefix: str, index: int) -> Source:
+        """Encode a sentence for the search.
 
         Raises:
-            ZooError: A sentence is too long, its shortest tree is too long, or it has a prefix.
+            ZooError: The sentence is too long, its shortest tree is too long, or it has a prefix.
         """
-        encoded: list[Source | SplitText] = []
-        rows = self._encode(texts, "source")
-        for index, (row, text, prefix) in enumerate(zip(rows, texts, prefixes, strict=True), start=first):
-            name, length = f"text {index + 1:,} ({excerpt(text)})", len(row) - 1
-            if prefix.strip():
+        tokens, name = tuple(self._encode(text, "source")), f"text {index + 1:,} ({excerpt(text)})"
+        length = len(tokens) - 1
+        if prefix.strip():
+            raise ZooError(f"{name} has the prefix {excerpt(prefix)}: trees have no prefix", hint="leave prefixes out")
+        if length > self.max_source_length:
+            raise ZooError(
+                f"{name} is a sentence of {length:,} tokens, but the parser takes at most "
+                f"{self.max_source_length:,} (`decoding.max_source_length`)",
+                hint="give one sentence per line",
+            )
+        words = split_words(text)
+        # The root and a word are two of the nested constituents.
+        max_length = min(self._max_target_length(length), len(words) + 2 * (MAX_DEPTH - 2))
+        if length:
+            if self.constrained and max_length < (needed := min_tree_tokens(len(words))):
                 raise ZooError(
-                    f"{name} has the prefix {excerpt(prefix)}: trees have no prefix", hint="leave prefixes out"
+                    f"the tree of {name} needs at least {needed:,} tokens, but may have at most {max_length:,}",
+                    hint="raise `decoding.extra_length` in the model's spec; learned positions limit it, too",
                 )
-            if length > self.max_source_length:
-                raise ZooError(
-                    f"{name} is a sentence of {length:,} tokens, but the parser takes at most "
-                    f"{self.max_source_length:,} (`decoding.max_source_length`)",
-                    hint="give one sentence per line",
-                )
-            words = split_words(text)
-            max_length = min(
-                self._max_target_length(length), len(words) + 2 * (MAX_DEPTH - 2)
-            )  # ROOT and a word are two
-            if row != [EOS]:
-                if self.constrained and max_length < (needed := min_tree_tokens(len(words))):
-                    raise ZooError(
-                        f"the tree of {name} needs at least {needed:,} tokens, but may have at most {max_length:,}",
-                        hint="raise `decoding.extra_length` in the model's spec; learned positions limit it, too",
-                    )
-                self.pending_words[index] = words
-            word_tokens = self.word_tokens(map(escape_brackets, words))
-            encoded.append(Source(index, tuple(row), max_length, (), text, len(words), word_tokens))
-        return encoded
+            self.pending_words[index] = words
+        word_tokens = self.word_tokens(map(escape_brackets, words))
+        return Source(index, tokens, max_length, (), text, len(words), word_tokens)
 
     def source_tokens(self, text: str) -> list[str]:
         """Return the tokens of a sentence as strings, without EOS."""
         return super().source_tokens(_unescape_words(text))
 
-    def _encode(self, texts: Sequence[str], side: Side) -> list[list[int]]:
-        return super()._encode(list(map(_unescape_words, texts)) if side == "source" else texts, side)
+    def _encode(self, text: str, side: Side) -> list[int]:
+        return super()._encode(_unescape_words(text) if side == "source" else text, side)
 
 
 def split_words(text: str) -> tuple[str, ...]:

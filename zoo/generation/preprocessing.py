@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from specs import BOS, EOS, PAD, UNK, Spec, ZooError
 from zoo.generation.batching import Source
 from zoo.report import Report
-from zoo.text.sentences import checked_texts, excerpt, split_sentences
+from zoo.text.sentences import check_text, excerpt, split_sentences
 from zoo.text.vocabulary import Side, Vocabulary
 
 TextWithPrefix = tuple[str, str]
@@ -159,65 +159,57 @@ class Preprocessor:
 
     def _read_until_error(self, chunk: Sequence[TextWithPrefix], first: int) -> list[Source | SplitText]:
         """Return the texts of a chunk before the first one that has an error, and keep that error."""
+        texts: list[Source | SplitText] = []
         try:
-            return self._read(chunk, first)
-        except Exception as chunk_error:
-            texts: list[Source | SplitText] = []
-            for index, pair in enumerate(chunk, start=first):
-                try:
-                    texts += self._read([pair], index)
-                except Exception as error:
-                    self.error = error
-                    return texts
-            raise chunk_error
+            for index, (text, prefix) in enumerate(chunk, start=first):
+                check_text(text, index + 1, "text")
+                check_text(prefix, index + 1, "prefix")
+                texts.append(self.encode_source(text, prefix, index))
+        except Exception as error:
+            self.error = error
+        return texts
 
-    def _read(self, chunk: Sequence[TextWithPrefix], first: int) -> list[Source | SplitText]:
-        texts = checked_texts((text for text, _ in chunk), first=first + 1)
-        prefixes = checked_texts((prefix for _, prefix in chunk), first=first + 1, label="prefix")
-        return self.encode_sources(texts, prefixes, first)
-
-    def encode_sources(self, texts: Sequence[str], prefixes: Sequence[str], first: int) -> list[Source | SplitText]:
-        """Encode texts for the search, and split the ones that are too long. An empty text has no token but EOS.
+    def encode_source(self, text: str, prefix: str, index: int) -> Source | SplitText:
+        """Encode a text for the search, or split it if it is too long. An empty text has no token but EOS.
 
         Args:
-            texts: The texts, one line each.
-            prefixes: The prefix of each text's translation, or an empty string.
-            first: Index of the first text.
+            text: The text.
+            prefix: The prefix of its translation, or an empty string.
+            index: Index of the text.
 
         Raises:
-            ZooError: A sentence is too long for the model, a prefix is too long for its translation, or a prefix has
-                characters or tokens that the model cannot write.
+            ZooError: A sentence is too long for the model, the prefix is too long for its translation, or the prefix
+                has characters or tokens that the model cannot write.
         """
-        encoded: list[Source | SplitText] = []
-        rows = self._encode(texts, "source")
-        for index, (row, text, prefix) in enumerate(zip(rows, texts, prefixes, strict=True), start=first):
-            length = len(row) - 1
-            parts = tuple(self._split(text, index)) if length > self.max_source_length else ()
-            max_length, forced = self._max_target_length(length), self._encode_prefix(prefix, index)
-            if forced:
-                beginning = parts[0] if parts else text
-                source_length = len(self.vocabulary.encode(beginning, "source")) if parts else length
-                _check_prefix_length(
-                    forced, self._max_target_length(source_length) if length else None, beginning, prefix
-                )
-            if parts:
-                encoded.append(SplitText(index, tuple(row), parts, prefix, text))
-            else:
-                words = len(text.split())
-                encoded.append(Source(index, tuple(row), max_length, forced, text, words, text_index=self.text_index))
-        return encoded
+        tokens = tuple(self._encode(text, "source"))
+        length = len(tokens) - 1
+        parts = tuple(self._split(text, index)) if length > self.max_source_length else ()
+        forced = self._encode_prefix(prefix, index)
+        if forced and not length:
+            raise ZooError(
+                f"an empty text has the prefix {excerpt(prefix)}",
+                hint="prefix n belongs to text n: leave it empty if the text is empty",
+            )
+        beginning = parts[0] if parts else text
+        if forced and len(forced) > (limit := self._max_target_length(len(self._encode(beginning, "source")) - 1)):
+            raise ZooError(
+                f"the prefix {excerpt(prefix)} has {len(forced):,} tokens, but a translation of {excerpt(beginning)} "
+                f"has at most {limit:,}",
+                hint="shorten the prefix, or raise `decoding.extra_length` in the model's spec",
+            )
+        if parts:
+            return SplitText(index, tokens, parts, prefix, text)
+        max_length = self._max_target_length(length)
+        return Source(index, tokens, max_length, forced, text, len(text.split()), text_index=self.text_index)
 
     def _encode_prefix(self, prefix: str, index: int) -> tuple[int, ...]:
         forced = tuple(self.vocabulary.encode(prefix, "target")) if prefix.strip() else ()
         if UNK in forced:
             unknown = ", ".join(map(repr, self.vocabulary.unknown(prefix, "target")))
-            units = _units(self.vocabulary, "target")
-            hint = "leave them out; a model trained with `vocabulary.byte_fallback: true` can write any character"
-            if units == "words":
-                hint = "leave them out: this model has a fixed list of the words that it can write"
             raise ZooError(
-                f"prefix {index + 1:,} ({excerpt(prefix)}) has {units} that the model cannot write: {unknown}",
-                hint=hint,
+                f"prefix {index + 1:,} ({excerpt(prefix)}) has {_units(self.vocabulary, 'target')} that the model "
+                f"cannot write: {unknown}",
+                hint="leave them out; a model trained with `vocabulary.byte_fallback: true` can write any character",
             )
         if suppressed := [token for token in dict.fromkeys(forced) if token in self.decoding.suppressed_tokens]:
             tokens = ", ".join(map(repr, self.vocabulary.token_strings(suppressed)))
@@ -260,25 +252,26 @@ class Preprocessor:
         Raises:
             ZooError: A text has more tokens than the model has positions, or a source has no token at all.
         """
-        rows = self._encode(texts, side)
-        for number, (row, text) in enumerate(zip(rows, texts, strict=True), start=first):
+        rows = []
+        for number, text in enumerate(texts, start=first):
+            row = self._encode(text, side)
             self._require_positions(len(row) - (side == "target"), text, side)  # the EOS of a target is never read
             if row == [PAD]:  # attention over zero positions is not defined
                 raise ZooError(
                     f"pair {number:,} has a source without tokens, {excerpt(text)}, and this model reads no EOS",
                     hint="leave the pair out: the model cannot score it",
                 )
+            rows.append(row)
         return rows
 
     def source_tokens(self, text: str) -> list[str]:
         """Return the tokens of a source as strings, without EOS."""
         return self.vocabulary.source.tokenize(text)
 
-    def _encode(self, texts: Sequence[str], side: Side) -> list[list[int]]:
+    def _encode(self, text: str, side: Side) -> list[int]:
         if side == "target":
-            return [[BOS, *self.vocabulary.encode(text, side), EOS] for text in texts]
-        end = self.vocabulary.source_end
-        return [[*(self.vocabulary.encode(text, side) if text.strip() else ()), end] for text in texts]
+            return [BOS, *self.vocabulary.encode(text, side), EOS]
+        return [*(self.vocabulary.encode(text, side) if text.strip() else ()), self.vocabulary.source_end]
 
     def _require_positions(self, length: int, text: str, side: Side) -> None:
         if self.positions is not None and length > self.positions:
@@ -298,18 +291,3 @@ class Preprocessor:
 def _units(vocabulary: Vocabulary, side: Side) -> str:
     """Return what can be unknown in a text: "words" if the vocabulary is a list of words, else "characters"."""
     return "words" if vocabulary.is_word_level(side) else "characters"
-
-
-def _check_prefix_length(forced: Sequence[int], max_length: int | None, text: str, prefix: str) -> None:
-    """Raise ZooError if a prefix is longer than its translation may be; `max_length` is None for an empty text."""
-    if max_length is None:
-        raise ZooError(
-            f"an empty text has the prefix {excerpt(prefix)}",
-            hint="prefix n belongs to text n: leave it empty if the text is empty",
-        )
-    if len(forced) > max_length:
-        raise ZooError(
-            f"the prefix {excerpt(prefix)} has {len(forced):,} tokens, but a translation of {excerpt(text)} has at "
-            f"most {max_length:,}",
-            hint="shorten the prefix, or raise `decoding.extra_length` in the model's spec",
-        )

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain, islice
+from itertools import chain
 from typing import Unpack
 
 from zoo.generation.config import GenerationOptions
 from zoo.generation.preprocessing import TextWithPrefix
 from zoo.generation.translator import Translation, Translator
 from zoo.report import Report
-from zoo.text.lines import never_paused
+from zoo.text.lines import available_chunks, never_paused
 from zoo.text.sentences import zip_prefixes
 
 MAX_CHUNK_LINES = 1024
@@ -46,13 +46,13 @@ def translate_lines(
         **options: Generation options. Defaults come from the spec.
     """
     config, preprocessor = translator.config(n_best, options), translator.preprocessor()
-    pairs = zip_prefixes(lines, prefixes)
+    chunks = available_chunks(zip_prefixes(lines, prefixes), max_chunk_lines, paused, FIRST_CHUNK_LINES)
     done: dict[int, list[Translation]] = {}
     answered = 0
     with preprocessor.warnings, (report or Report()).progress(translator.verb, None, "sentences") as progress:
-        for pair in pairs:  # blocks until the first line after a pause
-            chunks = _chunks(chain([pair], pairs), max_chunk_lines, paused)
-            for index, translations in translator.translate_chunks(chunks, config, preprocessor, first=answered):
+        for chunk in chunks:  # blocks until the first line after a pause
+            available = _until_pause(chain([chunk], chunks))
+            for index, translations in translator.translate_chunks(available, config, preprocessor, first=answered):
                 done[index] = translations
                 progress.advance()
                 while answered in done:
@@ -60,26 +60,8 @@ def translate_lines(
                     answered += 1
 
 
-def _chunks(
-    pairs: Iterator[TextWithPrefix], max_chunk_lines: int, paused: Callable[[], bool]
-) -> Iterator[list[TextWithPrefix]]:
-    """Yield chunks of lines until the input pauses or ends."""
-    size = max(1, min(max_chunk_lines, FIRST_CHUNK_LINES))
-    is_paused = False
-    while not is_paused:
-        chunk: list[TextWithPrefix] = []
-        try:
-            for pair in islice(pairs, size):
-                chunk.append(pair)
-                is_paused = len(chunk) < size and paused()
-                if is_paused:
-                    break
-        except Exception:
-            if chunk:  # lines before the error
-                yield chunk
-            raise
-        if not chunk:
-            return
+def _until_pause(chunks: Iterator[tuple[list[TextWithPrefix], bool]]) -> Iterator[list[TextWithPrefix]]:
+    for chunk, is_paused in chunks:
         yield chunk
-        is_paused = is_paused or paused()
-        size = min(2 * size, max_chunk_lines)
+        if is_paused:
+            return

@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Self, Unpack, overload
+from dataclasses import dataclass
+from functools import partial
+from typing import Self, Unpack, overload
 
 import torch
 
+from compiler import EmittedProgram, Program
 from compiler.program import TranslationModel
 from specs import Spec, ZooError
-from zoo.generation.attention import Attention, AttentionRecorder
+from zoo.generation.attention import Attention, compute_attention
 from zoo.generation.batching import MIN_ROW_TOKENS
 from zoo.generation.config import GenerationConfig, GenerationOptions, check_max_batch_tokens
 from zoo.generation.constraints import Constraint
 from zoo.generation.engine import resolve_workers, search
-from zoo.generation.ensemble import Ensemble, check_compatible
+from zoo.generation.ensemble import Ensemble
 from zoo.generation.hypotheses import Hypothesis
 from zoo.generation.preprocessing import Preprocessor, SplitText, TextWithPrefix
 from zoo.generation.scoring import TokenScores, score_targets
 from zoo.planning.capacity import max_sentences
 from zoo.report import Report
-from zoo.text.sentences import checked_pairs, checked_texts, zip_prefixes
+from zoo.text.lines import clean
+from zoo.text.sentences import check_text, checked_pairs, checked_texts, zip_prefixes
 from zoo.text.vocabulary import Vocabulary
 
 Prefixes = Iterable[str] | None
@@ -71,8 +74,9 @@ class Translator:
         max_batch_tokens: Source tokens of a batch, unless a call sets another number.
         positions: Number of learned position embeddings. None for sinusoidal encodings, which have no bound.
         backend: Name of the backend that built the program. Empty if the translator was made from a program.
-        reopen: Function and arguments that open the same translator again. None if it was made from a program.
-        attention_recorder: Computes attention. None for an ensemble, or if the translator was made from a program.
+        reopen: Function that opens the same translator again. None if it was made from a program.
+        attention_program: Function that builds the program that computes attention, or returns the one that it has
+            built. None for an ensemble, or if the translator was made from a program.
         constraint: Constraint on all outputs, if any.
     """
 
@@ -108,18 +112,18 @@ class Translator:
         self.max_batch_tokens = check_max_batch_tokens(max_batch_tokens)
         architecture = spec.architecture
         self.positions = architecture.max_positions if architecture.positional_encoding == "learned" else None
-        self.reopen: tuple[Callable[..., Translator], tuple[Any, ...]] | None = None
+        self.reopen: Callable[[], Translator] | None = None
         self.backend = ""
-        self.attention_recorder: AttentionRecorder | None = None
+        self.attention_program: Callable[[], Program] | None = None
         self.constraint: Constraint | None = None
 
-    def __reduce__(self) -> tuple[Callable[..., Translator], tuple[Any, ...]]:
+    def __reduce__(self) -> tuple[Callable[[], Translator], tuple[()]]:
         if self.reopen is None:
             raise ZooError(
                 "this translator was made from a program and cannot be pickled",
                 hint="`zoo.load(NAME)` returns one that can be pickled",
             )
-        return self.reopen
+        return self.reopen, ()
 
     @classmethod
     def ensemble(cls, translators: Sequence[Translator]) -> Self:
@@ -130,7 +134,7 @@ class Translator:
         Raises:
             ZooError: There is no translator, or they differ in vocabulary or device.
         """
-        check_compatible(translators)
+        _check_compatible(translators)
         first = translators[0]
         ensemble = cls(
             Ensemble([translator.program for translator in translators]),
@@ -143,7 +147,7 @@ class Translator:
         lengths = [each.longest_source for each in translators if each.longest_source is not None]
         ensemble.longest_source, ensemble.constraint = min(lengths, default=None), first.constraint
         if all(translator.reopen for translator in translators):
-            ensemble.reopen = (cls.ensemble, (list(translators),))
+            ensemble.reopen = partial(cls.ensemble, list(translators))
         ensemble.positions = min((each.positions for each in translators if each.positions is not None), default=None)
         return ensemble
 
@@ -238,7 +242,7 @@ class Translator:
         config = GenerationConfig.from_spec(self.spec, complete, n_best)
         rows = config.beam if config.search == "beam" else config.n_best
         limit = MIN_ROW_TOKENS * max_sentences(self.spec, rows, self.device)
-        return replace(config, max_batch_tokens=min(config.max_batch_tokens, limit), constraint=self.constraint)
+        return config.model_copy(update={"max_batch_tokens": min(config.max_batch_tokens, limit)})
 
     def translate_chunks(
         self,
@@ -265,7 +269,8 @@ class Translator:
         if max_workers is not None:
             workers = max(1, min(workers, max_workers))
         sources = preprocessor.read_chunks(chunks, first)
-        results = search(self.program, sources, config.strategy(), config.max_batch_tokens, workers, self.device)
+        strategy = config.strategy(self.constraint)
+        results = search(self.program, sources, strategy, config.max_batch_tokens, workers, self.device)
         for index, hypotheses in results:
             yield from self._without_search(preprocessor, config)
             yield index, self._to_translations(preprocessor, index, hypotheses)
@@ -394,9 +399,55 @@ class Translator:
         Raises:
             ZooError: The text is empty or too long to be translated whole, or this is not a single opened model.
         """
-        if self.attention_recorder is None:
+        if self.attention_program is None:
             raise ZooError(
                 "attention is only available for a single model that was opened from a folder, not for an ensemble",
                 hint="open one model: `zoo.load(NAME)`",
             )
-        return self.attention_recorder.record(self, source, target)
+        check_text(source, 1, "text")
+        preprocessor = self.preprocessor()
+        encoded = preprocessor.encode_source(source, "", 0)
+        if encoded.tokens == preprocessor.empty_source:
+            raise ZooError("there is no attention over an empty text", hint="give a sentence")
+        if isinstance(encoded, SplitText):
+            raise ZooError(
+                f"the text has {len(encoded.tokens) - 1:,} tokens, but the model takes at most "
+                f"{preprocessor.max_source_length:,} (`decoding.max_source_length`) and translates it in parts",
+                hint="give one of its sentences",
+            )
+        target_ids: Sequence[int]
+        if target is None:
+            ((best, *_),) = self.hypotheses([source])
+            translation, target_ids = best.text, best.tokens
+        else:
+            _, (translation,) = self.check_pairs([source], [target])
+            ((_, *target_ids, _),) = preprocessor.encode_pairs_side([translation], "target")
+            with preprocessor.warnings:
+                preprocessor.warnings.count([encoded])
+        program = self.attention_program()
+        assert isinstance(program, EmittedProgram)
+        return compute_attention(
+            program,
+            (clean(source), encoded.tokens, preprocessor.source_tokens(source)),
+            (translation, target_ids, self.vocabulary.token_strings(target_ids)),
+            forced=target is not None,
+        )
+
+
+def _check_compatible(translators: Sequence[Translator]) -> None:
+    """Raise ZooError unless there is at least one translator, and all have the same vocabulary and device."""
+    if not translators:
+        raise ZooError("an ensemble needs at least one model", hint="name a model")
+    first = translators[0]
+    for other in translators[1:]:
+        if first.vocabulary is not other.vocabulary and first.vocabulary.digest != other.vocabulary.digest:
+            raise ZooError(
+                f"`{first.spec.name}` and `{other.spec.name}` have different vocabularies, so their probabilities "
+                "cannot be averaged",
+                hint="use models that were trained with the same vocabulary files",
+            )
+        if other.device != first.device:
+            raise ZooError(
+                f"the models of an ensemble are on different devices, {first.device} and {other.device}",
+                hint="open all of them with the same `device`",
+            )

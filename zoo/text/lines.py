@@ -6,6 +6,7 @@ import os
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from select import select
 from typing import BinaryIO, Self, TypeVar
@@ -128,8 +129,10 @@ class LineStream:
             self._complete.append(last)
 
 
-def available_chunks(items: Iterator[Item], max_items: int, paused: Callable[[], bool]) -> Iterator[list[Item]]:
-    """Group items into chunks of those that have arrived.
+def available_chunks(
+    items: Iterator[Item], max_items: int, paused: Callable[[], bool], first_items: int | None = None
+) -> Iterator[tuple[list[Item], bool]]:
+    """Group items into chunks of those that have arrived. Yield each chunk, and whether a pause follows it.
 
     Waits for the first item of a chunk and adds the items that follow without a pause. If `items` raises an error,
     the items before it are yielded first.
@@ -138,21 +141,27 @@ def available_chunks(items: Iterator[Item], max_items: int, paused: Callable[[],
         items: Items, for instance a `LineStream`.
         max_items: Maximum number of items per chunk.
         paused: Function that returns whether the next item has not arrived yet.
+        first_items: Maximum number of items of the first chunk and of each chunk after a pause; each other chunk is at
+            most twice as long as the one before. None for `max_items`.
     """
-    while True:
+    smallest = min(max_items, first_items or max_items)
+    size, is_paused, error = smallest, False, None
+    while error is None:
         chunk: list[Item] = []
         try:
-            for item in items:
+            for item in islice(items, size):
                 chunk.append(item)
-                if len(chunk) == max_items or paused():
+                is_paused = paused()
+                if is_paused:
                     break
-        except Exception:
-            if chunk:
-                yield chunk
-            raise
-        if not chunk:
+        except Exception as raised:
+            error = raised
+        if chunk:
+            yield chunk, is_paused
+        elif error is None:
             return
-        yield chunk
+        size = smallest if is_paused else min(2 * size, max_items)
+    raise error
 
 
 def never_paused() -> bool:

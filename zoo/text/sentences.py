@@ -1,8 +1,9 @@
 """Check the texts of a request, and split a line into sentences."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
+from typing import Any
 
 from specs import ZooError
 
@@ -31,8 +32,35 @@ def checked_texts(texts: Iterable[str], *, first: int = 1, label: str = "text") 
     """
     checked = list(texts)
     for number, text in enumerate(checked, start=first):
-        _check_text(text, number, label)
+        check_text(text, number, label)
     return checked
+
+
+def check_text(text: object, number: int, label: str) -> None:
+    """Check that a text is one line of valid text.
+
+    Args:
+        text: The text.
+        number: Its number in error messages.
+        label: Name of a text in error messages.
+
+    Raises:
+        TypeError: It is not a string.
+        ZooError: It has a line break, is too long, or is not valid Unicode.
+    """
+    if not isinstance(text, str):
+        raise TypeError(f"{label} {number} is a {type(text).__name__}: pass a str or a list of str")
+    if "\n" in text.strip():
+        raise ZooError(
+            f"{label} {number} ({excerpt(text)}) has a line break in it",
+            hint="a sentence is one line: split the text, or replace its line breaks with spaces",
+        )
+    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
+        raise ZooError(
+            f"{label} {number} ({excerpt(text)}) is not valid Unicode: it contains half of a surrogate pair",
+            hint="read the file as UTF-8 with errors='strict'",
+        )
+    check_length(text, f"{label} {number:,}")
 
 
 def checked_pairs(sources: Iterable[str], targets: Iterable[str], *, first: int = 1) -> tuple[list[str], list[str]]:
@@ -48,12 +76,17 @@ def checked_pairs(sources: Iterable[str], targets: Iterable[str], *, first: int 
     """
     source_list = checked_texts(sources, first=first, label="source")
     target_list = checked_texts(targets, first=first, label="target")
-    if len(source_list) != len(target_list):
-        raise ZooError(
-            f"there are {len(source_list):,} sources and {len(target_list):,} targets",
-            hint="line n of the targets must translate line n of the sources: both need the same number of lines",
-        )
+    check_same_length(source_list, target_list, ("sources", "targets"))
     return source_list, target_list
+
+
+def check_same_length(first: Sequence[str], second: Sequence[str], names: tuple[str, str]) -> None:
+    """Raise ZooError if two lists whose items belong together differ in length. Messages call them by their names."""
+    if len(first) != len(second):
+        raise ZooError(
+            f"there are {len(first):,} {names[0]} and {len(second):,} {names[1]}",
+            hint="line n of one belongs to line n of the other: both need the same number of lines",
+        )
 
 
 def zip_prefixes(texts: Iterable[str], prefixes: Iterable[str] | None) -> Iterator[tuple[str, str]]:
@@ -69,10 +102,10 @@ def zip_prefixes(texts: Iterable[str], prefixes: Iterable[str] | None) -> Iterat
     if prefixes is None:
         yield from ((text, "") for text in texts)
         return
-    pairs: Iterator[tuple[str | _End, str | _End]] = zip_longest(texts, prefixes, fillvalue=_End())
-    for number, (text, prefix) in enumerate(pairs):
-        if isinstance(text, _End) or isinstance(prefix, _End):
-            fewer, more = ("texts", "prefixes") if isinstance(text, _End) else ("prefixes", "texts")
+    end: Any = object()  # None could be passed by mistake
+    for number, (text, prefix) in enumerate(zip_longest(texts, prefixes, fillvalue=end)):
+        if text is end or prefix is end:
+            fewer, more = ("texts", "prefixes") if text is end else ("prefixes", "texts")
             raise ZooError(
                 f"there are {number:,} {fewer}, but more {more}",
                 hint="line n of the prefixes begins the translation of line n: both need the same number of lines",
@@ -119,23 +152,3 @@ def check_length(text: str, label: str) -> None:
     if (longest := max(map(len, text.split()), default=0)) > MAX_WORD_LENGTH:
         problem = f"{label} ({excerpt(text)}) has a word of {longest:,} characters; the maximum is {MAX_WORD_LENGTH:,}"
         raise ZooError(problem, hint="it would take minutes to tokenise: split the word, or remove it")
-
-
-class _End:
-    """Marks the end of the shorter input. None cannot, because a caller may pass it by mistake."""
-
-
-def _check_text(text: object, number: int, label: str) -> None:
-    if not isinstance(text, str):
-        raise TypeError(f"{label} {number} is a {type(text).__name__}: pass a str or a list of str")
-    if "\n" in text.strip():
-        raise ZooError(
-            f"{label} {number} ({excerpt(text)}) has a line break in it",
-            hint="a sentence is one line: split the text, or replace its line breaks with spaces",
-        )
-    if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
-        raise ZooError(
-            f"{label} {number} ({excerpt(text)}) is not valid Unicode: it contains half of a surrogate pair",
-            hint="read the file as UTF-8 with errors='strict'",
-        )
-    check_length(text, f"{label} {number:,}")

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Literal, Protocol, Self
+from typing import Literal, Self
 
 import specs
 from specs import EOS, PAD, UNK, Parsing, Task, ZooError
@@ -22,20 +22,6 @@ PairSource = Callable[[], Iterable[tuple[str, str]]]
 MAX_PAIRS = 1_000_000
 """Maximum number of pairs that a vocabulary is learned from. SentencePiece holds all of them in memory."""
 _SHARED_FILE, _SIDE_FILE, _TREE_FILE = "vocabulary.model", "vocabulary.{}.model", "vocabulary.target.json"
-
-
-class _SideTokenizer(Protocol):
-    """Common interface of `Tokenizer` and `TreeTokenizer`."""
-
-    @property
-    def size(self) -> int: ...
-    @property
-    def content(self) -> bytes: ...
-    def encode(self, text: str) -> list[int]: ...
-    def encode_all(self, texts: Sequence[str]) -> list[list[int]]: ...
-    def decode(self, ids: Iterable[int]) -> str: ...
-    def token_strings(self, ids: Iterable[int]) -> list[str]: ...
-    def sample(self, ids: list[int], alpha: float) -> list[int]: ...
 
 
 def check_learnable(section: specs.Vocabulary, task: Task | None = None) -> None:
@@ -208,7 +194,7 @@ class Vocabulary:
         targets = (pair[1] for pair in islice(pairs(), 0, None, step))
         return cls(source, Tokenizer.learn(targets, section, target_size, field))
 
-    def _side(self, side: Side) -> _SideTokenizer:
+    def _side(self, side: Side) -> Tokenizer | TreeTokenizer:
         return self.source if side == "source" else self.target
 
     def _files(self) -> dict[str, bytes]:
@@ -230,5 +216,5 @@ def _sampling_step(count: int) -> int:
 def _load_trees(content: bytes, path: Path) -> TreeTokenizer:
     try:
         return TreeTokenizer.from_bytes(content)
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, ZooError):
         raise damaged_vocabulary(str(path), "it does not contain the brackets of trees") from None

@@ -16,8 +16,9 @@ from safetensors import safe_open
 
 from compiler import find_device
 from specs import ZooError
-from zoo.evaluation.bootstrap import FloatArray, bootstrap_scores, difference_half_width
+from zoo.evaluation.bootstrap import bootstrap_scores, difference_half_width
 from zoo.evaluation.metrics import Metric
+from zoo.evaluation.text_metrics import FloatArray
 from zoo.files.reading import read_json
 from zoo.models.weights import Weights, read
 from zoo.report import Report

@@ -9,7 +9,7 @@ from specs import ZooError
 from tests.benchmarks.gpu_parts.setting import Absent, Figures, Setting
 from zoo.data.prepare import prepare
 from zoo.evaluation.evaluate import read_split
-from zoo.evaluation.text_metrics import bleu
+from zoo.evaluation.text_metrics import text_metric
 from zoo.report import PlainReport, Report
 from zoo.system.clock import timed
 from zoo.training.train import train
@@ -31,8 +31,8 @@ def real(setting: Setting) -> Iterator[tuple[str, Figures]]:
     translator = zoo.load(str(run.folder), device=device)
     sources, references = read_split(spec, "test", Report(), translator.vocabulary)
     taken, found = timed(lambda: translator.translate(sources))
-    plain = bleu(found, references).score
-    lowered = bleu(found, references, lowercase=True).score
+    plain = text_metric("bleu").score(found, references)
+    lowered = text_metric("bleu", lowercase=True).score(found, references)
     yield (
         "test set",
         {

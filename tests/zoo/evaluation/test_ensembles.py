@@ -43,6 +43,7 @@ def test_ensemble_scores_are_saved(two: tuple[Path, Path]) -> None:
     assert kept.members == two
     assert kept.scores == {"test": found}
     assert not list(ensembles(two[1]))
+    assert Run(two[0]).foreign_files() == []
 
 
 def test_an_ensemble_of_equal_models_scores_like_one(two: tuple[Path, Path]) -> None:
@@ -50,15 +51,11 @@ def test_an_ensemble_of_equal_models_scores_like_one(two: tuple[Path, Path]) -> 
     assert evaluate_ensemble((two[0], two[0]), "test", device="cpu")["perplexity"] == pytest.approx(alone["perplexity"])
 
 
-def test_sets_are_saved_side_by_side(two: tuple[Path, Path]) -> None:
+def test_sets_are_saved_side_by_side_and_changed_weights_make_another_ensemble(two: tuple[Path, Path]) -> None:
     for split in ("test", "dev", "test"):
         evaluate_ensemble(two, split, device="cpu")
     (kept,) = ensembles(two[0])
     assert set(kept.scores) == {"dev", "test"}
-
-
-def test_changed_weights_make_another_ensemble(two: tuple[Path, Path]) -> None:
-    evaluate_ensemble(two, "dev", device="cpu")
     other(two[1])
     assert not list(ensembles(two[0]))
     evaluate_ensemble(two, "test", device="cpu")
@@ -81,11 +78,6 @@ def test_bfloat16_and_bundles_are_not_saved(two: tuple[Path, Path]) -> None:
     evaluate_ensemble(two, "test", device="cpu", precision="bfloat16")
     evaluate_ensemble((publish(two[0]), two[1]), "test", device="cpu")
     assert not list(two[0].parent.rglob(FILE))
-
-
-def test_the_saved_file_belongs_to_the_run(two: tuple[Path, Path]) -> None:
-    evaluate_ensemble(two, "test", device="cpu")
-    assert Run(two[0]).foreign_files() == []
 
 
 def test_models_of_different_sets_are_refused(two: tuple[Path, Path], trained: Callable[..., Run]) -> None:

@@ -14,15 +14,14 @@ import zoo
 from specs import ZooError
 from zoo.data.prepare import prepare
 from zoo.evaluation import evaluate
-from zoo.evaluation.evaluate import evaluate_model, evaluate_translator, read_split
+from zoo.evaluation.evaluate import evaluate_model, read_split
 from zoo.evaluation.metrics import perplexity
-from zoo.evaluation.outputs import load_outputs
-from zoo.evaluation.scores import summary_line, table_rows
-from zoo.evaluation.text_metrics import bleu
+from zoo.evaluation.outputs import ModelOutputs, SavedOutput, load_outputs
+from zoo.evaluation.scores import Scores, compute_scores, summary_line, table_rows
+from zoo.evaluation.text_metrics import text_metric
 from zoo.files import storage
 from zoo.files.atomic import write_json
 from zoo.files.reading import read_json
-from zoo.generation.loading import open_model
 from zoo.generation.scoring import TokenScores
 from zoo.models import weights
 from zoo.publishing.publish import publish
@@ -41,12 +40,17 @@ OF_TASK = {
 }
 
 
+def scores_of(translator: Any, references: list[str] | None = None, **options: Any) -> Scores:
+    outputs = ModelOutputs(translator, translator.sources, references or translator.references, **options)
+    return compute_scores(outputs, translator.spec.task)
+
+
 def test_scores_equal_the_metrics_of_outputs_and_references(parrot):
     translator = parrot("translation")
-    sources, references = translator.sources, translator.references
-    scores = evaluate_translator(translator, sources, references, Report(), beam=2, max_batch_tokens=100)
-    expected = bleu(list(translator.known.values()), references)
-    assert (scores["bleu"], scores["signature"]) == (expected.score, expected.signature)
+    scores = scores_of(translator, beam=2, max_batch_tokens=100)
+    expected = text_metric("bleu")
+    assert scores["bleu"] == expected.score(list(translator.known.values()), translator.references)
+    assert scores["signature"] == expected.signature()
     assert scores["perplexity"] == pytest.approx(2.0)
     assert scores["sentences"] == 2
     assert scores["sentences_per_second"] == pytest.approx(2 / scores["seconds"])
@@ -55,8 +59,7 @@ def test_scores_equal_the_metrics_of_outputs_and_references(parrot):
 
 @pytest.mark.parametrize("kind", OF_TASK)
 def test_scores_are_flat_ordered_and_survive_json(parrot, kind, tmp_path):
-    translator = parrot(kind)
-    scores = evaluate_translator(translator, translator.sources, translator.references, Report())
+    scores = scores_of(parrot(kind))
     assert list(scores) == OF_TASK[kind]
     write_json(tmp_path / "scores.json", {"test": scores})
     assert read_json(tmp_path / "scores.json")["test"] == scores
@@ -67,7 +70,7 @@ def test_f1_counts_invalid_trees_as_errors(parrot):
 
     def scored(output):
         parser.known = {**parser.known, "a cat sleeps": output}
-        return evaluate_translator(parser, parser.sources, parser.references, Report())
+        return scores_of(parser)
 
     right, broken, none = scored(parser.references[1]), scored("(TOP (S (NP"), scored("")
     assert right["complete_match"] == 50
@@ -82,15 +85,15 @@ def test_f1_uses_the_tags_of_the_references(parrot):
     wanted = ["(TOP (S (NP (DT a) (NN dog)) (VP (VB eats) (NP (NN fish))) (. .)))", "(TOP (S (NP (NN c)) (VP (VB d))))"]
     wrong = "(TOP (FRAG (NN a) (NN dog) (NN eats) (NN fish) (NN .)))"
     parser.known = dict(zip(parser.sources, (wrong, wanted[1]), strict=True))
-    scores = evaluate_translator(parser, parser.sources, wanted, Report())
+    scores = scores_of(parser, wanted)
     assert (scores["complete_match"], scores["recall"]) == (50, pytest.approx(100 * 3 / 7))
     assert scores["signature"] == "evalb:collins|tags:reference|cutoff:40"
 
 
 def test_an_invalid_reference_tree_is_an_error(parrot):
     parser = parrot("parsing")
-    with pytest.raises(ZooError, match="not one bracketed tree"):
-        evaluate_translator(parser, parser.sources, ["(TOP (S", parser.references[1]], Report())
+    with pytest.raises(ZooError, match=r"`\(TOP \(S` is not a bracketed tree \(reference 1\)"):
+        scores_of(parser, ["(TOP (S", parser.references[1]])
 
 
 def test_scores_are_formatted_for_people(parrot):
@@ -116,39 +119,25 @@ def test_scores_are_formatted_for_people(parrot):
         ("signature, chrF", "nrefs:3"),
     ]
     parser = parrot("parsing")
-    scores = evaluate_translator(parser, parser.sources, parser.references, Report())
+    scores = scores_of(parser)
     assert summary_line(scores) == f"F1 {scores['f1']:.2f}, perplexity 2.000 per token"
     named = ["F1", "recall", "precision", "complete match", "perplexity", "sentences", "signature"]
-    assert [device_name for device_name, _ in table_rows(scores)] == named
+    assert [title for title, _ in table_rows(scores)] == named
 
 
 def test_infinite_scores_are_null_in_json(parrot):
     translator = parrot("translation")
     translator.score_tokens = lambda *_, **__: [TokenScores((-math.inf,))] * 2
-    scores = evaluate_translator(translator, translator.sources, translator.references, Report())
+    scores = scores_of(translator)
     assert scores["perplexity"] is None
     assert json.loads(json.dumps(scores, allow_nan=False)) == scores
     assert "perplexity -" in summary_line(scores)
 
 
-def test_sources_need_references(parrot):
-    translator = parrot("translation")
-    with pytest.raises(ZooError, match="2 sources and 1 references"):
-        evaluate_translator(translator, translator.sources, translator.references[:1], Report())
-    with pytest.raises(ZooError, match="nothing to evaluate"):
-        evaluate_translator(translator, [], [], Report())
-    assert translator.asked == []
-
-
 def test_perplexity_is_per_token_over_all_sentences():
     scores = [TokenScores((-1.0, -2.0, -3.0)), TokenScores((-4.0,))]
     assert perplexity(scores) == pytest.approx(math.exp(10 / 4))  # not the mean of the sentences' own
-    assert perplexity([TokenScores((0.0,))]) == 1.0
-
-
-def test_perplexity_of_impossible_or_empty_text():
-    assert perplexity([TokenScores((-math.inf,))]) == math.inf
-    assert perplexity([TokenScores((-5000.0,))]) == math.inf
+    assert perplexity([TokenScores((-math.inf,))]) == perplexity([TokenScores((-5000.0,))]) == math.inf
     with pytest.raises(ZooError, match="nothing to score"):
         perplexity([])
 
@@ -160,20 +149,25 @@ HELD_OUT = {
 }
 
 
-def test_model_scores_are_correct_and_saved(trained: Callable[..., Run]) -> None:
+def test_model_scores_and_outputs_are_correct_and_saved(trained: Callable[..., Run]) -> None:
     run = trained()
-    found = evaluate_model(run.folder, "test", device="cpu")
+    scores = evaluate_model(run.folder, "test", device="cpu")
     sources, references = read_split(run.spec, "test", Report())
-    wanted = evaluate_translator(zoo.load(str(run.folder), device="cpu"), sources, references, Report())
+    outputs = ModelOutputs(zoo.load(str(run.folder), device="cpu"), sources, references)
+    expected = compute_scores(outputs, run.spec.task)
     same = ("bleu", "signature", "perplexity", "sentences")
-    assert [found[name] for name in same] == [wanted[name] for name in same]
-    assert found["sentences"] == 4
-    assert found["machine"] == f"{device_name('cpu')}, {run.spec.compilation.backend}, float32".replace(
-        "auto", "native"
-    )
-    kept = read_json(run.scores)
-    assert kept["test"] == found
-    assert kept["dev"]["bleu"] == 12.345
+    assert [scores[name] for name in same] == [expected[name] for name in same]
+    assert scores["sentences"] == 4
+    backend = run.spec.compilation.backend.replace("auto", "native")
+    assert scores["machine"] == f"{device_name('cpu')}, {backend}, float32"
+    saved = read_json(run.scores)
+    assert saved["test"] == scores
+    assert saved["dev"]["bleu"] == 12.345
+    lines = load_outputs(run.answers("test"))
+    assert [line.output for line in lines] == outputs.texts
+    for line, score in zip(lines, outputs.reference_scores, strict=True):
+        assert (line.log_probability, line.tokens) == (pytest.approx(score.log_probability), score.tokens)
+    assert not run.foreign_files()
 
 
 def test_scores_of_changed_weights_are_not_saved(trained: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,6 +197,7 @@ def test_bfloat16_scores_are_not_saved(trained: Callable[..., Run]) -> None:
     run = trained()
     evaluate_model(run.folder, "test", device="cpu", precision="bfloat16")
     assert "test" not in read_json(run.scores)
+    assert not run.answers("test").exists()
 
 
 def test_a_set_of_files_needs_no_training_text(trained: Callable[..., Run]) -> None:
@@ -235,41 +230,25 @@ def test_a_missing_set_is_an_error(trained: Callable[..., Run]) -> None:
         read_split(spec, "test", Report())
 
 
-def test_saved_outputs_are_those_that_were_scored(trained: Callable[..., Run]) -> None:
-    run = trained()
-    evaluate_model(run.folder, "test", device="cpu")
-    answers = load_outputs(run.answers("test"))
-    translator = open_model(run.folder, device="cpu")
-    sources = Path("pairs.en").read_text().splitlines()
-    wanted = translator.hypotheses(sources, report=Report())
-    assert [each.output for each in answers] == [best.text for best, *_ in wanted]
-    tokens = sum(each.tokens for each in answers)
-    found = -sum(each.log_probability for each in answers) / tokens
-    forced = translator.score_tokens(sources, Path("pairs.de").read_text().splitlines(), report=Report())
-    assert tokens == sum(each.tokens for each in forced)
-    assert 2.718281828459045**found == pytest.approx(perplexity(forced))
-    assert not run.foreign_files()
-
-
-def test_approximate_outputs_are_not_saved(trained: Callable[..., Run]) -> None:
-    run = trained()
-    evaluate_model(run.folder, "test", device="cpu", precision="bfloat16")
-    assert not run.answers("test").exists()
-
-
 @pytest.mark.parametrize(
     "line",
     [
-        *('{"output": "x"', "[]", "1", '{"output": 1, "log_probability": -1.0, "max_batch_tokens": 2}'),
-        *(
-            '{"output": "x", "log_probability": -1.0, "max_batch_tokens": 0}',
-            '{"output": "x", "log_probability": "y", "max_batch_tokens": 1}',
-        ),
+        '{"output": "x"',
+        "[]",
+        "1",
+        '{"output": 1, "log_probability": -1.0, "tokens": 2}',
+        '{"output": "x", "log_probability": -1.0, "tokens": 0}',
+        '{"output": "x", "log_probability": -1.0, "tokens": 1.0}',
+        '{"output": "x", "log_probability": "y", "tokens": 1}',
+        '{"output": "x", "log_probability": -1.0}',
     ],
 )
 def test_a_damaged_line_is_an_error(tmp_path: Path, line: str) -> None:
     file = tmp_path / "answers.dev.jsonl"
-    file.write_text(f'{{"output": "x", "log_probability": -1.0, "max_batch_tokens": 2}}\n{line}\n')
+    valid = '{"output": "x", "log_probability": -1.0, "tokens": 2}\n'
+    file.write_text(valid)
+    assert load_outputs(file) == [SavedOutput("x", -1.0, 2)]
+    file.write_text(f"{valid}{line}\n")
     with pytest.raises(ZooError, match="is damaged") as caught:
         load_outputs(file)
     assert caught.value.exit_code == 1

@@ -7,7 +7,7 @@ import pytest
 
 from zoo.evaluation.comparison import compare_files
 from zoo.evaluation.files import evaluate_files
-from zoo.evaluation.text_metrics import bleu, moses_tokenizer, paper_bleu
+from zoo.evaluation.text_metrics import moses_tokenizer, text_metric
 from zoo.text.lines import read_lines
 
 pytestmark = [
@@ -32,24 +32,26 @@ def moses(name):
     ("system", "score"), [("uedin-nmt", 28.30), ("LMU-nmt-reranked", 27.11), ("C-3MA", 22.67), ("online-F", 15.45)]
 )
 def test_systems_of_2017(system, score):
-    found = bleu(*(read_lines(file(f"wmt17.{each}.de")) for each in (system, "ref")))
-    assert round(found.score, 2) == score
+    texts = (read_lines(file(f"wmt17.{each}.de")) for each in (system, "ref"))
+    assert round(text_metric("bleu").score(*texts), 2) == score
 
 
 def test_one_system_by_three_tokenisations():
     output, reference = "newstest2013.bergamot-base-memory.de", "newstest2013.de"
     scores = evaluate_files(file(output), file(reference), language="de")
-    whole = bleu(moses(output), moses(reference), tokenize="none", smooth_method="none")
-    assert (round(scores["bleu"], 2), round(whole.score, 2), round(scores["paper_bleu"], 2)) == (28.09, 28.03, 28.45)
-    split = paper_bleu(read_lines(file(output)), read_lines(file(reference)), "de")
-    assert (split.hypothesis_length, split.reference_length) == (64_177, 64_248)
+    whole = text_metric("bleu", tokenize="none").score(moses(output), moses(reference))
+    assert (round(scores["bleu"], 2), round(whole, 2), round(scores["paper_bleu"], 2)) == (28.09, 28.03, 28.45)
+    tokens = moses_tokenizer("de")
+    lengths = [sum(len(tokens(line).split()) for line in read_lines(file(name))) for name in (output, reference)]
+    assert lengths == [64_177, 64_248]
 
 
 def test_the_length_of_newstest2014():
     lines, whole = read_lines(file("newstest2014.de")), moses("newstest2014.de")
     assert len(lines) == 3_003
-    lengths = (bleu(lines, lines), bleu(whole, whole, tokenize="none"), paper_bleu(lines, lines, "de"))
-    assert [found.reference_length for found in lengths] == [62_688, 63_078, 64_496]
+    assert text_metric("bleu").metric.corpus_score(lines, [lines]).ref_len == 62_688
+    assert sum(len(line.split()) for line in whole) == 63_078
+    assert sum(len(moses_tokenizer("de")(line).split()) for line in lines) == 64_496
 
 
 def test_the_better_of_two_systems_of_2017_is_found():

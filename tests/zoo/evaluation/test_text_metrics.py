@@ -1,4 +1,4 @@
-"""BLEU against its formula, and the paper's BLEU with its Moses tokens."""
+"""BLEU against its formula, the paper's BLEU with its Moses tokens, and files of translations."""
 
 import math
 from collections import Counter
@@ -6,15 +6,16 @@ from collections import Counter
 import pytest
 
 from specs import ZooError
-from zoo.evaluation.text_metrics import bleu, moses_tokenizer, paper_bleu
+from zoo.evaluation.files import evaluate_files
+from zoo.evaluation.text_metrics import TEXT_METRICS, moses_tokenizer, text_metric
 
 REFERENCES = [
-    "der alte Hund sieht ein kleines Haus",
+    "der alte EU-Hund sieht ein kleines Haus",
     "die Frau gibt dem Kind ein Buch , das sie kennt",
     "drei Katzen schlafen nicht",
 ]
 HYPOTHESES = [
-    "der alte Hund sieht das kleine Haus",
+    "der alte EU-Hund sieht das kleine Haus",
     "die Frau gibt dem Kind ein Buch , das ihr gehört",
     "drei Katzen schlafen",
 ]
@@ -31,56 +32,53 @@ def formula(hypotheses, references):
     for n in range(1, 5):
         matched = sum((ngrams(h, n) & ngrams(r, n)).total() for h, r in pairs)
         precisions.append(matched / sum(ngrams(h, n).total() for h, _ in pairs))
-    found, wanted = sum(len(h) for h, _ in pairs), sum(len(r) for _, r in pairs)
-    return 100 * min(1, math.exp(1 - wanted / found)) * math.prod(precisions) ** 0.25
+    lengths = sum(len(h) for h, _ in pairs), sum(len(r) for _, r in pairs)
+    return 100 * min(1, math.exp(1 - lengths[1] / lengths[0])) * math.prod(precisions) ** 0.25
+
+
+def score(name, hypotheses, references, language="de", **options):
+    return text_metric(name, language, **options).score(hypotheses, references)
 
 
 def test_bleu_equals_the_formula():
-    result = bleu(HYPOTHESES, REFERENCES, tokenize="none")
-    assert result.score == pytest.approx(formula(HYPOTHESES, REFERENCES))
-    assert (result.hypothesis_length, result.reference_length) == (21, 22)
-    assert result.brevity_penalty == pytest.approx(math.exp(1 - 22 / 21))
-    assert result.precisions[0] == pytest.approx(100 * 17 / 21)
+    expected = formula(HYPOTHESES, REFERENCES)
+    assert score("bleu", HYPOTHESES, REFERENCES, tokenize="none") == pytest.approx(expected)
+    assert score("bleu", REFERENCES, REFERENCES) == pytest.approx(100)
 
 
 def test_the_signature_names_the_options():
-    result = bleu(HYPOTHESES, REFERENCES)
-    assert result.signature.startswith("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:")
-    lowered = bleu([text.upper() for text in HYPOTHESES], REFERENCES, lowercase=True)
-    assert lowered.score == pytest.approx(result.score)
-    assert "case:lc" in lowered.signature
-    assert bleu(REFERENCES, REFERENCES).score == pytest.approx(100.0)
+    metric = text_metric("bleu")
+    plain = metric.score(HYPOTHESES, REFERENCES)
+    assert metric.signature().startswith("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:")
+    lowered = text_metric("bleu", lowercase=True)
+    assert lowered.score([text.upper() for text in HYPOTHESES], REFERENCES) == pytest.approx(plain)
+    assert "case:lc" in lowered.signature()
 
 
-def test_13a_separates_words_and_punctuation():
-    assert bleu(["Das ist ein Haus."], ["Das ist ein Haus ."]).score == pytest.approx(100.0)
-    assert bleu(["Das ist ein Haus."], ["Das ist ein Haus ."], tokenize="none").score < 60
+def test_13a_separates_words_and_punctuation(capfd):
+    assert score("bleu", ["Das ist ein Haus."], ["Das ist ein Haus ."]) == pytest.approx(100)
+    assert score("bleu", ["Das ist ein Haus."], ["Das ist ein Haus ."], tokenize="none") < 60
+    assert score("bleu", ["so ist es also ."] * 200, ["so ist es also ."] * 200) == pytest.approx(100)
+    assert capfd.readouterr() == ("", ""), "text that looks tokenised gives no warning"
 
 
-def test_tokenised_text_gives_no_warning(capfd):
-    assert bleu(["so ist es also ."] * 200, ["so ist es also ."] * 200).score == pytest.approx(100.0)
-    assert capfd.readouterr() == ("", "")
-
-
-def test_texts_that_cannot_be_scored_are_refused():
-    with pytest.raises(ZooError, match="3 hypotheses and 2 references"):
-        bleu(HYPOTHESES, REFERENCES[:2])
+@pytest.mark.parametrize("name", TEXT_METRICS)
+def test_texts_that_cannot_be_scored_are_refused(name):
+    with pytest.raises(ZooError, match="3 outputs and 2 references"):
+        score(name, HYPOTHESES, REFERENCES[:2])
     with pytest.raises(ZooError, match="nothing to score"):
-        bleu([], [])
+        score(name, [], [])
     with pytest.raises(ZooError, match="`moses` is not a tokenisation"):
-        bleu(HYPOTHESES, REFERENCES, tokenize="moses")
+        text_metric(name, "de", tokenize="moses")
 
 
 def test_moses_tokens_with_german_compounds_split():
+    tokens = moses_tokenizer("de")
     text = "Der „EU-Haushalt“ steigt z. B. um ‚3,5‘ %."
-    assert moses_tokenizer("de")(text) == "Der \" EU ##AT##-##AT## Haushalt \" steigt z. B. um ' 3,5 ' % ."
+    assert tokens(text) == "Der \" EU ##AT##-##AT## Haushalt \" steigt z. B. um ' 3,5 ' % ."
     assert moses_tokenizer("fr")("L'avant-dernier, peut-être.") == "L' avant-dernier , peut-être ."
     assert "EU-Haushalt" in moses_tokenizer("en")(text)
-
-
-def test_which_hyphens_are_split():
-    """As the authors' expression finds them, from left to right and none twice."""
-    tokens = moses_tokenizer("de")
+    # As the authors' expression finds hyphens: from left to right and none twice.
     assert tokens("er - sie") == "er - sie"
     assert tokens("Nord-Ost-See") == "Nord ##AT##-##AT## Ost ##AT##-##AT## See"
     assert tokens("a-b-c") == "a ##AT##-##AT## b-c"
@@ -88,27 +86,76 @@ def test_which_hyphens_are_split():
 
 def test_paper_bleu_is_bleu_of_moses_tokens():
     hypotheses, references = ["Der EU-Gipfel sagt heute: „Nein“."], ['Der EU-Haushalt sagt heute: "Nein".']
-    found = paper_bleu(hypotheses, references, "de")
+    paper = text_metric("paper_bleu", "de-AT")
     split = [[moses_tokenizer("de")(text) for text in each] for each in (hypotheses, references)]
-    assert found.score == pytest.approx(bleu(*split, tokenize="none").score)
-    assert found.score > bleu(hypotheses, references).score > 0
-    assert "tok:moses-de|quotes:plain|compounds:split|smooth:none|" in found.signature
-    assert "tok:moses-fr|quotes:plain|compounds:whole|" in paper_bleu(hypotheses, references, "fr").signature
-    assert paper_bleu(["der EU-GIPFEL"] * 3, ["Der EU-Gipfel"] * 3, "de", lowercase=True).score == pytest.approx(100)
+    assert paper.score(hypotheses, references) == pytest.approx(score("bleu", *split, tokenize="none"))
+    assert paper.score(hypotheses, references) > score("bleu", hypotheses, references) > 0
+    assert "tok:moses-de|quotes:plain|compounds:split|smooth:none|" in paper.signature()
+    french = text_metric("paper_bleu", "fr")
+    assert french.score(hypotheses, hypotheses) == pytest.approx(100)
+    assert "tok:moses-fr|quotes:plain|compounds:whole|" in french.signature()
+    lowered = score("paper_bleu", ["der EU-GIPFEL"] * 3, ["Der EU-Gipfel"] * 3, lowercase=True)
+    assert lowered == pytest.approx(100)
 
 
 def test_typographic_quotes_equal_plain_ones():
     kinds = ["„Nein“, sagt er heute", '"Nein", sagt er heute', "“Nein”, sagt er heute"]
-    assert paper_bleu(kinds, [kinds[1]] * 3, "de").score == pytest.approx(100)
+    assert score("paper_bleu", kinds, [kinds[1]] * 3) == pytest.approx(100)
 
 
 def test_paper_bleu_is_not_smoothed():
     """multi-bleu.perl, by which the paper counted, smooths nothing."""
     pair = ["ein Hund schläft hier heute"], ["ein Hund schläft dort heute"]
-    assert paper_bleu(*pair, "de").score == 0
-    assert bleu(*pair).score > 0
+    assert score("paper_bleu", *pair) == 0
+    assert score("bleu", *pair) > 0
 
 
-def test_different_numbers_of_texts_are_refused():
-    with pytest.raises(ZooError, match="1 hypotheses and 2 references"):
-        paper_bleu(["a"], ["a", "b"], "de")
+# files
+
+
+@pytest.fixture
+def files(tmp_path):
+    def make(hypotheses=HYPOTHESES, references=REFERENCES, ending=".de"):
+        outputs, targets = tmp_path / "ours.txt", tmp_path / f"test{ending}"
+        outputs.write_text("\n".join(hypotheses) + "\n", "utf-8")
+        targets.write_text("\n".join(references), "utf-8")
+        return outputs, targets
+
+    return make
+
+
+def test_files_are_scored_by_every_text_metric(files):
+    scores = evaluate_files(*files())
+    keys = [("bleu", "signature"), *((name, f"{name}_signature") for name in TEXT_METRICS[1:])]
+    assert list(scores) == [*(key for pair in keys for key in pair), "sentences"]
+    for name in TEXT_METRICS:
+        assert scores[name] == score(name, HYPOTHESES, REFERENCES)
+    assert scores["ter"] == pytest.approx(100 * 5 / 22), "two words in the first and the second, one in the last"
+    assert scores["sentences"] == 3
+
+
+def test_the_language_comes_from_the_file_name_or_the_option(files):
+    def signature(ending, **how):
+        return evaluate_files(*files(ending=ending), **how).get("paper_bleu_signature", "none")
+
+    assert "moses-de" in signature(".ref.de")
+    assert "moses-de" in signature(".de.txt")
+    assert "moses-fr" in signature(".de", language="fr")
+    for no_language in (".txt", "", ".references", ".DE", ".ref", ".hyp", ".tok", ".de.out"):
+        assert signature(no_language) == "none"
+    for invalid in ("Deutsch", "DE", "de-DE", "../de", ""):
+        with pytest.raises(ZooError, match="is not a language code"):
+            evaluate_files(*files(), language=invalid)
+
+
+def test_options_are_in_the_signatures(files):
+    scores = evaluate_files(*files(), tokenize="none", lowercase=True)
+    assert "case:lc|eff:no|tok:none" in scores["signature"]
+    assert "case:lc" in scores["paper_bleu_signature"]
+    assert "case:lc" in scores["chrf_signature"]
+
+
+def test_files_of_different_length_are_refused(files):
+    with pytest.raises(ZooError, match=r"4 lines in `.*ours.txt` and 3 in `.*test.de`") as refused:
+        evaluate_files(*files([*HYPOTHESES, ""]))
+    assert "both need the same number of lines" in refused.value.hint

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 import specs
-from compiler import build
 from specs import BOS, EOS, ZooError
 from zoo.generation.constraints import BracketConstraint
 from zoo.generation.ensemble import Ensemble
@@ -22,29 +21,18 @@ def mean(programs, source, prefix, token):
     return math.log(sum(math.exp(program.row(source, prefix)[token]) for program in programs) / len(programs))
 
 
-def test_an_ensemble_of_one_equals_the_program(toy, search):
-    choice = {"beam": 4, "alpha": 0.6, "n_best": 3, "max_batch_tokens": 40}
-    for levels in (3, 500):
-        alone = search(toy(9, 1, levels), SOURCES, LIMITS, **choice)
-        assert search(Ensemble([toy(9, 1, levels)]), SOURCES, LIMITS, **choice) == alone
-
-
 def test_an_ensemble_obeys_constraints(toy, search, translator_of):
     trees = BracketConstraint((4, 5), (6, 7), (8,), 9)
-    choice = {
-        "beam": 4,
-        "alpha": 0.6,
-        "n_best": 3,
-        "max_batch_tokens": 40,
-        "word_counts": [1, 3, 2],
-        "constraint": trees,
-    }
-    alone = search(toy(9, 1, 500), SOURCES, [6, 7, 4], **choice)
-    assert search(Ensemble([toy(9, 1, 500)]), SOURCES, [6, 7, 4], **choice) == alone
+    options = {"beam": 4, "alpha": 0.6, "n_best": 3, "max_batch_tokens": 40}
+    options |= {"word_counts": [1, 3, 2], "constraint": trees}
+    alone = search(toy(9, 1, 500), SOURCES, [6, 7, 4], **options)
+    assert search(Ensemble([toy(9, 1, 500)]), SOURCES, [6, 7, 4], **options) == alone
     assert alone[0][0].tokens.count(8) == 1
-    first, second = translator_of(), translator_of()
+    first, second = translator_of(longest_source=9), translator_of()
     second.vocabulary, first.constraint = first.vocabulary, trees
-    assert Translator.ensemble([first, second]).config(None, {}).constraint is trees
+    both = Translator.ensemble([second, first])
+    assert both.longest_source == 9
+    assert Translator.ensemble([first, second]).constraint is trees
 
 
 def test_an_ensemble_of_two_equals_brute_force(toy, search):
@@ -62,14 +50,6 @@ def test_an_ensemble_of_two_equals_brute_force(toy, search):
         assert [hypothesis.score for hypothesis in hypotheses] == pytest.approx([score for score, _ in best], abs=1e-5)
 
 
-def test_the_order_of_the_programs_does_not_matter(toy, search):
-    one, two, three = (toy(9, seed, 500) for seed in (1, 2, 3))
-    choice = {"beam": 4, "alpha": 0.6}
-    first, second = search(Ensemble([one, two, three]), SOURCES, LIMITS, **choice), None
-    second = search(Ensemble([three, one, two]), SOURCES, LIMITS, **choice)
-    assert [h.tokens for (h,) in first] == [h.tokens for (h,) in second]
-
-
 def test_scores_are_of_the_mean_probability(toy):
     programs = [toy(6, 1), toy(6, 2)]
     target = torch.tensor([[BOS, 4, 5, EOS], [BOS, 4, EOS, 0]])
@@ -77,19 +57,6 @@ def test_scores_are_of_the_mean_probability(toy):
     wanted = [mean(programs, (4, EOS), (4, 5)[:i], token) for i, token in enumerate((4, 5, EOS))]
     assert found[0].tolist() == pytest.approx(wanted, abs=1e-6)
     assert found[1, 2] == 0
-
-
-def test_an_ensemble_of_compiled_programs_translates_and_scores_alike(small, tokens):
-    translators = [Translator(build(small(N=layers)), tokens, small(N=layers), longest_source=9) for layers in (1, 2)]
-    both = Translator.ensemble(translators)
-    texts = ["the old dog", "we read", "a cat sees the small house today"]
-    for text, (best, *_) in zip(texts, both.hypotheses(texts, max_batch_tokens=20), strict=True):
-        target = torch.tensor([[BOS, *best.tokens, EOS]])
-        source = torch.tensor([[*tokens.encode(text), EOS]])
-        scores = [translator.program.score(source, target).exp() for translator in translators]
-        assert torch.stack(scores).mean(0).log().sum().item() == pytest.approx(best.log_probability, abs=1e-4)
-    assert both.longest_source == 9
-    assert both.translate(texts, search="sample", n_best=2) != both.translate(texts, search="sample", n_best=2, seed=7)
 
 
 def test_an_ensemble_needs_one_vocabulary_and_one_device(tokens, home, toy):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import random
 from collections.abc import Sequence
 from itertools import pairwise
@@ -25,7 +24,6 @@ from zoo.generation.constraints import SuppressedTokens
 from zoo.generation.sampling import Sampling
 from zoo.generation.translator import Translation, Translator
 from zoo.report import Report
-from zoo.text.lines import read_lines
 
 pytestmark = pytest.mark.integration
 ALL_CORES = pytest.mark.usefixtures("all_cores")
@@ -115,37 +113,6 @@ def test_a_model_with_nan_weights_translates_nothing(
                 search(program, [(7, 8, 9), (7,)], [6, 6], strategy)
 
 
-class AllowAll:
-    """Constraint that allows everything, with one mask for all rows. It is its own state."""
-
-    def start(self, *_: Any) -> AllowAll:
-        return self
-
-    advance = join = start
-
-    def allowed(self) -> torch.Tensor:
-        return torch.ones(1, 60, dtype=torch.bool)
-
-
-@pytest.mark.parametrize(
-    "strategy",
-    [(BeamSearch, 1, 0.6), (BeamSearch, 4, 0.6, 4), (Sampling, 3, 0.6, 1.3, 20, 0.95, 1)],
-    ids=["greedy", "beam", "sample"],
-)
-def test_a_constraint_that_allows_everything_changes_nothing(
-    program: Any, sources: Any, search: Any, strategy: Any
-) -> None:
-    kind, *options = strategy
-    lengths = [len(source) + 4 for source in sources]
-    free, constrained = (
-        search(program, sources, lengths, kind(*options, constraint=constraint), max_batch_tokens=100)
-        for constraint in (None, AllowAll())
-    )
-    for one, other in zip(free, constrained, strict=True):
-        assert [each.tokens for each in one] == [each.tokens for each in other]
-        assert [each.score for each in one] == pytest.approx([each.score for each in other], abs=1e-5)
-
-
 def test_results_are_the_same_alone_batched_and_shuffled(program: Any, sources: Any, search: Any) -> None:
     def best(chosen: Any, **batches: Any) -> Any:
         lengths = [len(source) + 4 for source in chosen]
@@ -229,31 +196,3 @@ def test_every_backend_finds_the_same_translations(
         for name in (REFERENCE_BACKEND, backend)
     ]
     assert count_ties(*results) == 0
-
-
-@pytest.fixture(scope="module")
-def multi30k() -> tuple[str, list[str]]:
-    """Return a run trained on Multi30k (ZOO_MULTI30K_RUN) and the test set in the corpus's folder (ZOO_MULTI30K)."""
-    if not {"ZOO_MULTI30K", "ZOO_MULTI30K_RUN"} <= os.environ.keys():
-        pytest.skip("needs the Multi30k corpus and a model trained on it")
-    texts = read_lines(Path(os.environ["ZOO_MULTI30K"]) / "test_2016_flickr.en")
-    assert len(texts) == 1000
-    return os.environ["ZOO_MULTI30K_RUN"], texts
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
-def test_batch_independence_on_multi30k(multi30k: tuple[str, list[str]]) -> None:
-    run, texts = multi30k
-    print(f"{count_batch_differences(zoo.load(run), texts)} ties in 2,000 comparisons")
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
-@pytest.mark.parametrize("backend", [b for b in BACKENDS if b != REFERENCE_BACKEND])
-def test_every_backend_on_multi30k(multi30k: tuple[str, list[str]], backend: str) -> None:
-    if problem := BACKENDS[backend].unavailable_reason():
-        pytest.skip(problem)
-    run, texts = multi30k
-    one, other = (zoo.load(run, backend=name).hypotheses(texts) for name in (REFERENCE_BACKEND, backend))
-    print(f"{backend}: {count_ties(one, other)} of 1,000 sentences differ, all of them ties")

@@ -73,18 +73,6 @@ def test_the_lowest_temperatures_choose_the_most_probable_token():
         assert drawn.tolist() == [best]
 
 
-def test_log_probabilities_are_the_models_at_any_temperature(toy, search):
-    program = toy(8, 3, 100)
-    for samples in search(program, [(4,), (5, 6)], [6, 7], sampling(5, 2.5, 4, 0.9)):
-        assert len(samples) == 5
-        assert not any({PAD, BOS, EOS} & set(each.tokens) for each in samples)
-    (samples,) = search(program, [(4,)], [6], sampling(5, 2.5))
-    for each in samples:
-        whole = (*each.tokens, EOS)
-        assert each.log_probability == sum(program.row((4, EOS), whole[:i])[token] for i, token in enumerate(whole))
-        assert each.score == pytest.approx(each.log_probability / ((5 + len(whole)) / 6) ** 0.6)
-
-
 def test_the_length_penalty_only_affects_scores(toy, search):
     gnmt, power = (
         search(toy(9, 1, 100), [(4,)], [6], Sampling(20, 0.6, 1.0, 0, 1.0, 1, None, kind))[0]
@@ -112,19 +100,6 @@ def test_a_sample_is_independent_of_all_others(toy, search):
     assert [each[0] for each in samples(sampling(1))] == [each[0] for each in three]
     assert samples(sampling(3, seed=2)) != three
     assert all(each.tokens[: len(p)] == p for p, group in zip(prefixes, three, strict=True) for each in group)
-
-
-def test_equal_sentences_get_different_samples(toy, search):
-    results = search(toy(9, 1, 100), [(4, 5)] * 8, [6] * 8, sampling(2))
-    assert len({each.tokens for samples in results for each in samples}) > 8
-
-
-def test_extreme_options_are_greedy_search(toy, search):
-    sources, lengths = [(4,), (5, 6)], [8, 8]
-    greedy = search(toy(9, 1, 5000), sources, lengths, beam=1, alpha=0.6)
-    assert search(toy(9, 1, 5000), sources, lengths, sampling(2, 1e-3)) == [each * 2 for each in greedy]
-    assert search(toy(9, 1, 5000), sources, lengths, sampling(1, 1.0, 1)) == greedy
-    assert search(toy(9, 1, 5000), sources, lengths, sampling(1, 1.0, 0, 1e-9)) == greedy
 
 
 def test_rows_of_samples_are_not_rearranged(toy, search):

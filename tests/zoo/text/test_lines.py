@@ -7,7 +7,7 @@ import pytest
 
 from specs import ZooError
 from zoo.text import lines as lines_module
-from zoo.text.lines import LineStream, available_chunks, clean, decoded_lines, never_paused, read_lines
+from zoo.text.lines import LineStream, available_chunks, clean, never_paused, read_lines
 
 
 @pytest.mark.parametrize(
@@ -30,21 +30,16 @@ def test_only_line_feeds_end_lines(tmp_path, written, lines):
     assert read_lines(str(path)) == lines
 
 
-def test_lines_that_are_not_utf8_are_reported(tmp_path):
+def test_unreadable_files_are_reported(tmp_path, pipe):
     path = tmp_path / "text.de"
     path.write_bytes("gut\nsch\u00f6n\n".encode("latin1"))
     with pytest.raises(ZooError, match=r"byte 4 of the line, 0xf6, is not UTF-8 \(.*text\.de:2\)"):
         read_lines(path)
-
-
-def test_lines_before_an_invalid_one_are_yielded():
-    lines = decoded_lines([b"a\n", b"\xff\n"], "standard input")
-    assert next(lines) == "a"
-    with pytest.raises(ZooError, match="standard input:2"):
+    lines, writer = pipe
+    writer.write(b"one\n\xff\n")
+    assert next(lines) == "one"
+    with pytest.raises(ZooError, match="pipe:2"):
         next(lines)
-
-
-def test_unreadable_files_are_reported(tmp_path):
     with pytest.raises(ZooError, match=r"nowhere` cannot be read: No such file"):
         read_lines(tmp_path / "nowhere")
     with pytest.raises(ZooError, match="cannot be read: Is a directory"):
@@ -95,14 +90,6 @@ def test_a_stream_pauses_without_a_complete_line(pipe):
     assert not lines.paused()
 
 
-def test_errors_in_a_stream_contain_the_line(pipe):
-    lines, writer = pipe
-    writer.write(b"one\n\xff\n")
-    assert next(lines) == "one"
-    with pytest.raises(ZooError, match="pipe:2"):
-        next(lines)
-
-
 def test_files_and_python_streams_never_pause(tmp_path):
     text = "".join(f"{number} \n" for number in range(40_000))
     path = tmp_path / "text"
@@ -126,10 +113,15 @@ def test_non_blocking_streams_are_waited_for():
 
 
 def test_chunks_contain_the_available_items():
-    pauses = iter([False, True, False, False])
-    assert list(available_chunks(iter(range(8)), 3, lambda: next(pauses, False))) == [[0, 1], [2, 3, 4], [5, 6, 7]]
-    assert list(available_chunks(iter(range(5)), 100, never_paused)) == [[0, 1, 2, 3, 4]]
-    assert list(available_chunks(iter([]), 3, never_paused)) == []
+    def chunks(count, *arguments, pauses=()):
+        answers = iter(pauses)
+        return list(available_chunks(iter(range(count)), arguments[0], lambda: next(answers, False), *arguments[1:]))
+
+    assert chunks(8, 3, pauses=[False, True]) == [([0, 1], True), ([2, 3, 4], False), ([5, 6, 7], False)]
+    assert chunks(5, 100) == [([0, 1, 2, 3, 4], False)]
+    assert chunks(0, 3) == []
+    sizes = [len(chunk) for chunk, _ in chunks(30, 7, 2, pauses=[False] * 12 + [True])]
+    assert sizes == [2, 4, 7, 2, 4, 7, 4], "they grow, and are small again after a pause"
 
 
 def test_chunks_before_an_error_are_yielded():
@@ -138,6 +130,6 @@ def test_chunks_before_an_error_are_yielded():
         raise ZooError("the cause")
 
     chunks = available_chunks(items(), 2, never_paused)
-    assert [next(chunks), next(chunks)] == [[1, 2], [3]]
+    assert [next(chunks), next(chunks)] == [([1, 2], False), ([3], False)]
     with pytest.raises(ZooError, match="the cause"):
         next(chunks)

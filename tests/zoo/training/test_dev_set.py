@@ -16,8 +16,9 @@ import specs
 from compiler import Purpose
 from specs import Spec, ZooError
 from zoo.data.prepare import prepare
-from zoo.evaluation.evaluate import evaluate_translator
 from zoo.evaluation.metrics import METRICS
+from zoo.evaluation.outputs import ModelOutputs
+from zoo.evaluation.scores import compute_scores
 from zoo.report import Report, figure
 from zoo.training.checkpoints import list_checkpoints, scheduled_checkpoints
 from zoo.training.dev_set import DevSet
@@ -125,7 +126,7 @@ def test_program_is_built_for_what_the_metric_needs(
     monkeypatch.setattr("zoo.training.dev_set.translator_class", lambda task: lambda *_, **__: translator)
     dev = DevSet(spec, None, "cpu", Report())  # type: ignore[arg-type]
     score = dev.score({})
-    expected = evaluate_translator(translator, translator.sources, translator.references, Report())
+    expected = compute_scores(ModelOutputs(translator, translator.sources, translator.references), translator.spec.task)
     assert score == pytest.approx(expected[name])
     assert [what for what, _ in translator.asked[:-2]] == ["scores" if name == "perplexity" else "outputs"]
     assert (Purpose.DECODE_STEP in built) == bool(dev.samples) == (name != "perplexity")

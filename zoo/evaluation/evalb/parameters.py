@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from specs import ZooError
-from specs.errors import nearest
+from specs.notation import quote
 from zoo.text.lines import read_lines
 
 _MIN_LINE_LENGTH = 3  # EVALB ignores shorter lines
+_NUMBER = re.compile("[0-9]{1,9}")
+_HINT = (
+    "the parameters are DELETE_LABEL, DELETE_LABEL_FOR_LENGTH, QUOTE_LABEL, LABELED, CUTOFF_LEN, MAX_ERROR and DEBUG "
+    "with one value, EQ_LABEL and EQ_WORD with two; `#` starts a comment"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,56 +82,33 @@ def read_parameters(path: Path | str) -> Parameters:
     for number, line in enumerate(read_lines(path), start=1):
         if line.startswith("#") or len(line.strip()) < _MIN_LINE_LENGTH:
             continue
-        keyword, *values = line.split()
-        try:
-            parameters = _set(parameters, keyword, values)
-        except ValueError as error:
-            raise ZooError(str(error), where=f"{path}:{number}", hint=_hint(keyword)) from None
+        changed = _with_line(parameters, line.split())
+        if changed is None:
+            problem = f"{quote(line.strip())} is not a parameter of EVALB with its values"
+            raise ZooError(problem, where=f"{path}:{number}", hint=_HINT)
+        parameters = changed
     return parameters
 
 
-def _set(parameters: Parameters, keyword: str, values: list[str]) -> Parameters:
-    if keyword not in _SETTERS:
-        raise ValueError(f"`{keyword}` is not a parameter of EVALB")
-    count, setter = _SETTERS[keyword]
-    if len(values) != count:
-        raise ValueError(f"`{keyword}` takes {_COUNTS[count]}, but {len(values)} are given")
-    return setter(parameters, *values)
-
-
-def _parse_number(keyword: str, value: str) -> int:
-    if not (value.isascii() and value.isdecimal() and len(value) < 10):
-        raise ValueError(f"`{keyword}` must be a whole number, and `{value}` is not")
-    return int(value)
-
-
-def _set_labelled(parameters: Parameters, value: str) -> Parameters:
-    if value not in ("0", "1"):
-        raise ValueError(f"`LABELED` must be 1 (labels count) or 0 (labels do not count), not `{value}`")
-    return replace(parameters, labelled=value == "1")
-
-
-_SETTERS: dict[str, tuple[int, Callable[..., Parameters]]] = {
-    "DEBUG": (1, lambda known, _: known),
-    "MAX_ERROR": (1, lambda known, value: replace(known, max_error=_parse_number("MAX_ERROR", value))),
-    "CUTOFF_LEN": (1, lambda known, value: replace(known, cutoff=_parse_number("CUTOFF_LEN", value))),
-    "LABELED": (1, _set_labelled),
-    "DELETE_LABEL": (1, lambda known, label: replace(known, deleted=known.deleted | {label})),
-    "DELETE_LABEL_FOR_LENGTH": (
-        1,
-        lambda known, label: replace(known, deleted_for_length=known.deleted_for_length | {label}),
-    ),
-    "QUOTE_LABEL": (1, lambda known, label: replace(known, quotes=known.quotes | {label})),
-    "EQ_LABEL": (2, lambda known, a, b: replace(known, equal_labels=known.equal_labels | {(a, b), (b, a)})),
-    "EQ_WORD": (2, lambda known, a, b: replace(known, equal_words=known.equal_words | {(a, b), (b, a)})),
-}
-"""For each parameter, the number of its values, and the function that sets it."""
-
-_COUNTS = {1: "one value", 2: "two values"}
-
-
-def _hint(keyword: str) -> str:
-    suggestion = nearest(keyword, _SETTERS)
-    if keyword not in _SETTERS and suggestion is not None:
-        return f"did you mean `{suggestion}`?"
-    return "write a parameter and its values, such as `DELETE_LABEL TOP` or `EQ_LABEL ADVP PRT`; `#` starts a comment"
+def _with_line(known: Parameters, words: list[str]) -> Parameters | None:
+    """Return the parameters after a line of the file, or None if the line is not valid."""
+    match words:
+        case ["DEBUG", _]:
+            return known
+        case ["MAX_ERROR", value] if _NUMBER.fullmatch(value):
+            return replace(known, max_error=int(value))
+        case ["CUTOFF_LEN", value] if _NUMBER.fullmatch(value):
+            return replace(known, cutoff=int(value))
+        case ["LABELED", "0" | "1" as value]:
+            return replace(known, labelled=value == "1")
+        case ["DELETE_LABEL", label]:
+            return replace(known, deleted=known.deleted | {label})
+        case ["DELETE_LABEL_FOR_LENGTH", label]:
+            return replace(known, deleted_for_length=known.deleted_for_length | {label})
+        case ["QUOTE_LABEL", label]:
+            return replace(known, quotes=known.quotes | {label})
+        case ["EQ_LABEL", a, b]:
+            return replace(known, equal_labels=known.equal_labels | {(a, b), (b, a)})
+        case ["EQ_WORD", a, b]:
+            return replace(known, equal_words=known.equal_words | {(a, b), (b, a)})
+    return None

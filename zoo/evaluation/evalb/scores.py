@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from itertools import pairwise
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from specs import ZooError
@@ -14,15 +13,13 @@ from zoo.evaluation.evalb.sentences import (
     ERROR,
     SKIPPED,
     VALID,
-    Bracketing,
     SentenceScore,
-    bracketing_of_tree,
     parse_bracketing,
     percentage,
     score_sentence,
 )
-from zoo.text.lines import read_lines
-from zoo.text.trees.tree import XX, Tree
+from zoo.evaluation.text_metrics import check_lengths, read_aligned
+from zoo.text.trees.tree import XX
 
 _TABLE_HEAD = """\
   Sent.                        Matched  Bracket   Cross        Correct Tag
@@ -82,106 +79,46 @@ class BracketScores(BracketSummary):
         """The sentences in error, with their numbers from 1."""
         return [(number, row) for number, row in enumerate(self.rows, start=1) if row.status == ERROR]
 
-    def by_length(self, bounds: Sequence[int]) -> dict[str, BracketSummary]:
-        """Return scores by sentence length in words: for bounds 10 and 20, those of 1-10, 11-20 and >20.
 
-        Raises:
-            ZooError: The bounds do not increase from at least 1.
-        """
-        if not bounds or bounds[0] < 1 or any(bound >= next_bound for bound, next_bound in pairwise(bounds)):
-            raise ZooError(
-                f"`{list(bounds)}` are not valid sentence lengths to group by",
-                hint="give whole numbers of at least 1, in increasing order",
-            )
-        summaries = {}
-        for low, high in pairwise([0, *bounds]):
-            summaries[f"{low + 1}-{high}"] = _summarise([row for row in self.rows if low < row.length <= high])
-        return summaries | {f">{bounds[-1]}": _summarise([row for row in self.rows if row.length > bounds[-1]])}
-
-
-def score_trees(
-    outputs: Sequence[Tree | None],
-    references: Sequence[Tree],
+def score_brackets(
+    outputs: Sequence[str],
+    references: Sequence[str],
     parameters: Parameters = COLLINS,
     *,
     own_tags: bool = True,
 ) -> BracketScores:
-    """Score trees against references.
+    """Score bracketed trees against references.
 
     Words and brackets are deleted by their tags and labels before trees are compared. If no output has tags (all are
     `XX`), each word gets its tag from the reference: otherwise punctuation would be deleted on one side only.
 
     Args:
-        outputs: The trees to score. None is an output that is not a tree, which counts as an error.
+        outputs: The trees to score. One without a word is skipped; a text that is not a tree is an error.
         references: The reference of each tree.
         parameters: Parameters of EVALB.
         own_tags: Whether the outputs' tags are used, if they have any. If not, a word that is tagged as punctuation, or
             punctuation tagged as a word, is no error, and there is no tagging accuracy.
 
     Raises:
-        ZooError: The numbers of outputs and references differ or are 0, or there are more errors than the parameters
-            allow.
+        ZooError: A reference is not a tree, the numbers of outputs and references differ or are 0, or there are more
+            errors than the parameters allow.
     """
-    bracketings = [None if tree is None else bracketing_of_tree(tree) for tree in outputs]
-    return _score(bracketings, [bracketing_of_tree(tree) for tree in references], parameters, own_tags=own_tags)
-
-
-def evaluate_bracket_files(test: Path | str, gold: Path | str, parameters: Path | str | None = None) -> BracketScores:
-    """Score a file of trees against another, one tree per line.
-
-    Args:
-        test: The trees to score. A line without a word is skipped; a line that is not a tree is an error.
-        gold: The references.
-        parameters: A parameter file of EVALB. None for `COLLINS`.
-
-    Raises:
-        ZooError: A file cannot be read, a line of `gold` is not a tree, the files differ in the number of lines, or
-            there are more errors than the parameters allow.
-    """
-    chosen = COLLINS if parameters is None else read_parameters(parameters)
-    test_lines, gold_lines = read_lines(test), read_lines(gold)
-    if len(test_lines) != len(gold_lines):
-        raise ZooError(
-            f"`{test}` has {len(test_lines):,} lines and `{gold}` has {len(gold_lines):,}",
-            hint="line n of one file is compared with line n of the other: both need the same number of lines",
-        )
-    references = [_read_reference(line, f"{gold}:{number}") for number, line in enumerate(gold_lines, start=1)]
-    return _score([parse_bracketing(line) for line in test_lines], references, chosen)
-
-
-def _read_reference(line: str, where: str) -> Bracketing:
-    reference = parse_bracketing(line)
-    if reference is None:
-        raise ZooError(
-            f"{quote(line)} is not a bracketed tree", where=where, hint="write a tree as `(NP (DT the) (NN dog))`"
-        )
-    return reference
-
-
-def _score(
-    outputs: Sequence[Bracketing | None],
-    references: Sequence[Bracketing],
-    parameters: Parameters,
-    *,
-    own_tags: bool = True,
-) -> BracketScores:
-    if len(outputs) != len(references):
-        raise ZooError(
-            f"there are {len(outputs):,} trees and {len(references):,} references",
-            hint="tree n is compared with reference n: both need the same number of trees",
-        )
-    if not references:
-        raise ZooError("there is nothing to score: there are no trees")
-    tags = {tag for output in outputs if output is not None for tag in output.tags}
-    use_test_tags = own_tags and tags != {XX}
+    check_lengths(outputs, references)
+    tests, golds = list(map(parse_bracketing, outputs)), []
+    for number, line in enumerate(references, start=1):
+        gold = parse_bracketing(line)
+        if gold is None:
+            hint = "write a tree as `(NP (DT the) (NN dog))`"
+            raise ZooError(f"{quote(line)} is not a bracketed tree", where=f"reference {number:,}", hint=hint)
+        golds.append(gold)
+    use_test_tags = own_tags and {tag for test in tests if test is not None for tag in test.tags} != {XX}
     rows = [
-        score_sentence(output, reference, parameters, use_test_tags=use_test_tags)
-        for output, reference in zip(outputs, references, strict=True)
+        score_sentence(test, gold, parameters, use_test_tags=use_test_tags)
+        for test, gold in zip(tests, golds, strict=True)
     ]
-    summary = _summarise(rows)
     tag_source = "test" if use_test_tags else "reference"
     scores = BracketScores(
-        **{field.name: getattr(summary, field.name) for field in fields(BracketSummary)},
+        **asdict(_summarise(rows)),
         cutoff=parameters.cutoff,
         short=_summarise([row for row in rows if row.length <= parameters.cutoff]),
         signature=f"evalb:{parameters.name}|tags:{tag_source}|cutoff:{parameters.cutoff}",
@@ -189,6 +126,21 @@ def _score(
     )
     _check_errors(scores, parameters)
     return scores
+
+
+def evaluate_bracket_files(test: Path | str, gold: Path | str, parameters: Path | str | None = None) -> BracketScores:
+    """Score a file of trees against another, one tree per line, as `score_brackets` does.
+
+    Args:
+        test: The trees to score.
+        gold: The references.
+        parameters: A parameter file of EVALB. None for `COLLINS`.
+
+    Raises:
+        ZooError: A file cannot be read, or the trees cannot be scored.
+    """
+    chosen = COLLINS if parameters is None else read_parameters(parameters)
+    return score_brackets(*read_aligned(test, gold), chosen)
 
 
 def _check_errors(scores: BracketScores, parameters: Parameters) -> None:

@@ -6,12 +6,10 @@ import re
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from itertools import accumulate, compress, product
 from typing import NamedTuple
 
 from zoo.evaluation.evalb.parameters import Parameters
-from zoo.text.trees.tree import Tree
 
 VALID, ERROR, SKIPPED = 0, 1, 2
 """Status of a sentence: counted, excluded because test and gold have different words, or excluded as empty."""
@@ -49,68 +47,30 @@ class Bracketing:
         )
 
 
-class _BracketingBuilder:
-    """Builds a bracketing from left to right."""
-
-    def __init__(self) -> None:
-        self._words: list[str] = []
-        self._tags: list[str] = []
-        self._brackets: list[Bracket] = []
-        self._open: list[int] = []
-
-    @property
-    def has_open_bracket(self) -> bool:
-        return bool(self._open)
-
-    def add_word(self, word: str, tag: str) -> None:
-        self._words.append(word)
-        self._tags.append(tag)
-
-    def open(self, label: str) -> None:
-        self._open.append(len(self._brackets))
-        self._brackets.append(Bracket(label, len(self._words), len(self._words)))
-
-    def close(self) -> None:
-        index = self._open.pop()
-        label, start, _ = self._brackets[index]
-        self._brackets[index] = Bracket(label, start, len(self._words))
-
-    def build(self) -> Bracketing:
-        return Bracketing(tuple(self._words), tuple(self._tags), tuple(self._brackets))
-
-
-def bracketing_of_tree(tree: Tree) -> Bracketing:
-    """Return the bracketing of a tree."""
-    builder = _BracketingBuilder()
-    for node, closes in tree.walk():
-        if node.word:
-            builder.add_word(node.word, node.label)
-        elif closes:
-            builder.close()
-        else:
-            builder.open(node.label)
-            if not node.children:
-                builder.close()
-    return builder.build()
-
-
 def parse_bracketing(line: str) -> Bracketing | None:
     """Return the bracketing of a line, or None if its brackets are unbalanced or a word has no tag.
 
-    As EVALB does, it accepts several trees on a line, brackets without a label, and an empty line.
+    As EVALB does, it accepts several trees on a line, brackets without a label, and an empty line. Labels lose their
+    function tags: `NP-SBJ` and `NP=2` become `NP`.
     """
-    builder = _BracketingBuilder()
+    words: list[str] = []
+    tags: list[str] = []
+    brackets: list[Bracket] = []
+    unclosed: list[int] = []
     for token in _TOKEN.finditer(line):
         label, word = token.groups()
         if word is not None:
-            builder.add_word(word, label)
+            words.append(word)
+            tags.append(label)
         elif label is not None:
-            builder.open(label)
-        elif token[0] == ")" and builder.has_open_bracket:
-            builder.close()
+            unclosed.append(len(brackets))
+            brackets.append(Bracket(_FUNCTION_TAG.sub("", label), len(words), len(words)))
+        elif token[0] == ")" and unclosed:
+            index = unclosed.pop()
+            brackets[index] = brackets[index]._replace(end=len(words))
         else:
             return None
-    return None if builder.has_open_bracket else builder.build()
+    return None if unclosed else Bracketing(tuple(words), tuple(tags), tuple(brackets))
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +163,7 @@ def _describe_lengths(test: Bracketing, gold: Bracketing) -> str:
 
 
 def _delete(test: Bracketing, gold: Bracketing, parameters: Parameters) -> tuple[Bracketing, Bracketing]:
-    """Return both without the deleted words and brackets, and without function tags in the labels."""
+    """Return both without the deleted words and brackets."""
     keep = [tag not in parameters.deleted for tag in test.tags]
     keep_gold = [tag not in parameters.deleted for tag in gold.tags]
     if any(keep) and sum(keep) != sum(keep_gold):
@@ -221,15 +181,8 @@ def _quotes(sentence: Bracketing, parameters: Parameters) -> list[int]:
 
 
 def _delete_brackets(sentence: Bracketing, parameters: Parameters) -> Bracketing:
-    brackets = (Bracket(_strip_function_tag(label), start, end) for label, start, end in sentence.brackets)
-    kept = tuple(bracket for bracket in brackets if not parameters.deletes_bracket(bracket.label))
+    kept = tuple(bracket for bracket in sentence.brackets if not parameters.deletes_bracket(bracket.label))
     return replace(sentence, brackets=kept)
-
-
-@cache
-def _strip_function_tag(label: str) -> str:
-    """Return `NP` for `NP-SBJ` and `NP=2`."""
-    return _FUNCTION_TAG.sub("", label)
 
 
 def _count_matched(test: Bracketing, gold: Bracketing, parameters: Parameters) -> int:

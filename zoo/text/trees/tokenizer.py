@@ -7,7 +7,9 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any, Literal, Self, get_args
+from typing import Annotated, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field
 
 from specs import EOS, UNK, ZooError
 from zoo.text.trees.bracketed import read_tree
@@ -19,13 +21,21 @@ MAX_OPENING_RUN = 64
 _FIRST = EOS + 1
 _LABEL_AND_NEXT = re.compile(r"\(\s*([^()\s]*)\s*(?=([()]|[^()\s]+))")
 _OPENING_RUN = re.compile(r"(?:\(\s*[^()\s]*\s*)+")
-_NAME = re.compile(r"[^()\s\ud800-\udfff]+")
+_Name = Annotated[str, Field(pattern=r"^[^()\s]+$")]
 _ROUND_BRACKET = re.compile("[()]")
 _UNKNOWN = "⁇"
 
 
-class InvalidTreeError(ValueError):
-    """A sequence of tokens is not one tree over the words."""
+class _StoredTokenizer(BaseModel):
+    """Content of a tokenizer's file."""
+
+    model_config = ConfigDict(strict=True, extra="forbid")
+
+    linearisation: Linearisation
+    size: int
+    in_a_row: Annotated[int, Field(ge=1, le=MAX_OPENING_RUN)] | None = None
+    labels: Annotated[list[_Name], Field(min_length=1)]
+    tags: Annotated[list[_Name], Field(min_length=1)]
 
 
 class TreeTokenizer:
@@ -114,22 +124,12 @@ class TreeTokenizer:
 
         Raises:
             ValueError: The content is damaged.
+            ZooError: The size is smaller than the number of tokens.
         """
-        fields: dict[str, Any] = json.loads(content)
-        labels, tags, size = fields["labels"], fields["tags"], fields["size"]
-        valid_names = all(isinstance(name, str) and _NAME.fullmatch(name) for name in (*labels, *tags))
-        valid_types = isinstance(labels, list) and isinstance(tags, list) and type(size) is int
-        distinct = len({*labels}) == len(labels) and len({*tags}) == len(tags)
-        if not (valid_types and valid_names and distinct and labels and tags):
-            raise ValueError("the labels are not valid")
-        if size < _FIRST + 2 * len(labels) + len(tags):
-            raise ValueError("the size is smaller than the number of tokens")
-        if fields["linearisation"] not in get_args(Linearisation):
-            raise ValueError("the linearisation is not known")
-        run = fields.get("in_a_row")
-        if run is not None and not (type(run) is int and 1 <= run <= MAX_OPENING_RUN):
-            raise ValueError("the number of constituents that begin at one word is not valid")
-        return cls(labels, tags, fields["linearisation"], size, run)
+        stored = _StoredTokenizer.model_validate_json(content)
+        if len({*stored.labels}) < len(stored.labels) or len({*stored.tags}) < len(stored.tags):
+            raise ValueError("two labels are the same")
+        return cls(stored.labels, stored.tags, stored.linearisation, stored.size, stored.in_a_row)
 
     @property
     def content(self) -> bytes:
@@ -182,35 +182,7 @@ class TreeTokenizer:
         return [f"▁{self._names.get(id, _UNKNOWN)}" for id in ids]
 
     def to_tree(self, ids: Iterable[int], words: Sequence[str]) -> Tree:
-        """Return the tree that the tokens describe over these words.
-
-        Raises:
-            InvalidTreeError: The tokens are not exactly one tree over the words.
-        """
-        children: list[list[Tree]] = [[]]
-        labels: list[int] = []
-        remaining = iter(words)
-        for id in ids:
-            if not labels and children[0]:
-                raise InvalidTreeError("something follows the tree")
-            if id in self.opening:
-                labels.append(id)
-                children.append([])
-            elif id in self.closing:
-                if not labels or id - labels[-1] != len(self.labels) or not children[-1]:
-                    raise InvalidTreeError("a closing bracket does not match the open one")
-                constituents = children.pop()
-                children[-1].append(node(self.labels[labels.pop() - _FIRST], *constituents))
-            elif (word := next(remaining, None)) is None or id not in self.words:
-                raise InvalidTreeError("there is no word for a token")
-            else:
-                children[-1].append(leaf(self._part_of_speech(id), word))
-        if labels or len(children[0]) != 1 or next(remaining, None) is not None:
-            raise InvalidTreeError("a bracket is open, or a word is left")
-        return _with_hidden_root(children[0])
-
-    def to_repaired_tree(self, ids: Iterable[int], words: Sequence[str]) -> Tree:
-        """Return a tree over these words for tokens that need not be a valid tree.
+        """Return the tree that the tokens describe over these words. Tokens that are no tree are repaired.
 
         A bracket that closes an outer constituent also closes the constituents inside it. Brackets that close nothing
         and empty constituents are dropped. Remaining words are added to the constituent that is open at the end.

@@ -20,9 +20,10 @@ import numpy as np
 import compiler
 from specs import Spec
 from zoo.evaluation import bootstrap
-from zoo.evaluation.bootstrap import FloatArray, interval_half_width
+from zoo.evaluation.bootstrap import interval_half_width
 from zoo.evaluation.evaluate import read_split
 from zoo.evaluation.outputs import load_outputs
+from zoo.evaluation.text_metrics import FloatArray
 from zoo.report import Report
 from zoo.training.checkpoints import list_checkpoints
 from zoo.training.sweeps.rows import SweepRow
@@ -153,8 +154,9 @@ def _samples(spec: Spec, trials: Sequence[Trial]) -> dict[str, ScoreSample]:
     for trial in trials:
         answers = load_outputs(trial.run.answers("dev"))
         outputs = [answer.output for answer in answers]
-        drawn["bleu"].append(bootstrap.bleu_by_sample(draws, outputs, references))
-        drawn["paper_bleu"].append(bootstrap.paper_bleu_by_sample(draws, outputs, references, spec.corpus.target))
+        for name in ("bleu", "paper_bleu"):
+            scores_by_sample = bootstrap.text_scores_by_sample(name, draws, outputs, references, spec.corpus.target)
+            drawn[name].append(scores_by_sample)
         logs, tokens = [answer.log_probability for answer in answers], [answer.tokens for answer in answers]
         drawn["perplexity"].append(bootstrap.log_perplexity_by_sample(draws, logs, tokens))
         scores = trial.run.known_scores["dev"]

@@ -1,5 +1,6 @@
 """EVALB's parameter files: what each line changes, and what is refused."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -59,21 +60,13 @@ def test_every_parameter_takes_effect(read):
 
 
 @pytest.mark.parametrize(
-    ("line", "problem", "hint"),
+    "line",
     [
-        ("DELETE_LABELS TOP", "`DELETE_LABELS` is not a parameter", "did you mean `DELETE_LABEL`?"),
-        ("colour red", "`colour` is not a parameter", "write a parameter and its values"),
-        ("DELETE_LABEL", "`DELETE_LABEL` takes one value, but 0 are given", "write a parameter"),
-        ("DELETE_LABEL . ,", "`DELETE_LABEL` takes one value, but 2 are given", "write a parameter"),
-        ("EQ_LABEL ADVP", "`EQ_LABEL` takes two values, but 1 are given", "write a parameter"),
-        ("CUTOFF_LEN forty", "`CUTOFF_LEN` must be a whole number, and `forty` is not", "write a parameter"),
-        ("MAX_ERROR -1", "`MAX_ERROR` must be a whole number, and `-1` is not", "write a parameter"),
-        ("LABELED 2", "`LABELED` must be 1", "write a parameter"),
+        *("DELETE_LABELS TOP", "DELETE_LABEL", "DELETE_LABEL . ,", "EQ_LABEL ADVP"),
+        *("CUTOFF_LEN forty", "CUTOFF_LEN 40x", "MAX_ERROR -1", "LABELED 2"),
     ],
 )
-def test_invalid_lines_are_refused_with_their_position(read, line, problem, hint):
-    with pytest.raises(ZooError) as caught:
+def test_invalid_lines_are_refused_with_their_position(read, line):
+    with pytest.raises(ZooError, match=rf"^`{re.escape(line)}` is not a parameter .*some.prm:2") as caught:
         read(f"# first\n{line}\n")
-    assert caught.value.problem.startswith(problem)
-    assert caught.value.where.endswith("some.prm:2")
-    assert caught.value.hint.startswith(hint)
+    assert "EQ_LABEL" in caught.value.hint

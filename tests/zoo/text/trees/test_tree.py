@@ -31,45 +31,64 @@ def test_bracketed_notation():
     assert list(tree.leaves()) == ["the", "dog", "sleeps", "."]
 
 
-def test_capitalise():
-    assert list(read_tree(TREE).capitalise().leaves()) == ["The", "dog", "sleeps", "."]
-    assert capitalise("älter") == "Älter"
-
-
 def test_strings_that_are_not_one_tree_are_rejected():
     for text in ("", "dog", "(NP)", "(NP dog", "(NP (NN dog)", "(NP dog) (NP cat)", "(NP dog cat)", "(S ((NN dog)))"):
         with pytest.raises(ZooError, match="is not one bracketed tree"):
             read_tree(text)
 
 
+def test_treebank_trees_may_span_several_lines():
+    tree = "(TOP (S (NP (NNP Ms.) (NNP Haag)) (VP (VBZ plays) (NP (NNP Elianti))) (. .)))"
+    split = tree.replace("(VBZ plays)", "(VBZ\n plays\n)").split("\n")
+    lines = [*INDENTED.splitlines(), tree, tree + tree, *split]
+    assert list(map(str, read_treebank(lines, "wsj"))) == [tree] * 5
+
+
+@pytest.mark.parametrize(
+    ("text", "simple"),
+    [
+        # Traces, function tags, and constituents that are empty without them.
+        (
+            "(S (NP-SBJ=2 (-NONE- *T*-1)) (VP (VBD was) (NP (NN fun) (PP-LOC (NP (-NONE- *)))) (-RRB- x)) (PRP$ my))",
+            "(TOP (S (VP (VBD was) (NP (NN fun)) (-RRB- x)) (PRP$ my)))",
+        ),
+        *((f"({root} (S (NN dog)))", "(TOP (S (NN dog)))") for root in ("", "ROOT", "TOP")),
+        ("(NN dog)", "(TOP (NN dog))"),
+        ("( (S (NN a)) (S (NN b)))", "(TOP (S (NN a)) (S (NN b)))"),
+        (r"(CD 1\/2)", "(TOP (CD 1/2))"),
+        ("(NN -LCB-)", "(TOP (NN {))"),
+    ],
+)
+def test_trees_are_simplified(text: str, simple: str):
+    assert str(simplify(read_tree(text))) == simple
+    assert str(simplify(read_tree(simple))) == simple
+
+
+def test_escapes_of_round_brackets():
+    assert escape_brackets("a(b)") == "a-LRB-b-RRB-"
+    assert unescape_brackets(escape_brackets("a(b)")) == "a(b)"
+
+
+@pytest.mark.parametrize(
+    ("text", "width", "formatted"),
+    [
+        (SHORT, len(SHORT), SHORT),
+        (SHORT, 40, "(TOP\n  (S\n    (NP (DT the) (NN dog))\n    (VP (VBZ sleeps))\n    (. .)))"),
+        ("(TOP (S (A b)))", 14, "(TOP\n  (S (A b)))"),
+        ("(TOP (S (A b)))", 11, "(TOP\n  (S\n    (A b)))"),
+    ],
+)
+def test_long_constituents_are_formatted_on_several_lines(text: str, width: int, formatted: str):
+    assert format_tree(read_tree(text), width) == formatted
+
+
 def test_detokenise():
+    assert list(read_tree(TREE).capitalise().leaves()) == ["The", "dog", "sleeps", "."]
+    assert capitalise("älter") == "Älter"
     words = ["The", "dog", ",", "that", "can", "not", "sleep", ",", "runs", "at", "two", "o'clock", "."]
     assert detokenise(words) == "The dog, that cannot sleep, runs at two o'clock."
     assert detokenise(["does", "he", "sleep", "?"]) == "does he sleep?"
     assert detokenise([]) == ""
-
-
-def test_treebank_trees_may_span_several_lines():
-    tree = "(TOP (S (NP (NNP Ms.) (NNP Haag)) (VP (VBZ plays) (NP (NNP Elianti))) (. .)))"
-    assert list(map(str, read_treebank(INDENTED.splitlines(), "wsj"))) == [tree]
-    assert list(read_treebank([*INDENTED.splitlines(), tree, tree + tree], "wsj")) == [read_tree(tree)] * 4
-
-
-def test_simplify_removes_traces_function_tags_and_empty_constituents():
-    text = "(S (NP-SBJ=2 (-NONE- *T*-1)) (VP (VBD was) (NP (NN fun) (PP-LOC (NP (-NONE- *)))) (-RRB- -RRB-)) (PRP$ my))"
-    assert str(simplify(read_tree(text))) == "(TOP (S (VP (VBD was) (NP (NN fun)) (-RRB- -RRB-)) (PRP$ my)))"
-
-
-def test_simplify_keeps_simple_trees(tree: Callable[[int], Tree]):
-    for seed in range(30):
-        assert simplify(tree(seed)) == tree(seed)
-
-
-def test_simplify_unifies_roots():
-    for root in ("", "ROOT", "TOP"):
-        assert str(simplify(read_tree(f"({root} (S (NN dog)))"))) == "(TOP (S (NN dog)))"
-    assert str(simplify(read_tree("(NN dog)"))) == "(TOP (NN dog))"
-    assert str(simplify(read_tree("( (S (NN a)) (S (NN b)))"))) == "(TOP (S (NN a)) (S (NN b)))"
 
 
 @pytest.mark.parametrize(
@@ -77,11 +96,11 @@ def test_simplify_unifies_roots():
     [
         ("(S (NN dog)", "is not closed", 1),
         ("(S (NN dog)))", "has no opening bracket", 1),
-        ("(S (NN dog))\n\n(S (NN dog)) dog", "outside of all brackets", 3),
-        ("(S (NN dog))\n(S\n(NP))", "the brackets of `(NP)` are empty", 3),
+        ("(S (NN dog))\n\n(S (NN dog)) dog", "without brackets of its own", 3),
+        ("(S (NN dog))\n(S\n(NP))", "the brackets of `(NP)` are empty", 2),
         ("(S (NN dog))\n()", "are empty", 2),
         ("(S (-NONE- *))", "has no word", 1),
-        ("(S the (NN dog))", "opens after the word", 1),
+        ("(S the (NN dog))", "without brackets of its own", 1),
         ("(S (NN dog) barks)", "without brackets of its own", 1),
         ("(S" * 501, "more than 500 nested constituents", 1),
         ("\n \n", "contains no tree", None),
@@ -92,13 +111,6 @@ def test_invalid_treebanks_are_rejected_with_the_line(text: str, problem: str, l
         list(read_treebank(text.split("\n"), "a.mrg"))
     assert problem in error.value.problem
     assert error.value.where == (None if line is None else f"a.mrg:{line}")
-
-
-def test_escapes_in_words():
-    assert escape_brackets("a(b)") == "a-LRB-b-RRB-"
-    assert unescape_brackets(escape_brackets("a(b)")) == "a(b)"
-    assert str(simplify(read_tree(r"(CD 1\/2)"))) == "(TOP (CD 1/2))"
-    assert str(simplify(read_tree("(NN -LCB-)"))) == "(TOP (NN {))"
 
 
 @pytest.mark.parametrize("root", ["", "(TOP "])
@@ -113,17 +125,6 @@ def test_the_maximum_depth_includes_a_root_that_the_treebank_omits(root: str):
     with pytest.raises(ZooError, match="more than 500 nested constituents") as caught:
         list(read_treebank([nested(deepest + 1)], "deep"))
     assert caught.value.where == "deep:1"
-
-
-def test_long_constituents_are_formatted_on_several_lines():
-    assert format_tree(read_tree(SHORT)) == SHORT
-    assert format_tree(read_tree(SHORT), width=40) == "\n".join(
-        ["(TOP", "  (S", "    (NP (DT the) (NN dog))", "    (VP (VBZ sleeps))", "    (. .)))"]
-    )
-    assert format_tree(read_tree(SHORT), len(SHORT)) == SHORT
-    assert format_tree(read_tree(SHORT), len(SHORT) - 1).count("\n") > 0
-    assert format_tree(read_tree("(TOP (S (A b)))"), 14) == "(TOP\n  (S (A b)))"
-    assert format_tree(read_tree("(TOP (S (A b)))"), 11) == "(TOP\n  (S\n    (A b)))"
 
 
 def test_formatted_trees_are_read_back_and_fit_the_width(tree: Callable[[int], Tree]):
