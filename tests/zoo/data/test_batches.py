@@ -98,7 +98,6 @@ def test_batches_are_a_sequence():
     batches = epoch_batches(realistic_store(), 1000, 1000, 1, 0)
     assert len(batches) == len(list(batches)) > 3
     assert batches[-1].tolist() == list(batches)[-1].tolist()
-    assert [batch.tolist() for batch in batches[1:3]] == [batches[1].tolist(), batches[2].tolist()]
     with pytest.raises(IndexError):
         batches[len(batches)]
 

@@ -111,11 +111,6 @@ def test_counts_are_known_only_after_preparing(folder):
     assert prepared.counts.read == len(TRAIN)
 
 
-def test_the_training_text_is_not_stored(folder):
-    with pytest.raises(ValueError, match="train"):
-        prepared_of(folder).texts("train")
-
-
 def test_separate_vocabularies(folder):
     prepared = prepared_of(folder, vocabulary__size=80, vocabulary__shared=False, architecture__tied_embeddings="none")
     assert not prepared.vocabulary.shared

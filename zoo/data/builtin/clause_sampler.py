@@ -124,7 +124,7 @@ class ClauseSampler:
         frame, negated = draft.verb_frame.frame, draft.polarity == "-"
         bare = [other for other in frame if other.kind == "nominal" and not other.marking.english]
         second = slot in bare[1:]
-        has_it = any(isinstance(nominal, Pronoun) and nominal.is_it for nominal in draft.nominals)
+        has_it = any(isinstance(nominal, Pronoun) and nominal.nominative == "it" for nominal in draft.nominals)
         constraints = NominalConstraints(
             slot.sorts,
             "di" if negated and slot is frame[-1] else _OBJECT_GROUPS[draft.polarity],
