@@ -41,6 +41,7 @@ RUN: dict[str, Callable[[Random, Trial], None]] = {
     "arguments": commands.run_arguments,
     "faults": faults.run,
 }
+KINDS = [kind for kind in RUN if kind != "faults"]
 _START_SECONDS, _ANSWER_SECONDS = 120, 20
 """Time limits for the start of a worker, and for its answer, which comes after half of it."""
 _MAX_CASES = 1500

@@ -7,7 +7,6 @@ import io
 import json
 import os
 import shutil
-import stat
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -153,12 +152,16 @@ class Trial:
             judge.check_printable(done.out)
 
 
+def regular_content(path: Path) -> bytes | None:
+    """Return the content of a regular file, and None for anything else and for huge files."""
+    regular = path.is_file() and not path.is_symlink() and path.stat().st_size < 1 << 24
+    return path.read_bytes() if regular else None
+
+
 def _contents(bundle: Path) -> dict[str, Any]:
     """Return the content of each regular file; the layout of the manifest does not matter."""
-    contents: dict[str, Any] = {}
-    for file in sorted(bundle.iterdir()) if bundle.is_dir() else ():
-        regular = stat.S_ISREG(os.stat(file).st_mode) if file.exists() and not file.is_symlink() else False
-        contents[file.name] = file.read_bytes() if regular and file.stat().st_size < 1 << 24 else None
+    files = bundle.iterdir() if bundle.is_dir() else ()
+    contents: dict[str, Any] = {file.name: regular_content(file) for file in files}
     try:
         contents[MANIFEST] = json.loads(contents.get(MANIFEST) or b"")
     except (ValueError, RecursionError):
