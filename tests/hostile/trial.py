@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
+from unittest import mock
 
 import zoo
 from cli import app, errors
@@ -170,27 +171,27 @@ def _contents(bundle: Path) -> dict[str, Any]:
 
 
 def _run_command(arguments: Sequence[str], stdin: Stream, stdout: Stream, stderr: Stream) -> Done:
-    before = sys.argv, sys.stdin, sys.stdout, sys.stderr, errors.to_zoo_error
+    original = errors.to_zoo_error
     faults: list[Exception] = []
 
     def recorded(error: Exception, *rest: str) -> object:
         faults.append(error)
-        return before[4](error, *rest)
+        return original(error, *rest)
 
     files = [_file(stream) for stream in (stdin, stdout, stderr)]
     modes = ("strict", "strict", "backslashreplace")
     streams = [f and io.TextIOWrapper(f, "utf-8", mode) for f, mode in zip(files, modes, strict=True)]
-    sys.argv = ["zoo", *arguments]
-    sys.stdin, sys.stdout, sys.stderr = streams  # type: ignore[assignment]
-    errors.to_zoo_error = recorded  # type: ignore[assignment]
-    try:
-        app.main()
-        status: object = "none at all"
-    except SystemExit as end:
-        status = 0 if end.code is None else end.code
-    finally:
-        sys.argv, sys.stdin, sys.stdout, sys.stderr, errors.to_zoo_error = before
-        out, err = (_output(file, stream) for file, stream in zip(files[1:], streams[1:], strict=True))
+    replaced = dict(zip(("stdin", "stdout", "stderr"), streams, strict=True))
+    status: object = "none at all"
+    with (
+        mock.patch.multiple(sys, argv=["zoo", *arguments], **replaced),
+        mock.patch.object(errors, "to_zoo_error", recorded),
+    ):
+        try:
+            app.main()
+        except SystemExit as end:
+            status = 0 if end.code is None else end.code
+    out, err = (_output(file, stream) for file, stream in zip(files[1:], streams[1:], strict=True))
     return Done(status, out, err, faults[-1] if faults else None)
 
 
