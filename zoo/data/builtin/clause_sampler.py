@@ -162,7 +162,8 @@ class ClauseSampler:
         return SubordinateClause(self.wh_clause(request))
 
     def _infinitive(self, slot: Slot, draft: ClauseDraft) -> Constituent:
-        verb_frame = self._random.weighted(self._frames.by_subject[draft.subject.sort])
+        frames = [entry for entry in self._frames.simple if draft.subject.sort in entry[1].verb.subject]
+        verb_frame = self._random.weighted(frames)
         fixed = {0: Argument(draft.subject, SUBJECT_MARKING)}
         return SubordinateClause(self._clause_with(verb_frame, ClauseRequest(ClauseType.INFINITIVE, fixed=fixed)))
 
