@@ -180,8 +180,8 @@ _DAMAGES: dict[Callable[[Random, Trial], None], int] = {
 
 # Intruders: `zoo verify` must refuse all of them, without any effect outside of the bundle
 
-Forge = Callable[[Random, Path, Trial], bool]
-"""Changes a bundle. Returns whether its manifest is written again, so that its hashes are correct."""
+Forge = Callable[[Random, Path, Trial], bool | None]
+"""Changes a bundle. Returns True if its manifest is to be written again, so that its hashes are correct."""
 
 
 def run_intruder(random: Random, trial: Trial) -> None:
@@ -260,7 +260,7 @@ def _forged_json(random: Random, bundle: Path, trial: Trial) -> bool:
     return True
 
 
-def _forged_manifest(random: Random, bundle: Path, trial: Trial) -> bool:
+def _forged_manifest(random: Random, bundle: Path, trial: Trial) -> None:
     """Write a manifest with names outside of the bundle, or with invalid entries."""
     entries = json.loads((bundle / MANIFEST).read_text())
     outside = ("../../../secret", str(trial.secret), "a/../../../../secret", "/dev/zero", "/etc/passwd", "a//b")
@@ -295,15 +295,14 @@ def _forged_manifest(random: Random, bundle: Path, trial: Trial) -> bool:
         huge = f'{{"x": {" " * 20_000_000}1}}'
         text = random.choice((*values.TOO_DEEP, "{}", "[]", "", "NaN", f"{text}{text}", f"\ufeff{text}", huge))
     (bundle / MANIFEST).write_text(text, encoding="utf-8")
-    return False
 
 
-def _forged_links(random: Random, bundle: Path, trial: Trial) -> bool:
+def _forged_links(random: Random, bundle: Path, trial: Trial) -> None:
     """Replace files by links out of the bundle, even to the right content, or by devices, pipes and folders."""
     file = random.choice([path for path in sorted(bundle.iterdir()) if path.name != MANIFEST])
     if random.random() < 0.4:
         trial.log(values.replace_file(random, file))
-        return False
+        return
     outside = trial.folder / "outside" / file.name
     outside.parent.mkdir()
     shutil.copyfile(file, outside)
@@ -315,10 +314,9 @@ def _forged_links(random: Random, bundle: Path, trial: Trial) -> bool:
     else:
         file.unlink()
         file.symlink_to(random.choice((outside, os.path.relpath(outside, bundle), trial.secret)))
-    return False
 
 
-def _swapped_bytes(random: Random, bundle: Path, trial: Trial) -> bool:
+def _swapped_bytes(random: Random, bundle: Path, trial: Trial) -> None:
     file = random.choice([path for path in sorted(bundle.iterdir()) if path.name != MANIFEST])
     content = bytearray(file.read_bytes())
     first = random.randrange(len(content))
@@ -326,7 +324,6 @@ def _swapped_bytes(random: Random, bundle: Path, trial: Trial) -> bool:
     content[first], content[second] = content[second], content[first]
     file.write_bytes(content)
     trial.log(f"{file.name}: {first} and {second}")
-    return False
 
 
 def _forged_tensors(random: Random, bundle: Path, trial: Trial) -> bool:

@@ -23,7 +23,7 @@ from hostile.trial import Trial
 from hostile.world import MARIAN_OPTIONS, ctranslate2_text, ctranslate2_variable
 from zoo.interop.ctranslate2 import binary
 
-Damage = Callable[[Random, Path, Trial], bool]
+Damage = Callable[[Random, Path, Trial], bool | None]
 
 
 class _Bomb:
@@ -234,7 +234,7 @@ def _wrong_variables(random: Random, folder: Path, trial: Trial) -> bool:
     return True
 
 
-def _changed_variables(random: Random, folder: Path, trial: Trial) -> bool:
+def _changed_variables(random: Random, folder: Path, trial: Trial) -> None:
     """Reshape, retype, remove or alias some variables of a model."""
     tensors = dict(binary.read(folder / _BIN).variables)
     aliases: list[tuple[str, str]] = []
@@ -261,7 +261,6 @@ def _changed_variables(random: Random, folder: Path, trial: Trial) -> bool:
     count = len(aliases) if random.random() < 0.8 else random.choice(_COUNTS)
     end = b"".join(ctranslate2_text(alias) + ctranslate2_text(name) for alias, name in aliases)
     (folder / _BIN).write_bytes(content + struct.pack("<I", count) + end)
-    return False
 
 
 CTRANSLATE2: tuple[Damage, ...] = (
@@ -363,7 +362,7 @@ def _in_file(name: str, change: Callable[[Random, Path, Trial], None]) -> Damage
     return damage
 
 
-def _fairseq_content(random: Random, folder: Path, trial: Trial) -> bool:
+def _fairseq_content(random: Random, folder: Path, trial: Trial) -> None:
     """Write fairseq options that are too deep or of other types, or tensors of other shapes."""
     file = folder / "checkpoint_best.pt"
     with torch.serialization.safe_globals([argparse.Namespace]):
@@ -388,7 +387,6 @@ def _fairseq_content(random: Random, folder: Path, trial: Trial) -> bool:
     trial.log(name)
     section[name] = changed
     torch.save({**content, "args": argparse.Namespace(**options)}, file)
-    return False
 
 
 _PICKLES = (_pickle_calls, _pickle_calls, _pickle_hidden, _pickle_broken, _pickle_no_model)

@@ -18,8 +18,8 @@ from hostile.data import edit_sentencepiece
 from hostile.judge import check
 from hostile.trial import Trial
 
-Damage = Callable[[Random, Path, Trial], bool]
-"""Damages a model in a folder. Returns whether the import must be refused."""
+Damage = Callable[[Random, Path, Trial], bool | None]
+"""Damages a model in a folder. Returns True if the import must be refused."""
 NAME = "new"
 
 
@@ -45,31 +45,28 @@ def run(random: Random, trial: Trial) -> None:
         check(trial.zoo("verify", NAME).status == 0, "it is imported, but not valid")
 
 
-def _damaged_file(random: Random, folder: Path, trial: Trial) -> bool:
+def _damaged_file(random: Random, folder: Path, trial: Trial) -> None:
     trial.log(values.corrupt_file(random, random.choice(sorted(folder.iterdir()))))
-    return False
 
 
-def _not_a_file(random: Random, folder: Path, trial: Trial) -> bool:
+def _not_a_file(random: Random, folder: Path, trial: Trial) -> None:
     file = random.choice(sorted(folder.iterdir()))
     if random.random() < 0.15:
         file.chmod(0)
     else:
         trial.log(values.replace_file(random, file))
-    return False
 
 
-def _linked(random: Random, folder: Path, trial: Trial) -> bool:
+def _linked(random: Random, folder: Path, trial: Trial) -> None:
     """Replace all files by links, as in the cache of the Hugging Face Hub: the model is the same."""
     store = trial.folder / "blobs"
     store.mkdir()
     for number, file in enumerate(sorted(folder.iterdir())):
         file.rename(store / str(number))
         file.symlink_to(os.path.relpath(store / str(number), folder))
-    return False
 
 
-def _transformers_config(random: Random, folder: Path, trial: Trial) -> bool:
+def _transformers_config(random: Random, folder: Path, trial: Trial) -> None:
     file = folder / random.choice(("config.json", "config.json", "config.json", "tokenizer_config.json"))
     if random.random() < 0.2:
         file = folder / "generation_config.json"
@@ -81,15 +78,14 @@ def _transformers_config(random: Random, folder: Path, trial: Trial) -> bool:
         trial.log(values.edit_json(random, file, {(key,): wrong for key in keys}))
     else:
         trial.log(values.mutate_json(random, file))
-    return False
 
 
-def _token_ids(random: Random, folder: Path, trial: Trial) -> bool:
+def _token_ids(random: Random, folder: Path, trial: Trial) -> None:
     """Write a `vocab.json` with repeated, missing or invalid IDs, or with strange tokens."""
     file = folder / "vocab.json"
     if random.random() < 0.2:
         trial.log(values.mutate_json(random, file))
-        return False
+        return
     ids = json.loads(file.read_text())
     names = sorted(ids)
     strange = ("", "\ud800", "\0", "\x1b[2J", "x" * 100_000, ">>deu<<", "<unk>", "▁")
@@ -105,10 +101,9 @@ def _token_ids(random: Random, folder: Path, trial: Trial) -> bool:
     kind = random.choice(sorted(changed))
     trial.log(kind)
     file.write_text(json.dumps(changed[kind]))
-    return False
 
 
-def _sentencepiece(random: Random, folder: Path, trial: Trial) -> bool:
+def _sentencepiece(random: Random, folder: Path, trial: Trial) -> None:
     """Write a SentencePiece model with invalid lengths, other fields, or tokens in another order."""
     file = random.choice([path for path in sorted(folder.iterdir()) if path.suffix in (".spm", ".model")])
     good = file.read_bytes()
@@ -123,7 +118,6 @@ def _sentencepiece(random: Random, folder: Path, trial: Trial) -> bool:
     content = values.weighted(random, edited)
     trial.log(f"{file.name}: {len(content)} bytes, {content[:40]!r}")
     file.write_bytes(content)
-    return False
 
 
 def _safetensors(random: Random, folder: Path, trial: Trial) -> bool:
@@ -137,7 +131,7 @@ def _safetensors(random: Random, folder: Path, trial: Trial) -> bool:
     return file.read_bytes() != before
 
 
-def _marian_decoder(random: Random, folder: Path, trial: Trial) -> bool:
+def _marian_decoder(random: Random, folder: Path, trial: Trial) -> None:
     """Write a `decoder.yml` with wrong types, too much depth or size."""
     file = folder / "model.npz.decoder.yml"
     text = file.read_text()
@@ -154,7 +148,6 @@ def _marian_decoder(random: Random, folder: Path, trial: Trial) -> bool:
         alone = ("", "[]", "a: [", "\x00", f"x: {nested}\n{text}", f"{values.LAUGHS}{text}")
         text = random.choice((*added, *changed, *alone))
     file.write_bytes(text.encode(random.choice(("utf-8", "utf-8", "latin-1", "utf-16")), "replace"))
-    return False
 
 
 def _marian_outside(random: Random, folder: Path, trial: Trial) -> bool:
@@ -169,17 +162,16 @@ def _marian_outside(random: Random, folder: Path, trial: Trial) -> bool:
     return True
 
 
-def _ctranslate2_texts(random: Random, folder: Path, trial: Trial) -> bool:
+def _ctranslate2_texts(random: Random, folder: Path, trial: Trial) -> None:
     file = folder / random.choice(("config.json", "config.json", "shared_vocabulary.json"))
     if file.name == "config.json" or random.random() < 0.5:
         trial.log(values.mutate_json(random, file))
-        return False
+        return
     tokens = json.loads(file.read_text())
     file.unlink()
     text = "\n".join(tokens[: random.choice((50, 100, 101))])
     wrong = (text.encode(), text.encode("utf-16"), b"\xff\xfe", b"\n" * 101, b"", b"\r\n" * 101, b"<unk>\n" * 101)
     (folder / "shared_vocabulary.txt").write_bytes(random.choice(wrong))
-    return False
 
 
 def _fairseq_dictionary(random: Random, folder: Path, trial: Trial) -> bool:

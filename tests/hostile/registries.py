@@ -26,8 +26,8 @@ from zoo.files import transfer
 
 _MAX_WAIT = 300
 """Seconds that zoo may wait for a server in all."""
-Damage = Callable[[Random, Path, Trial], bool]
-"""Damages a registry. Returns whether a pull of GOOD must be refused."""
+Damage = Callable[[Random, Path, Trial], bool | None]
+"""Damages a registry. Returns True if a pull of GOOD must be refused."""
 Answer = tuple[int, dict[str, str], bytes, bool]
 """Status, headers, body, and whether the body repeats without end."""
 Trick = Callable[[str, Answer], Answer]
@@ -109,11 +109,10 @@ def _revision_file(folder: Path, number: int = 2) -> Path:
     return folder / "models" / GOOD / f"{number}.json"
 
 
-def _damaged_json(random: Random, folder: Path, trial: Trial) -> bool:
+def _damaged_json(random: Random, folder: Path, trial: Trial) -> None:
     file = random.choice((folder / "index.json", *(_revision_file(folder, number) for number in (1, 2, 2))))
     damage = random.choice((values.mutate_json, values.mutate_json, values.corrupt_file))
     trial.log(damage(random, file))
-    return False
 
 
 def _wrong_revision(random: Random, folder: Path, trial: Trial) -> bool:
@@ -142,10 +141,9 @@ def _wrong_revision(random: Random, folder: Path, trial: Trial) -> bool:
     return bool(json.loads(file.read_text()) != json.loads(good))
 
 
-def _copied_revision(random: Random, folder: Path, trial: Trial) -> bool:
+def _copied_revision(random: Random, folder: Path, trial: Trial) -> None:
     file = _revision_file(folder)
     shutil.copyfile(file, file.with_name(random.choice(("3.json", "999999999.json", "01.json", "-1.json", "٣.json"))))
-    return False
 
 
 def _aliases(random: Random, folder: Path, trial: Trial) -> bool:
@@ -182,17 +180,15 @@ def _damaged_blob(random: Random, folder: Path, trial: Trial) -> bool:
     return kind in ("missing", "changed")
 
 
-def _not_a_file(random: Random, folder: Path, trial: Trial) -> bool:
+def _not_a_file(random: Random, folder: Path, trial: Trial) -> None:
     names = ("models/good/1.json", "models/good/2.json", "models/good", "models/good/alias.json", "models")
     trial.log(values.replace_file(random, folder / random.choice((*names, "index.json", "registry.json"))))
-    return False
 
 
-def _linked(random: Random, folder: Path, trial: Trial) -> bool:
+def _linked(random: Random, folder: Path, trial: Trial) -> None:
     path = random.choice((_revision_file(folder), *sorted((folder / "blobs" / "sha256").iterdir())))
     path.unlink()
     path.symlink_to(random.choice(("/etc/passwd", "/dev/zero", "/proc/self/environ", "/proc/self/mem")))
-    return False
 
 
 _DAMAGES: dict[Damage, int] = {
