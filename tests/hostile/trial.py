@@ -164,7 +164,8 @@ def _contents(bundle: Path) -> dict[str, Any]:
     files = bundle.iterdir() if bundle.is_dir() else ()
     contents: dict[str, Any] = {file.name: regular_content(file) for file in files}
     try:
-        contents[MANIFEST] = json.loads(contents.get(MANIFEST) or b"")
+        # As text, because 1 == 1.0
+        contents[MANIFEST] = json.dumps(json.loads(contents.get(MANIFEST) or b""), sort_keys=True)
     except (ValueError, RecursionError):
         contents[MANIFEST] = "damaged"
     return contents
