@@ -6,8 +6,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from hostile.judge import KINDS, Case
-from hostile.runner import run_cases
+from hostile.judge import Case
+from hostile.runner import KINDS, run_cases
 
 
 def main(kind: str, first: int, last: int) -> int:

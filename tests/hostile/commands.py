@@ -31,7 +31,8 @@ _BREAKS = "\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029\r"
 def run_lines(random: Random, trial: Trial) -> None:
     """Translate, score, sample or encode odd lines."""
     texts = [_line(random) for _ in range(random.randrange(1, 5))]
-    kind = random.choices((_translate, _prefixes, _score, _sample, _encode, _pipe), (6, 4, 4, 2, 2, 4))[0]
+    kinds = {_translate: 6, _prefixes: 4, _score: 4, _sample: 2, _encode: 2, _pipe: 4}
+    kind = values.weighted(random, kinds)
     trial.log(f"{kind.__name__}: {[each[:80] for each in texts]!a}")
     kind(random, trial, texts)
 
@@ -238,8 +239,8 @@ def _option(random: Random, parameter: Any) -> list[str]:
     elif "FILE" in kind or "DIR" in kind:
         value = random.choice(_FILES)
     elif kind in ("N", "X"):
-        number = random.choice((1, 2, 5, 0.5, 0, -1)) if random.random() < 0.5 else values.number(random)
-        value = "1" * 5000 if isinstance(number, int) and abs(number) >= 10**4000 else str(number)
+        usual = random.choice((1, 2, 5, 0.5, 0, -1))
+        value = values.digits(random.choice((usual, values.number(random))))
     elif "|" in kind and "NAME" not in kind:
         value = random.choice(kind.split("|"))
     else:

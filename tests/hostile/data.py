@@ -19,6 +19,7 @@ from hostile.trial import Trial
 from hostile.world import FIELDS, PAIRS
 from specs import BOS, EOS, PAD, ZooError
 from zoo.data.prepare import PreparedCorpus
+from zoo.interop import sentencepiece_model
 from zoo.text.trees.bracketed import read_tree
 from zoo.text.trees.tokenizer import Linearisation
 from zoo.text.vocabulary import Vocabulary
@@ -31,8 +32,8 @@ _PLAIN = tuple("".join(f"{pair[side]}\n" for pair in PAIRS * 3).encode() for sid
 def run_corpus(random: Random, trial: Trial) -> None:
     """Prepare a corpus with odd files; a prepared corpus must be valid, and have all lines."""
     trial.world.write_corpus(trial.folder)
-    kinds = (_odd_lines, _odd_gzip, _odd_sgml, _not_a_file, _odd_archive)
-    part = random.choices(kinds, (6, 3, 3, 2, 5))[0](random, trial)
+    kinds = {_odd_lines: 6, _odd_gzip: 3, _odd_sgml: 3, _not_a_file: 2, _odd_archive: 5}
+    part = values.weighted(random, kinds)(random, trial)
     split = random.choice(("train", "train", "dev", "test"))
     lines = part.pop("lines", None)
     size = random.choice((101, 40, 300))
@@ -48,9 +49,8 @@ def run_corpus(random: Random, trial: Trial) -> None:
 
 
 def _prepared_folder(trial: Trial) -> Path:
-    folders = (trial.home / "prepared").iterdir()
-    (folder,) = (folder for folder in folders if (folder / "manifest.json").is_file())
-    return folder
+    (file,) = (trial.home / "prepared").glob("*/manifest.json")
+    return file.parent
 
 
 def _odd_lines(random: Random, trial: Trial) -> dict[str, object]:
@@ -138,10 +138,10 @@ def _not_a_file(random: Random, trial: Trial) -> dict[str, object]:
 
 def _odd_archive(random: Random, trial: Trial) -> dict[str, object]:
     """Write an archive with invalid members, and name its members oddly."""
-    make = random.choices((_tar, _zip, archive_bomb), (5, 5, 1))[0]
+    make = values.weighted(random, {_tar: 5, _zip: 5, _archive_bomb: 1})
     file = trial.folder / f"odd.{random.choice(('tgz', 'zip', 'tar'))}"
     content = make(random, *_PLAIN)
-    if random.random() < 0.4 and make is not archive_bomb:
+    if random.random() < 0.4 and make is not _archive_bomb:
         content = values.corrupt(random, content)
     file.write_bytes(content)
     trial.log(f"{make.__name__}: {len(content):,} bytes")
@@ -216,7 +216,7 @@ def lock_first_member(random: Random, content: bytes) -> bytes:
     return bytes(changed)
 
 
-def archive_bomb(random: Random, source: bytes, target: bytes) -> bytes:
+def _archive_bomb(random: Random, source: bytes, target: bytes) -> bytes:
     """Return a .tgz or .zip with a member of gigabytes of zeros."""
     if random.random() < 0.5:
         small, large = tarfile.TarInfo("a/x.de"), tarfile.TarInfo("a/x.en")
@@ -329,56 +329,24 @@ def _use(random: Random, trial: Trial, vocabulary: Vocabulary) -> None:
 
 def edit_sentencepiece(random: Random, model: bytes) -> bytes:
     """Reorder, repeat, remove or change fields of a SentencePiece model, which is a protobuf message."""
-    fields = _fields(model)
+    fields = [(field.number, bytes(field.value)) for field in sentencepiece_model.parse_fields(model)]
     for _ in range(random.choice((1, 1, 2, 5))):
         at, other = random.randrange(len(fields)), random.randrange(len(fields))
+        settings = random.randrange(max(0, len(fields) - 4), len(fields))  # the last fields, after the tokens
         number, content = fields[at]
         token = values.word(random).encode("utf-8", "surrogatepass")[:100]
-        what = random.randrange(8)
-        if what == 0:
-            del fields[at]
-        elif what == 1:
-            fields.insert(at, fields[other])
-        elif what == 2:
-            fields[at], fields[other] = fields[other], fields[at]
-        elif what == 3:
-            fields[at] = (random.randrange(1, 20), content)
-        elif what == 4:  # the last fields are settings, the others tokens
-            at = random.randrange(max(0, len(fields) - 4), len(fields))
-            fields[at] = (fields[at][0], values.corrupt(random, fields[at][1]))
-        elif what == 5:
-            score = b"\x18" + _varint(random.randrange(9))
-            fields[at] = (1, b"\x0a" + _varint(len(token)) + token + score)
-        elif what == 6 and len(content) > 3:  # a byte that is no character, in a token
-            place = random.randrange(2, len(content))
-            fields[at] = (number, content[:place] + random.randbytes(1) + content[place + 1 :])
-        else:
-            fields[at] = (number, values.corrupt(random, content))
-    return b"".join(_varint(number << 3 | 2) + _varint(len(content)) + content for number, content in fields)
-
-
-def _fields(model: bytes) -> list[tuple[int, bytes]]:
-    """Return number and content of each field of a protobuf message that contains only messages."""
-    fields, at = [], 0
-    while at < len(model):
-        tag, at = _read_varint(model, at)
-        size, at = _read_varint(model, at)
-        fields.append((tag >> 3, model[at : at + size]))
-        at += size
-    return fields
-
-
-def _read_varint(content: bytes, at: int) -> tuple[int, int]:
-    value = shift = 0
-    while True:
-        value |= (content[at] & 127) << shift
-        at, shift = at + 1, shift + 7
-        if content[at - 1] < 128:
-            return value, at
-
-
-def _varint(value: int) -> bytes:
-    content = b""
-    while value > 127:
-        content, value = content + bytes([value & 127 | 128]), value >> 7
-    return content + bytes([value])
+        entry = sentencepiece_model.encode_bytes(1, token) + sentencepiece_model.encode_integer(3, random.randrange(9))
+        place = random.randrange(2, max(3, len(content)))  # a byte that is no character, in a token
+        edits: tuple[tuple[int, int, list[tuple[int, bytes]]], ...] = (
+            (at, at + 1, []),
+            (at, at, [fields[other]]),
+            (min(at, other), max(at, other) + 1, fields[min(at, other) : max(at, other) + 1][::-1]),
+            (at, at + 1, [(random.randrange(1, 20), content)]),
+            (settings, settings + 1, [(fields[settings][0], values.corrupt(random, fields[settings][1]))]),
+            (at, at + 1, [(1, entry)]),
+            (at, at + 1, [(number, content[:place] + random.randbytes(1) + content[place + 1 :])]),
+            (at, at + 1, [(number, values.corrupt(random, content))]),
+        )
+        start, end, changed = random.choice(edits)
+        fields[start:end] = changed
+    return b"".join(sentencepiece_model.encode_bytes(number, content) for number, content in fields)

@@ -23,7 +23,7 @@ from hostile.trial import Trial
 from hostile.world import MARIAN_OPTIONS, ctranslate2_text, ctranslate2_variable
 from zoo.interop.ctranslate2 import binary
 
-Damage = Callable[[Random, Path, Trial], bool]
+Damage = Callable[[Random, Path, Trial], bool | None]
 
 
 class _Bomb:
@@ -79,12 +79,8 @@ def _npz_header(random: Random, folder: Path, trial: Trial) -> bool:
     kinds = ("|O", "<f8,<f8", "|V999999999", "<U1000000", "<c16", "|S8", "<i4", "<M8[ns]", "", "x" * 5000)
     call = "__import__('os').mkdir('pwned')"
     texts = ("{" * 5000, "[" * 60_000, call, "{'descr': (", "9" * 6000, "\0" * 40, "()", f"{{'descr': {call}}}")
-    kind = random.randrange(4)
-    header: Any = random.choice(texts)
-    if kind < 2:
-        header = _header(random.choice(shapes))
-    elif kind == 2:
-        header = _header((8, 8), random.choice(kinds))
+    wrong_shape, wrong_kind = _header(random.choice(shapes)), _header((8, 8), random.choice(kinds))
+    header = random.choice((wrong_shape, wrong_shape, wrong_kind, random.choice(texts)))
     members[name] = _npy(header, bytes(256), random.choice((1, 2, 3, 9)))
     trial.log(f"{name}: {header!r:.200}")
     _write_npz(folder, members)
@@ -136,40 +132,28 @@ def _claim_size(content: bytearray, name: str, size: int, *, deflated: bool) -> 
 def _npz_members(random: Random, folder: Path, trial: Trial) -> bool:
     """Add members with hostile names, twice, or too many, or lock one."""
     members = _read_npz(folder)
-    what = random.randrange(4)
-    if what == 0:
-        members[random.choice(("../../pwned", "/pwned", "a/b.npy", "\x1b[2J.npy", "x" * 5000))] = b"x"
-    elif what == 1:
-        members["Wemb"] = members["Wemb.npy"]
-    elif what == 2:
-        members |= {f"m{number}.npy": b"" for number in range(3000)}
-    _write_npz(folder, members, random.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)))
-    if what == 3:
+    name = random.choice(("../../pwned", "/pwned", "a/b.npy", "\x1b[2J.npy", "x" * 5000))
+    many = {f"m{number}.npy": b"" for number in range(3000)}
+    added = random.choice(({name: b"x"}, {"Wemb": members["Wemb.npy"]}, many, {}))
+    _write_npz(folder, members | added, random.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)))
+    if not added:
         (folder / _NPZ).write_bytes(lock_first_member(random, (folder / _NPZ).read_bytes()))
     return True
 
 
 def _npz_options(random: Random, folder: Path, trial: Trial) -> bool:
     """Write model options that are too deep, too large, not YAML, or unknown."""
-    depth = random.choice((30, 5_000, 90_000))
     good = yaml.safe_dump(MARIAN_OPTIONS)
     sizes = random.choice((10**12, 10**400, -8, 0, 7, "[8]", "8.0", "x", "~", 2, "1e3", "{}", 10**6, 3, "true"))
     option = random.choice(("dim-emb: 8", "dec-depth: 1", "transformer-heads: 2", "transformer-dim-ffn: 12"))
     changed = good.replace(option, f"{option.partition(':')[0]}: {sizes}")
     tied = random.choice(("[2]", "[0]", "[1, 1]", "[[1]]", "{1: 1}", "x"))
-    text = random.choice(
-        (
-            *(f"x: {'[' * depth}{']' * depth}\n{good}", f"x: {'{a: ' * depth}{'}' * depth}\n{good}"),
-            *(
-                f"{values.LAUGHS}{good}",
-                f"{good}\nunheard-of: 1\n",
-                f"{good}# {'x' * 2_000_000}\n",
-                f"{good}---\n{good}",
-            ),
-            *(f"{good}x: !!python/object/apply:os.mkdir [pwned]\n", "", "[]", "1", "a: [", "\xff\xfe", "x: &x [*x]"),
-            *("&a [*a, *a]", changed, changed, changed, f"{good}transformer-tied-layers: {tied}\n"),
-        )
-    )
+    before = [f"x: {nested}" for nested in values.nests(random.choice((30, 5_000, 90_000)))]
+    call = "x: !!python/object/apply:os.mkdir [pwned]"
+    after = ("unheard-of: 1", f"# {'x' * 2_000_000}", f"---\n{good}", call, f"transformer-tied-layers: {tied}")
+    added = [*(f"{line}\n{good}" for line in (*before, values.LAUGHS)), *(f"{good}{line}\n" for line in after)]
+    alone = ("", "[]", "1", "a: [", "\xff\xfe", "x: &x [*x]", "&a [*a, *a]")
+    text = random.choice((*added, *alone, changed, changed, changed))
     trial.log(f"{len(text)} characters: {text[:200]!r}")
     content = text.encode("latin-1") + random.choice((b"\0", b"", b"\0\0\xff"))
     _write_npz(folder, {**_read_npz(folder), _OPTIONS: _npy(_header((len(content),), "|i1"), content)})
@@ -182,16 +166,13 @@ def _npz_tensors(random: Random, folder: Path, trial: Trial) -> bool:
     members = _read_npz(folder)
     name = random.choice([each for each in sorted(members) if each != _OPTIONS])
     content = members.pop(name)
-    what = random.randrange(4)
-    if what == 1:
-        members[random.choice(("x", "Wemb2.npy", f"{values.word(random)[:50]}.npy".replace("\0", "")))] = content
-    elif what == 2:
-        shape = random.choice(((4, 4), (8,), (1, 1), (2, 2, 2), (0, 0)))
-        members[name] = _npy(_header(shape), bytes(4 * prod(shape)))
-    elif what == 3:
-        members[name] = content[: random.randrange(len(content))]
-    trial.log(f"{name}: {what}")
-    _write_npz(folder, members)
+    other = random.choice(("x", "Wemb2.npy", f"{values.word(random)[:50]}.npy".replace("\0", "")))
+    shape = random.choice(((4, 4), (8,), (1, 1), (2, 2, 2), (0, 0)))
+    truncated = content[: random.randrange(len(content))]
+    changes = ({}, {other: content}, {name: _npy(_header(shape), bytes(4 * prod(shape)))}, {name: truncated})
+    changed = random.choice(changes)
+    trial.log(f"{name}: {changed!r:.200}")
+    _write_npz(folder, members | changed)
     return True
 
 
@@ -221,13 +202,15 @@ def _wrong_head(random: Random, folder: Path, trial: Trial) -> bool:
     content = (folder / _BIN).read_bytes()
     length = len(_head())
     (count,) = struct.unpack_from("<I", content, length - 4)
-    wrong: tuple[dict[str, Any], ...] = (
-        {"version": random.choice((0, 1, 7, 2**32 - 1))},
-        {"name": random.choice(("WhisperSpec", "\x1b[2J", "x" * 60_000))},
-        {"revision": random.choice((0, 1, 8, 2**32 - 1))},
-        {"count": random.choice((count + 1, count - 1, *_COUNTS))},
-    )
-    (folder / _BIN).write_bytes(_head(**{"count": count, **random.choice(wrong)}) + content[length:])
+    fields: dict[str, Any] = {"count": count}
+    wrong = {
+        ("version",): (0, 1, 7, 2**32 - 1),
+        ("name",): ("WhisperSpec", "\x1b[2J", "x" * 60_000),
+        ("revision",): (0, 1, 8, 2**32 - 1),
+        ("count",): (count + 1, count - 1, *_COUNTS),
+    }
+    trial.log(values.edit(random, fields, wrong))
+    (folder / _BIN).write_bytes(_head(**fields) + content[length:])
     return True
 
 
@@ -251,36 +234,33 @@ def _wrong_variables(random: Random, folder: Path, trial: Trial) -> bool:
     return True
 
 
-def _changed_variables(random: Random, folder: Path, trial: Trial) -> bool:
+def _changed_variables(random: Random, folder: Path, trial: Trial) -> None:
     """Reshape, retype, remove or alias some variables of a model."""
     tensors = dict(binary.read(folder / _BIN).variables)
     aliases: list[tuple[str, str]] = []
     names = sorted(tensors)
+    scalars = ("num_heads", "pre_norm", "activation", "encoder/num_heads", "decoder/pre_norm")
+    unknown = ("x", "encoder/layer_9/x", "encoder/layer_x", "decoder/scale_embeddings", "encoder/embeddings_1/weight")
+    odd = [torch.tensor(number) for number in (float("nan"), float("inf"))]
+    odd += [torch.tensor(number, dtype=torch.int8) for number in (3, -2, 0)]
+    odd += [torch.zeros(shape) for shape in ((0,), (2,), (2, 3))]
+    shapes = ((), (0,), (1,), (8,), (3, 8), (8, 8, 8), (24, 8), (0, 0), (2, 2, 2, 2))
+    types = (torch.float32, torch.int8, torch.int16)
     for _ in range(random.choice((1, 1, 3))):
-        name, what = random.choice(names), random.randrange(5)
-        if what == 0:
-            tensors.pop(name, None)
-        elif what == 1:
-            shape = random.choice(((), (0,), (1,), (8,), (3, 8), (8, 8, 8), (24, 8), (0, 0), (2, 2, 2, 2)))
-            tensors[name] = torch.zeros(shape, dtype=random.choice((torch.float32, torch.int8, torch.int16)))
-        elif what == 2:
-            scalar = random.choice(("num_heads", "pre_norm", "activation", "encoder/num_heads", "decoder/pre_norm"))
-            integers = [torch.tensor(number, dtype=torch.int8) for number in (3, -2, 0)]
-            tensors[scalar] = random.choice((*integers, torch.zeros(0), torch.zeros(2), torch.tensor(float("nan"))))
-        elif what == 3:
-            unknown = ("x", "encoder/layer_9/x", "encoder/layer_x", "decoder/scale_embeddings")
-            unknown = (*unknown, "encoder/embeddings_1/weight", "decoder/layer_0/self_attention/head_dim")
-            tensors[random.choice(unknown)] = random.choice(
-                (torch.zeros(2, 3), torch.zeros(0), torch.tensor(float("inf")))
-            )
+        reshaped = torch.zeros(random.choice(shapes), dtype=random.choice(types))
+        wrong = {
+            (random.choice(sorted(tensors)),): (values.DELETED, reshaped),
+            (random.choice(scalars),): odd,
+            (random.choice((*unknown, "decoder/layer_0/self_attention/head_dim")),): odd,
+        }
+        if random.random() < 0.8:
+            trial.log(values.edit(random, tensors, wrong))
         else:
-            aliases.append((random.choice((name, "x", "")), random.choice((*names, "unknown"))))
-        trial.log(f"{name}: {what}")
+            aliases.append((random.choice((*names, "x", "")), random.choice((*names, "unknown"))))
     content = _head(count=len(tensors)) + b"".join(ctranslate2_variable(*item) for item in tensors.items())
     count = len(aliases) if random.random() < 0.8 else random.choice(_COUNTS)
     end = b"".join(ctranslate2_text(alias) + ctranslate2_text(name) for alias, name in aliases)
     (folder / _BIN).write_bytes(content + struct.pack("<I", count) + end)
-    return False
 
 
 CTRANSLATE2: tuple[Damage, ...] = (
@@ -382,34 +362,31 @@ def _in_file(name: str, change: Callable[[Random, Path, Trial], None]) -> Damage
     return damage
 
 
-def _fairseq_content(random: Random, folder: Path, trial: Trial) -> bool:
+def _fairseq_content(random: Random, folder: Path, trial: Trial) -> None:
     """Write fairseq options that are too deep or of other types, or tensors of other shapes."""
     file = folder / "checkpoint_best.pt"
     with torch.serialization.safe_globals([argparse.Namespace]):
         content = torch.load(file, weights_only=True)
     options, model = vars(content["args"]), content["model"]
-    what = random.randrange(6)
-    if what == 0:
-        laughs: Any = ["lol"]
-        for _ in range(random.choice((6, 40))):
-            laughs = [laughs] * 9
-        options["laughs"] = laughs
-    elif what == 1:
-        options["deep"] = values.nested(random, random.choice((50, 300)))
-    elif what == 2:
-        options["itself"] = options
-    elif what == 3:
-        options[random.choice(sorted(options))] = values.value(random)
-    elif what == 4:
-        sizes = ("encoder_layers", "encoder_embed_dim", "encoder_attention_heads")
-        options[random.choice(sizes)] = values.number(random)
-    else:
-        shape = random.choice(((), (0,), (1, 1), (8,), (2, 2, 2), (7, 8)))
-        kinds = (torch.float32, torch.int8, torch.bool, torch.complex64, torch.float16)
-        model[random.choice(sorted(model))] = torch.zeros(shape, dtype=random.choice(kinds))
-    trial.log(what)
+    laughs: Any = ["lol"]
+    for _ in range(random.choice((6, 40))):
+        laughs = [laughs] * 9
+    shape = random.choice(((), (0,), (1, 1), (8,), (2, 2, 2), (7, 8)))
+    kinds = (torch.float32, torch.int8, torch.bool, torch.complex64, torch.float16)
+    sizes = ("encoder_layers", "encoder_embed_dim", "encoder_attention_heads")
+    reshaped = torch.zeros(shape, dtype=random.choice(kinds))
+    changes: tuple[tuple[dict[str, Any], str, Any], ...] = (
+        (options, "laughs", laughs),
+        (options, "deep", values.nested(random, random.choice((50, 300)))),
+        (options, "itself", options),
+        (options, random.choice(sorted(options)), values.value(random)),
+        (options, random.choice(sizes), values.number(random)),
+        (model, random.choice(sorted(model)), reshaped),
+    )
+    section, name, changed = random.choice(changes)
+    trial.log(name)
+    section[name] = changed
     torch.save({**content, "args": argparse.Namespace(**options)}, file)
-    return False
 
 
 _PICKLES = (_pickle_calls, _pickle_calls, _pickle_hidden, _pickle_broken, _pickle_no_model)

@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import yaml
 
@@ -17,8 +18,8 @@ from hostile.data import edit_sentencepiece
 from hostile.judge import check
 from hostile.trial import Trial
 
-Damage = Callable[[Random, Path, Trial], bool]
-"""Damages a model in a folder. Returns whether the import must be refused."""
+Damage = Callable[[Random, Path, Trial], bool | None]
+"""Damages a model in a folder. Returns True if the import must be refused."""
 NAME = "new"
 
 
@@ -44,102 +45,79 @@ def run(random: Random, trial: Trial) -> None:
         check(trial.zoo("verify", NAME).status == 0, "it is imported, but not valid")
 
 
-def _damaged_file(random: Random, folder: Path, trial: Trial) -> bool:
+def _damaged_file(random: Random, folder: Path, trial: Trial) -> None:
     trial.log(values.corrupt_file(random, random.choice(sorted(folder.iterdir()))))
-    return False
 
 
-def _not_a_file(random: Random, folder: Path, trial: Trial) -> bool:
+def _not_a_file(random: Random, folder: Path, trial: Trial) -> None:
     file = random.choice(sorted(folder.iterdir()))
     if random.random() < 0.15:
         file.chmod(0)
     else:
         trial.log(values.replace_file(random, file))
-    return False
 
 
-def _linked(random: Random, folder: Path, trial: Trial) -> bool:
+def _linked(random: Random, folder: Path, trial: Trial) -> None:
     """Replace all files by links, as in the cache of the Hugging Face Hub: the model is the same."""
     store = trial.folder / "blobs"
     store.mkdir()
     for number, file in enumerate(sorted(folder.iterdir())):
         file.rename(store / str(number))
         file.symlink_to(os.path.relpath(store / str(number), folder))
-    return False
 
 
-def _transformers_config(random: Random, folder: Path, trial: Trial) -> bool:
+def _transformers_config(random: Random, folder: Path, trial: Trial) -> None:
     file = folder / random.choice(("config.json", "config.json", "config.json", "tokenizer_config.json"))
-    if random.random() < 0.3:
-        config = json.loads(file.read_text())
-        sizes = ("d_model", "vocab_size", "encoder_layers", "max_position_embeddings", "num_beams", "max_length")
-        key = random.choice((*sizes, "eos_token_id", "pad_token_id", "bad_words_ids", "decoder_start_token_id"))
-        lists = ([10**9], [[10**30]], [["x"]])
-        config[key] = random.choice((10**9, 10**12, 10**400, -1, 0, 100, 101, 2**63, 0.5, True, *lists))
-        trial.log(f"{key}: {config[key]!r:.100}")
-        file.write_text(json.dumps(config))
-        return False
     if random.random() < 0.2:
         file = folder / "generation_config.json"
         file.write_text(json.dumps({"num_beams": values.writable(values.value(random))}))
-    trial.log(values.mutate_json(random, file))
-    return False
-
-
-def _token_ids(random: Random, folder: Path, trial: Trial) -> bool:
-    """Write a `vocab.json` with repeated, missing or invalid IDs, or with strange tokens."""
-    file = folder / "vocab.json"
-    ids = json.loads(file.read_text())
-    names = sorted(ids)
-    what = random.randrange(6)
-    if what == 0:
-        ids[random.choice(names)] = random.choice((5, -1, 10**6, 2**20, 10**30, 1.5, None, "1", True, [1], 101, 102))
-    elif what == 1:
-        for name in random.sample(names, random.choice((1, 50))):
-            ids.pop(name)
-    elif what == 2:
-        ids[random.choice(("", "\ud800", "\0", "\x1b[2J", "x" * 100_000, ">>deu<<", "<unk>", "▁"))] = 101
-    elif what == 3:
-        ids = dict.fromkeys(names, random.choice((0, 7)))
-    elif what == 4:
-        ids |= {f"w{number}": number for number in range(101, random.choice((200, 300_000)))}
+    if random.random() < 0.3:
+        sizes = ("d_model", "vocab_size", "encoder_layers", "max_position_embeddings", "num_beams", "max_length")
+        keys = (*sizes, "eos_token_id", "pad_token_id", "bad_words_ids", "decoder_start_token_id")
+        wrong = (10**9, 10**12, -1, 0, 100, 101, 2**63, 0.5, True, [10**9], [[10**30]], [["x"]], 10**400)
+        trial.log(values.edit_json(random, file, {(key,): wrong for key in keys}))
     else:
         trial.log(values.mutate_json(random, file))
-        return False
-    trial.log(what)
-    file.write_text(json.dumps(ids))
-    return False
 
 
-def _sentencepiece(random: Random, folder: Path, trial: Trial) -> bool:
+def _token_ids(random: Random, folder: Path, trial: Trial) -> None:
+    """Write a `vocab.json` with repeated, missing or invalid IDs, or with strange tokens."""
+    file = folder / "vocab.json"
+    if random.random() < 0.2:
+        trial.log(values.mutate_json(random, file))
+        return
+    ids = json.loads(file.read_text())
+    names = sorted(ids)
+    strange = ("", "\ud800", "\0", "\x1b[2J", "x" * 100_000, ">>deu<<", "<unk>", "▁")
+    wrong = (5, -1, 10**6, 2**20, 10**30, 1.5, None, "1", True, [1], 101, 102)
+    missing = random.sample(names, random.choice((1, 50)))
+    changed: dict[str, dict[str, Any]] = {
+        "other ID": {**ids, random.choice(names): random.choice(wrong)},
+        "strange token": {**ids, random.choice(strange): 101},
+        "same IDs": dict.fromkeys(names, random.choice((0, 7))),
+        "missing": {name: id for name, id in ids.items() if name not in missing},
+        "more": {**ids, **{f"w{number}": number for number in range(101, random.choice((200, 300_000)))}},
+    }
+    kind = random.choice(sorted(changed))
+    trial.log(kind)
+    file.write_text(json.dumps(changed[kind]))
+
+
+def _sentencepiece(random: Random, folder: Path, trial: Trial) -> None:
     """Write a SentencePiece model with invalid lengths, other fields, or tokens in another order."""
     file = random.choice([path for path in sorted(folder.iterdir()) if path.suffix in (".spm", ".model")])
     good = file.read_bytes()
-    endless = b"\xff" * 9 + b"\x01"
-    broken = (
-        *(
-            b"\x0a" + endless,
-            b"\x0a" + b"\xff" * 30,
-            b"\x0a" + b"\x80" * 10 + b"\x00",
-            b"\x0b" * 1000,
-            b"\x0c",
-            b"\x07",
-        ),
-        *(b"\x0a\x02\x0a\x7f", b"\x08\x01" * 1000, b"\x0a\x00" * 100_000, b"\x0a" + b"\x0a" * 5000, b"", bytes(100)),
-        *(
-            good + b"\x0a" + endless,
-            good[:-1],
-            good * 2,
-            b"\x12\x02\x18\x63" + good,
-            good + b"\x12\x04\x18\xff\xff\x7f",
-        ),
-        *(good + b"\x12\x02\x18\x03", good + b"\x1a\x06\x12\x04\xff\xff\xff\xff"),
+    endless = b"\x0a" + b"\xff" * 9 + b"\x01"
+    alone = (
+        *(endless, b"\x0a" + b"\xff" * 30, b"\x0a" + b"\x80" * 10 + b"\x00", b"\x0b" * 1000, b"\x0c", b"\x07", b""),
+        *(b"\x0a\x02\x0a\x7f", b"\x08\x01" * 1000, b"\x0a\x00" * 100_000, b"\x0a" + b"\x0a" * 5000, bytes(100)),
     )
-    edited = (edit_sentencepiece(random, good), values.corrupt(random, good))
-    content = random.choice(broken) if random.random() < 0.4 else random.choices(edited, (7, 3))[0]
+    added = (endless, b"\x12\x04\x18\xff\xff\x7f", b"\x12\x02\x18\x03", b"\x1a\x06\x12\x04\xff\xff\xff\xff")
+    broken = (*alone, *(good + field for field in added), good[:-1], good * 2, b"\x12\x02\x18\x63" + good)
+    edited = {edit_sentencepiece(random, good): 4, values.corrupt(random, good): 2, random.choice(broken): 4}
+    content = values.weighted(random, edited)
     trial.log(f"{file.name}: {len(content)} bytes, {content[:40]!r}")
     file.write_bytes(content)
-    return False
 
 
 def _safetensors(random: Random, folder: Path, trial: Trial) -> bool:
@@ -153,7 +131,7 @@ def _safetensors(random: Random, folder: Path, trial: Trial) -> bool:
     return file.read_bytes() != before
 
 
-def _marian_decoder(random: Random, folder: Path, trial: Trial) -> bool:
+def _marian_decoder(random: Random, folder: Path, trial: Trial) -> None:
     """Write a `decoder.yml` with wrong types, too much depth or size."""
     file = folder / "model.npz.decoder.yml"
     text = file.read_text()
@@ -162,17 +140,14 @@ def _marian_decoder(random: Random, folder: Path, trial: Trial) -> bool:
         trial.log(values.mutate(random, tree))
         text = yaml.dump(values.writable(tree))
     else:
-        depth = random.choice((30, 5_000, 45_000))
-        text = random.choice(
-            (
-                *(f"x: {'[' * depth}{']' * depth}\n{text}", f"{values.LAUGHS}{text}", f"{text}unheard: 1\n", "", "[]"),
-                *("a: [", "\x00", f"{text}x: !!python/object/apply:os.mkdir [pwned]\n", f"{text}---\n{text}"),
-                *(f"{text}# {'x' * 200_000}\n", f"{text}beam-size: 0\n", text.replace("2", "1000000000000")),
-                *(text.replace("0.6", random.choice((".nan", "1e999", "-1"))), f"{text}max-length-factor: {10**400}\n"),
-            )
-        )
+        nested = values.nests(random.choice((30, 5_000, 45_000)))[0]
+        call = "!!python/object/apply:os.mkdir [pwned]"
+        options = ("unheard: 1", f"x: {call}", f"---\n{text}", f"# {'x' * 200_000}", "beam-size: 0")
+        added = [f"{text}{line}\n" for line in (*options, f"max-length-factor: {10**400}")]
+        changed = (text.replace("2", "1000000000000"), *(text.replace("0.6", odd) for odd in (".nan", "1e999", "-1")))
+        alone = ("", "[]", "a: [", "\x00", f"x: {nested}\n{text}", f"{values.LAUGHS}{text}")
+        text = random.choice((*added, *changed, *alone))
     file.write_bytes(text.encode(random.choice(("utf-8", "utf-8", "latin-1", "utf-16")), "replace"))
-    return False
 
 
 def _marian_outside(random: Random, folder: Path, trial: Trial) -> bool:
@@ -187,17 +162,16 @@ def _marian_outside(random: Random, folder: Path, trial: Trial) -> bool:
     return True
 
 
-def _ctranslate2_texts(random: Random, folder: Path, trial: Trial) -> bool:
+def _ctranslate2_texts(random: Random, folder: Path, trial: Trial) -> None:
     file = folder / random.choice(("config.json", "config.json", "shared_vocabulary.json"))
     if file.name == "config.json" or random.random() < 0.5:
         trial.log(values.mutate_json(random, file))
-        return False
+        return
     tokens = json.loads(file.read_text())
     file.unlink()
     text = "\n".join(tokens[: random.choice((50, 100, 101))])
     wrong = (text.encode(), text.encode("utf-16"), b"\xff\xfe", b"\n" * 101, b"", b"\r\n" * 101, b"<unk>\n" * 101)
     (folder / "shared_vocabulary.txt").write_bytes(random.choice(wrong))
-    return False
 
 
 def _fairseq_dictionary(random: Random, folder: Path, trial: Trial) -> bool:
@@ -212,7 +186,7 @@ def _fairseq_dictionary(random: Random, folder: Path, trial: Trial) -> bool:
     return True
 
 
-_ALL: tuple[Damage, ...] = (_damaged_file, _damaged_file, _not_a_file, _linked)
+_ALL = (_damaged_file, _damaged_file, _not_a_file, _linked)
 _DAMAGES: dict[str, tuple[Damage, ...]] = {
     "marian": (*_ALL, *formats.NPZ, _marian_decoder, _marian_outside, _sentencepiece),
     "hf-marian": (*_ALL, *formats.BIN, _transformers_config, _token_ids, _sentencepiece, _safetensors),

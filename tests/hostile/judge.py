@@ -20,10 +20,6 @@ import torch
 from specs import ZooError
 from zoo.system.device_memory import peak_memory
 
-KINDS = (
-    *("specs", "bundles", "intruders", "imports", "registries", "vocabularies", "corpora", "trees", "lines"),
-    "arguments",
-)
 SECONDS = 10
 """Time limit of a case."""
 BYTES = 2 << 30

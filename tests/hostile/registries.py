@@ -9,23 +9,25 @@ import os
 import shutil
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from random import Random
 from types import SimpleNamespace
+from typing import Any
+from unittest import mock
 from urllib.parse import unquote
 
 from hostile import judge, values
 from hostile.judge import check
-from hostile.trial import Trial
+from hostile.trial import Trial, regular_content
 from hostile.world import GOOD, OTHER
 from zoo.files import transfer
 
 _MAX_WAIT = 300
 """Seconds that zoo may wait for a server in all."""
-Damage = Callable[[Random, Path, Trial], bool]
-"""Damages a registry. Returns whether a pull of GOOD must be refused."""
+Damage = Callable[[Random, Path, Trial], bool | None]
+"""Damages a registry. Returns True if a pull of GOOD must be refused."""
 Answer = tuple[int, dict[str, str], bytes, bool]
 """Status, headers, body, and whether the body repeats without end."""
 Trick = Callable[[str, Answer], Answer]
@@ -37,12 +39,11 @@ def run(random: Random, trial: Trial) -> None:
     folder = trial.folder / "registry"
     shutil.copytree(trial.world.registry, folder)
     trial.write_secret()
-    trick: Trick = lambda path, answer: answer  # noqa: E731
-    on_web = random.random() < 0.5
+    on_web, trick = random.random() < 0.5, None
     if on_web and random.random() < 0.6:
         trick, must_refuse = _trick(random, trial)
     else:
-        damage = random.choice(_DAMAGES)
+        damage = values.weighted(random, _DAMAGES)
         trial.log(damage.__name__)
         must_refuse = damage(random, folder, trial)
     installed = trial.install(OTHER) if random.random() < 0.3 else None
@@ -61,22 +62,14 @@ def run(random: Random, trial: Trial) -> None:
 
 
 @contextmanager
-def _configured(folder: Path, trick: Trick, on_web: bool) -> Iterator[None]:
+def _configured(folder: Path, trick: Trick | None, on_web: bool) -> Iterator[None]:
     """Set ZOO_REGISTRIES to the registry, and count the seconds that zoo would wait, instead of waiting."""
     waits: list[float] = []
-    time, transfer.time = transfer.time, SimpleNamespace(sleep=waits.append)  # type: ignore[assignment]
-    os.environ |= {"ZOO_REGISTRIES": str(folder), "no_proxy": "*"}
-    try:
-        if not on_web:
+    time = SimpleNamespace(sleep=waits.append)
+    with mock.patch.object(transfer, "time", time), _served(folder, trick) if on_web else nullcontext(folder) as place:
+        settings = {"ZOO_REGISTRIES": str(place), "no_proxy": "*", "ZOO_OFFLINE": "" if on_web else "1"}
+        with mock.patch.dict(os.environ, settings):
             yield
-            return
-        os.environ.pop("ZOO_OFFLINE")
-        with _served(folder, trick) as address:
-            os.environ["ZOO_REGISTRIES"] = address
-            yield
-    finally:
-        transfer.time = time
-        os.environ |= {"ZOO_OFFLINE": "1"}
     check(sum(waits) < _MAX_WAIT, f"it waits {sum(waits):.0f} s")
 
 
@@ -94,13 +87,8 @@ def _pull(random: Random, trial: Trial, must_refuse: bool) -> None:
 
 def _files(folder: Path) -> dict[str, bytes | None]:
     """Return the content of each regular file, None for others."""
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        if path.is_file() and not path.is_symlink() and path.stat().st_size < 1 << 24
-        else None
-        for path in sorted(folder.rglob("*"))
-        if path.name != "origin.json"
-    }
+    paths = (path for path in sorted(folder.rglob("*")) if path.name != "origin.json")
+    return {str(path.relative_to(folder)): regular_content(path) for path in paths}
 
 
 def _publish(trial: Trial, folder: Path) -> None:
@@ -121,80 +109,53 @@ def _revision_file(folder: Path, number: int = 2) -> Path:
     return folder / "models" / GOOD / f"{number}.json"
 
 
-def _damaged_index(random: Random, folder: Path, trial: Trial) -> bool:
-    trial.log(values.mutate_json(random, folder / "index.json"))
-    return False
-
-
-def _damaged_revision(random: Random, folder: Path, trial: Trial) -> bool:
-    file = _revision_file(folder, random.choice((1, 2, 2)))
-    if random.random() < 0.3:
-        file.write_bytes(values.corrupt(random, file.read_bytes()))
-    else:
-        trial.log(values.mutate_json(random, file))
-    return False
+def _damaged_json(random: Random, folder: Path, trial: Trial) -> None:
+    file = random.choice((folder / "index.json", *(_revision_file(folder, number) for number in (1, 2, 2))))
+    damage = random.choice((values.mutate_json, values.mutate_json, values.corrupt_file))
+    trial.log(damage(random, file))
 
 
 def _wrong_revision(random: Random, folder: Path, trial: Trial) -> bool:
-    """Give a revision another number, name or digest."""
-    file = _revision_file(folder)
-    revision = json.loads(file.read_text())
-    good = dict(revision)
-    what = random.randrange(5)
-    if what == 0:
-        revision[random.choice(("revision", "name", "digest", "format"))] = values.writable(values.value(random))
-    elif what == 1:
-        names = ("../x", OTHER, "/etc/x", "..", "", "a/b", "x" * 1000, "\x1b[2J", "good\n")
-        revision["name"] = random.choice(names)
-    elif what == 2:
-        revision["revision"] = random.choice((1, 3, 0, -1, 10**9, 10**30, 1e300, "2", True, 2.5))
-    elif what == 3:
-        digests = ("0" * 64, "", "g" * 64, "A" * 64, "../../x", revision["digest"][:-1], 5)
-        revision["digest"] = random.choice(digests)
-    else:
-        names = ("3.json", "999999999.json", "01.json", "-1.json", "٣.json")
-        shutil.copyfile(file, file.with_name(random.choice(names)))
-        return False
-    trial.log({key: revision[key] for key in good if revision.get(key) != good[key]})
-    file.write_text(json.dumps(revision))
-    return revision != good
-
-
-def _wrong_files(random: Random, folder: Path, trial: Trial) -> bool:
-    """Give the files of a revision names outside of the folder, or wrong sizes and hashes."""
+    """Give a revision another number, name or digest, or its files names outside of the folder or wrong content."""
     file = _revision_file(folder)
     revision = json.loads(file.read_text())
     files = revision["files"]
-    name, other = random.sample([each for each in sorted(files) if each != "manifest.json"], 2)
-    what = random.randrange(5)
-    if what == 0:
-        outside = ("../x", "../../../../pwned.txt", "/etc/x.y", "a/b.c", "..", ".x", "x", "", "a\0.b", "\x1b[2J.x")
-        more = ("x.y" * 10_000, "weights.safetensors.partial", "new.txt", "origin.json")
-        files[random.choice((*outside, *more))] = files[name]
-    elif what == 1:
-        sizes = (-1, 0, files[name]["bytes"] + 1, 10**14, 10**15, 10**30, 1.5, None, "5", True)
-        files[name]["bytes"] = random.choice(sizes)
-    elif what == 2:
-        files[name]["sha256"] = random.choice(("0" * 64, "", "../../x", files[name]["sha256"].upper() + "\n", 5))
-    elif what == 3:
-        del files[name]
-    else:
-        files[name], files[other] = files[other], files[name]
-    trial.log(f"{what}: {name}, {sorted(files)!r:.300}")
-    file.write_text(json.dumps(revision))
-    return True
+    name, other = random.sample(sorted(files.keys() - {"manifest.json"}), 2)
+    entry, any_value = files[name], values.value(random)
+    outside = ("../x", "../../../../pwned.txt", "/etc/x.y", "a/b.c", "..", ".x", "x", "", "a\0.b", "\x1b[2J.x")
+    more = ("x.y" * 10_000, "weights.safetensors.partial", "new.txt", "origin.json")
+    names = ("../x", OTHER, "/etc/x", "..", "", "a/b", "x" * 1000, "\x1b[2J", "good\n", any_value)
+    digest = revision["digest"]
+    wrong: dict[tuple[str, ...], Any] = {
+        ("format",): (any_value,),
+        ("name",): names,
+        ("revision",): (1, 3, 0, -1, 10**9, 10**30, 1e300, "2", True, 2.5, any_value),
+        ("digest",): ("0" * 64, "", "g" * 64, "A" * 64, "../../x", digest[:-1], 5, any_value),
+        ("files", random.choice((*outside, *more))): (entry,),
+        ("files", name, "bytes"): (-1, 0, entry["bytes"] + 1, 10**14, 10**15, 10**30, 1.5, None, "5", True),
+        ("files", name, "sha256"): ("0" * 64, "", "../../x", entry["sha256"].upper() + "\n", 5),
+        ("files", name): (values.DELETED, files[other]),
+    }
+    good = file.read_text()
+    trial.log(values.edit_json(random, file, wrong))
+    return bool(json.loads(file.read_text()) != json.loads(good))
 
 
-def _forwards(random: Random, folder: Path, trial: Trial) -> bool:
+def _copied_revision(random: Random, folder: Path, trial: Trial) -> None:
+    file = _revision_file(folder)
+    shutil.copyfile(file, file.with_name(random.choice(("3.json", "999999999.json", "01.json", "-1.json", "٣.json"))))
+
+
+def _aliases(random: Random, folder: Path, trial: Trial) -> bool:
     """Write aliases of model names in loops and chains, or to invalid names."""
     targets = (GOOD, "one", "../x", "/etc", "", "x" * 5000, 5, None, ["good"], "\x1b[2J", "unknown", "a\nb")
     chain = [GOOD, *(f"n{number}" for number in range(random.choice((1, 5, 30))))]
     for old, new in [*itertools.pairwise(chain), (chain[-1], random.choice(targets))]:
         (folder / "models" / old).mkdir(exist_ok=True)
-        (folder / "models" / old / "forward.json").write_text(json.dumps({"to": new}))
+        (folder / "models" / old / "alias.json").write_text(json.dumps({"to": new}))
     if random.random() < 0.3:
         text = random.choice((*values.TOO_DEEP, "", "{}", '{"to": NaN}', "x" * 10**6))
-        (folder / "models" / GOOD / "forward.json").write_text(text)
+        (folder / "models" / GOOD / "alias.json").write_text(text)
     return True
 
 
@@ -203,48 +164,48 @@ def _damaged_blob(random: Random, folder: Path, trial: Trial) -> bool:
     name = random.choice(sorted(files))
     blob = folder / "blobs" / "sha256" / files[name]["sha256"]
     content = blob.read_bytes()
-    what, at = random.randrange(6), random.randrange(len(content))
-    if what == 0:
+    kind, at = random.choice(("missing", "changed", "longer", "replaced")), random.randrange(len(content))
+    flipped = content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :]
+    if kind == "missing":
         blob.unlink()
-    elif what == 1:
-        blob.write_bytes(content[:at])
-    elif what == 2:
-        blob.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
-    elif what == 3:
-        blob.write_bytes(random.randbytes(len(content)))
-    elif what == 4:  # only the beginning is read, and its hash is correct
+    elif kind == "changed":
+        blob.write_bytes(random.choice((content[:at], flipped, random.randbytes(len(content)))))
+    elif kind == "longer":  # only the beginning is read, and its hash is correct
         blob.write_bytes(content + random.choice((b"x", content, bytes(1 << 22))))
     else:
         trial.log(values.replace_file(random, blob))
         if blob.is_file() and not blob.is_symlink():
             os.truncate(blob, len(content) + 1)
-    trial.log(f"{name}: {what}")
-    return what < 4
+    trial.log(f"{name}: {kind}")
+    return kind in ("missing", "changed")
 
 
-def _not_a_file(random: Random, folder: Path, trial: Trial) -> bool:
-    names = ("models/good/1.json", "models/good/2.json", "models/good", "models/good/forward.json", "models")
+def _not_a_file(random: Random, folder: Path, trial: Trial) -> None:
+    names = ("models/good/1.json", "models/good/2.json", "models/good", "models/good/alias.json", "models")
     trial.log(values.replace_file(random, folder / random.choice((*names, "index.json", "registry.json"))))
-    return False
 
 
-def _linked(random: Random, folder: Path, trial: Trial) -> bool:
+def _linked(random: Random, folder: Path, trial: Trial) -> None:
     path = random.choice((_revision_file(folder), *sorted((folder / "blobs" / "sha256").iterdir())))
     path.unlink()
     path.symlink_to(random.choice(("/etc/passwd", "/dev/zero", "/proc/self/environ", "/proc/self/mem")))
-    return False
 
 
-_DAMAGES: tuple[Damage, ...] = (
-    *(_damaged_index, _damaged_revision, _damaged_revision, _wrong_revision, _wrong_revision, _wrong_files),
-    *(_wrong_files, _forwards, _damaged_blob, _damaged_blob, _not_a_file, _linked),
-)
+_DAMAGES: dict[Damage, int] = {
+    _damaged_json: 3,
+    _wrong_revision: 4,
+    _copied_revision: 1,
+    _aliases: 1,
+    _damaged_blob: 2,
+    _not_a_file: 1,
+    _linked: 1,
+}
 
 # A web server, and its tricks
 
 
 @contextmanager
-def _served(folder: Path, trick: Trick) -> Iterator[str]:
+def _served(folder: Path, trick: Trick | None) -> Iterator[str]:
     """Serve a folder with tricks, and yield its address."""
 
     class Handler(BaseHTTPRequestHandler):
@@ -253,7 +214,7 @@ def _served(folder: Path, trick: Trick) -> Iterator[str]:
             exists = ".." not in path.split("/") and (folder / path).is_file()
             body = (folder / path).read_bytes() if exists else b""
             plain = (200 if exists else 404, {"Content-Length": str(len(body))}, body, False)
-            status, headers, body, endless = trick(path, plain)
+            status, headers, body, endless = trick(path, plain) if trick else plain
             with suppress(OSError):  # the client may have closed the connection
                 self.send_response(status)
                 for name, value in headers.items():
@@ -293,7 +254,7 @@ _LOCATIONS = (
 
 def _trick(random: Random, trial: Trial) -> tuple[Trick, bool]:
     """Return a trick, and whether a pull of GOOD must be refused because of it."""
-    where = random.choice(("models/", f"models/{GOOD}/2.json", "blobs/", "index.json", "forward.json"))
+    where = random.choice(("models/", f"models/{GOOD}/2.json", "blobs/", "index.json", "alias.json"))
     kind = random.choice(("endless", "status", "length", "range", "redirect", "revisions", "page"))
     trial.log(f"server: {where}, {kind}")
     if kind == "revisions":

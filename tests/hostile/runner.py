@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import faulthandler
-import json
+import multiprocessing
 import os
-import select
 import shutil
 import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -16,9 +14,12 @@ import traceback
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from multiprocessing.connection import Connection
 from pathlib import Path
 from queue import Empty, SimpleQueue
 from random import Random
+from typing import Any
+from unittest import mock
 
 import torch
 
@@ -28,6 +29,7 @@ from hostile.trial import Trial
 from hostile.world import World
 
 _TESTS = Path(__file__).resolve().parents[1]
+_PROCESSES = multiprocessing.get_context("spawn")
 RUN: dict[str, Callable[[Random, Trial], None]] = {
     "specs": specs.run,
     "bundles": bundles.run,
@@ -41,6 +43,7 @@ RUN: dict[str, Callable[[Random, Trial], None]] = {
     "arguments": commands.run_arguments,
     "faults": faults.run,
 }
+KINDS = [kind for kind in RUN if kind != "faults"]
 _START_SECONDS, _ANSWER_SECONDS = 120, 20
 """Time limits for the start of a worker, and for its answer, which comes after half of it."""
 _MAX_CASES = 1500
@@ -52,26 +55,26 @@ def run_cases(cases: Iterable[Case], folder: Path, workers: int = 2) -> list[Out
     queue: SimpleQueue[Case] = SimpleQueue()
     for case in cases:
         queue.put(case)
-    world = folder / "world"
-    world.mkdir()
-    script = "import sys, pathlib; from hostile.world import World; World(pathlib.Path(sys.argv[1])).make()"
-    subprocess.run(
-        [sys.executable, "-c", script, str(world)], env=_environment(), check=True, stdout=subprocess.DEVNULL
-    )
-    with ThreadPoolExecutor(workers) as pool:
+    world = World(folder / "world")
+    world.folder.mkdir()
+    environment = mock.patch.dict(os.environ, _environment(), clear=True)
+    paths = mock.patch.object(sys, "path", [str(_TESTS.parent), str(_TESTS), *sys.path])
+    with environment, paths, ThreadPoolExecutor(workers) as pool:
+        maker = _PROCESSES.Process(target=world.make)
+        maker.start()
+        maker.join()
+        assert maker.exitcode == 0, "the shared files cannot be made"
         results = [pool.submit(_run_queue, queue, folder / f"worker-{index}", world) for index in range(workers)]
         return [outcome for each in results for outcome in each.result()]
 
 
-def _run_queue(queue: SimpleQueue[Case], folder: Path, world: Path) -> list[Outcome]:
+def _run_queue(queue: SimpleQueue[Case], folder: Path, world: World) -> list[Outcome]:
     outcomes: list[Outcome] = []
-    worker, number = None, 0
+    worker = None
     with suppress(Empty):
         while True:
             case = queue.get_nowait()
-            if worker is None:
-                number += 1
-                worker = _Worker(Path(f"{folder}-{number}"), world)
+            worker = worker or _Worker(Path(f"{folder}-{len(outcomes)}"), world)
             outcome, usable = worker.run(case)
             outcomes.append(outcome)
             if not usable:
@@ -85,20 +88,15 @@ def _run_queue(queue: SimpleQueue[Case], folder: Path, world: Path) -> list[Outc
 class _Worker:
     """A process that runs cases, seen from outside."""
 
-    def __init__(self, folder: Path, world: Path) -> None:
+    def __init__(self, folder: Path, world: World) -> None:
         folder.mkdir()
         self._log = folder / "log"
         self._cases = 0
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "hostile.runner", str(folder / "sandbox"), str(world)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                env=_environment(),
-                start_new_session=True,
-            )
-        if not self._line(_START_SECONDS):
+        self._connection, other = _PROCESSES.Pipe()
+        self._process = _PROCESSES.Process(target=_serve, args=(other, self._log, folder / "sandbox", world))
+        self._process.start()
+        other.close()  # so that an end of the process is noticed
+        if self._answer(_START_SECONDS) is None:
             self.end()
             raise RuntimeError(f"the worker does not start: {self._last_log()}")
 
@@ -106,48 +104,40 @@ class _Worker:
         """Return the outcome of a case, and whether the process can run another one."""
         self._cases += 1
         start = time.monotonic()
-        assert self._process.stdin is not None
-        with suppress(BrokenPipeError):
-            self._process.stdin.write(f"{case}\n".encode())
-            self._process.stdin.flush()
-        line = self._line(_ANSWER_SECONDS)
-        seconds = time.monotonic() - start
-        if line:
-            fields, too_large = json.loads(line)
-            outcome = Outcome(case, **fields)
+        try:
+            self._connection.send(case)
+            answer = self._answer(_ANSWER_SECONDS)
+        except (EOFError, OSError):
+            self._process.join()
+            problem = f"it ended the process ({self._process.exitcode})\n{self._last_log()}"
+            return Outcome(case, problem, time.monotonic() - start), False
+        if answer is not None:
+            outcome, too_large = answer
             interrupted = (outcome.failure or "").startswith("TooLong")
             return outcome, not (interrupted or too_large) and self._cases < _MAX_CASES
-        if line is None:
-            with suppress(ProcessLookupError):
-                self._process.send_signal(signal.SIGUSR1)  # it logs its stack
-            time.sleep(0.5)
-            return Outcome(case, f"it hangs\n{self._last_log()}", seconds), False
-        return Outcome(case, f"it ended the process ({self._process.wait()})\n{self._last_log()}", seconds), False
+        os.kill(self._pid, signal.SIGUSR1)  # it logs its stack
+        time.sleep(0.5)
+        return Outcome(case, f"it hangs\n{self._last_log()}", time.monotonic() - start), False
 
     def end(self) -> None:
         """Kill the process and all that it started."""
         with suppress(ProcessLookupError):
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
-        for stream in (self._process.stdin, self._process.stdout):
-            with suppress(BrokenPipeError):
-                stream.close()  # type: ignore[union-attr]
+            os.killpg(self._pid, signal.SIGKILL)
+        self._process.join()
+        self._connection.close()
 
-    def _line(self, seconds: float) -> bytes | None:
-        """Return the next line; None if the time is over, b"" if the process has ended."""
-        assert self._process.stdout is not None
-        clock, line = Clock(self._process.pid), b""
-        while not line.endswith(b"\n"):
-            ready, _, _ = select.select([self._process.stdout], [], [], 1)
-            if not ready:
-                if clock.seconds() > seconds:
-                    return None
-                continue
-            part = os.read(self._process.stdout.fileno(), 1 << 16)
-            if not part:
-                return b""
-            line += part
-        return line
+    @property
+    def _pid(self) -> int:
+        assert self._process.pid is not None
+        return self._process.pid
+
+    def _answer(self, seconds: float) -> Any:
+        """Return what the process sends, or None if the time is over. Raise EOFError if the process has ended."""
+        clock = Clock(self._pid)
+        while not self._connection.poll(1):
+            if clock.seconds() > seconds:
+                return None
+        return self._connection.recv()
 
     def _last_log(self) -> str:
         return self._log.read_text(encoding="utf-8", errors="replace")[-3000:]
@@ -157,9 +147,7 @@ def _environment() -> dict[str, str]:
     """Return the environment of a worker: one thread, and no settings of this process."""
     removed = ("ZOO_", "PYTEST_", "OMP_", "MKL_", "TORCH")
     kept = {name: value for name, value in os.environ.items() if not name.startswith(removed)}
-    paths = os.pathsep.join((str(_TESTS.parent), str(_TESTS)))
-    own = {"PYTHONPATH": paths, "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
-    return {**kept, **own}
+    return {**kept, "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1", "PYTHONWARNINGS": "ignore"}
 
 
 class _Sandbox:
@@ -213,22 +201,18 @@ def _stack(error: BaseException) -> str:
     return "\n" + "".join(traceback.format_list(traceback.extract_tb(error.__traceback__)[-12:]))
 
 
-def serve(folder: Path, world: World) -> None:
-    """Run the cases named on stdin until it ends. The first line on stdout is empty: the worker is ready."""
-    answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
-    os.dup2(2, 1)
+def _serve(connection: Connection, log: Path, folder: Path, world: World) -> None:
+    """Run the cases that a connection sends. The first answer means that the worker is ready."""
+    os.setsid()
+    with log.open("wb") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
     faulthandler.enable()
     faulthandler.register(signal.SIGUSR1)
     torch.set_num_threads(1)
     sandbox = _Sandbox(folder, world)
-    print(flush=True, file=answers)
-    for line in sys.stdin:
-        kind, seed = line.split()
-        outcome = sandbox.run(Case(kind, int(seed)))
-        fields = {name: value for name, value in vars(outcome).items() if name != "case"}
-        print(json.dumps([fields, judge.used_memory() > judge.BYTES]), flush=True, file=answers)
-
-
-if __name__ == "__main__":
-    sys.dont_write_bytecode = True
-    serve(Path(sys.argv[1]), World(Path(sys.argv[2])))
+    connection.send("ready")
+    with suppress(EOFError):
+        while True:
+            outcome = sandbox.run(connection.recv())
+            connection.send((outcome, judge.used_memory() > judge.BYTES))

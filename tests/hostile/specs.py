@@ -18,16 +18,14 @@ from specs import Spec
 FILE = "own.yaml"
 _PLANS = ((), (), (), ("--json",), ("--passes",), ("--code",), ("--graph", "own.svg"), ("--length", "1000000000"))
 _SMALL = frozenset(range(65))
-_LONG = 10**4000
-"""The smallest number that Python refuses to convert to text."""
 Content = tuple[bytes, list[str], bool]
 """The content of a spec file, overrides, and whether its numbers are so small that a step of training is fast."""
 
 
 def run(random: Random, trial: Trial) -> None:
     """Load a spec in Python and on the command line, and train a step if the spec is small."""
-    kinds = (_sized, _mutated, _overridden, _broken, _huge, _odd_yaml, _encoded)
-    kind = random.choices(kinds, (10, 8, 5, 3, 2, 2, 2))[0]
+    kinds = {_sized: 10, _mutated: 8, _overridden: 5, _broken: 3, _huge: 2, _odd_yaml: 2, _encoded: 2}
+    kind = values.weighted(random, kinds)
     trial.log(kind.__name__)
     text, overrides, small = kind(random, _tree(random, trial.world.spec), trial.log)
     (trial.folder / FILE).write_bytes(text)
@@ -75,16 +73,8 @@ def _numbers(tree: Any) -> set[float]:
 def _dump(random: Random, tree: Any) -> bytes:
     """Return YAML, including numbers that Python refuses to write."""
     style, unicode = random.choice((False, True, None)), random.random() < 0.5
-    text = yaml.dump(_mark_long(tree), allow_unicode=unicode, default_flow_style=style)
+    text = yaml.dump(values.writable(tree, "LONG"), allow_unicode=unicode, default_flow_style=style)
     return text.replace("LONG", "1" + 4000 * "0").encode("utf-8", "surrogatepass")
-
-
-def _mark_long(tree: Any) -> Any:
-    if isinstance(tree, dict):
-        return {key: _mark_long(each) for key, each in tree.items()}
-    if isinstance(tree, list):
-        return [_mark_long(each) for each in tree]
-    return "LONG" if isinstance(tree, int) and abs(tree) >= _LONG else tree
 
 
 def _sized(random: Random, tree: dict[str, Any], log: Callable[[str], None]) -> Content:
@@ -113,8 +103,7 @@ def _overridden(random: Random, tree: dict[str, Any], log: Callable[[str], None]
     for _ in range(random.choice((1, 1, 1, 2, 5))):
         key = random.choice(keys)
         key = values.misspelt(random, key) if random.random() < 0.3 else key
-        value = values.value(random)
-        text = "1" * 5000 if isinstance(value, int) and abs(value) > _LONG else str(value)
+        text = values.digits(values.value(random))
         text = random.choice((text, text, values.text(random, letters=":-[]{}&*!#'\"|>%@, ab1\n\x00\ud800")))
         overrides.append(random.choice((f"{key}={text}",) * 8 + (key, f"={text}", f"{key}=[{'[' * 5000}")))
         log(overrides[-1][:200].encode("ascii", "backslashreplace").decode())
@@ -150,39 +139,39 @@ def _huge(random: Random, tree: dict[str, Any], log: Callable[[str], None]) -> C
         lambda: b"extends: tiny\n" + b"a" * size + b": 1\n",
         lambda: b"extends: " + b"../" * (size // 3) + b"tiny.yaml\n",
     )
-    index = random.randrange(len(kinds))
-    log(f"kind {index}, size {size:,}")
-    return kinds[index](), [], False
+    content = random.choice(kinds)()
+    log(f"size {size:,}: {content[-100:]!r}")
+    return content, [], False
 
 
 def _odd_yaml(random: Random, tree: dict[str, Any], log: Callable[[str], None]) -> Content:
     """Return YAML with aliases, tags, several documents or loops."""
     good = _dump(random, tree).decode("utf-8", "replace")
-    texts = (
-        f"{values.LAUGHS}extends: tiny\n",
-        "extends: tiny\ncorpus: &c {train: [*c]}\n",
-        "extends: tiny\narchitecture: &a {encoder: *a}\n",
-        "a: &a {d_model: 8}\nextends: tiny\narchitecture: {<<: *a}\n",
-        "extends: tiny\nname: !!python/object/apply:os.system ['touch ../outside/other']\n",
-        "extends: tiny\nname: !!python/name:os.system\n",
-        "extends: tiny\nname: !<tag:x> y\ntraining: !!set {a}\n",
-        "extends: tiny\n---\nextends: base\n",
-        *(f"extends: {name}\n" for name in ("own.yaml", "./own.yaml", "../outside", "[tiny]", "!!binary dGlueQ==")),
-        "%YAML 9.9\n---\nextends: tiny\n",
-        "? {a: b}\n: c\n",
-        "? [a]\n: c\nextends: tiny\n",
-        "training: {steps: 190:20:30, seed: 0o17, beta1: 1_0.0, epsilon: 2001-01-01}\nextends: tiny\n",
-        *(f"format: {version}\n{good}" for version in ("99999999999999999999", "-1", "[1]")),
+    text = random.choice(
+        (
+            f"{values.LAUGHS}extends: tiny\n",
+            "extends: tiny\ncorpus: &c {train: [*c]}\n",
+            "extends: tiny\narchitecture: &a {encoder: *a}\n",
+            "a: &a {d_model: 8}\nextends: tiny\narchitecture: {<<: *a}\n",
+            "extends: tiny\nname: !!python/object/apply:os.system ['touch ../outside/other']\n",
+            "extends: tiny\nname: !!python/name:os.system\n",
+            "extends: tiny\nname: !<tag:x> y\ntraining: !!set {a}\n",
+            "extends: tiny\n---\nextends: base\n",
+            *(f"extends: {name}\n" for name in ("own.yaml", "./own.yaml", "../outside", "[tiny]", "!!binary dGlueQ==")),
+            "%YAML 9.9\n---\nextends: tiny\n",
+            "? {a: b}\n: c\n",
+            "? [a]\n: c\nextends: tiny\n",
+            "training: {steps: 190:20:30, seed: 0o17, beta1: 1_0.0, epsilon: 2001-01-01}\nextends: tiny\n",
+            *(f"format: {version}\n{good}" for version in ("99999999999999999999", "-1", "[1]")),
+        )
     )
-    index = random.randrange(len(texts))
-    log(f"text {index}")
-    return texts[index].encode(), [], False
+    log(text[:200])
+    return text.encode(), [], False
 
 
 def _encoded(random: Random, tree: dict[str, Any], log: Callable[[str], None]) -> Content:
     tree["description"] = f"ä{values.text(random)}"
-    encodings = ("utf-16", "utf-16-le", "utf-32", "utf-8-sig", "latin-1", "utf-7", "cp037", "shift_jis")
-    encoding = random.choice(encodings)
+    encoding = random.choice(("utf-16", "utf-16-le", "utf-32", "utf-8-sig", "latin-1", "utf-7", "cp037", "shift_jis"))
     log(encoding)
     content = yaml.dump(tree, allow_unicode=True).encode(encoding, "replace")
     return content.replace(b"\n", random.choice((b"\n", b"\r\n", b"\r"))), [], False

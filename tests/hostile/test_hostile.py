@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from hostile.faults import FAST, FAULTS
-from hostile.judge import KINDS, Case, Outcome
-from hostile.runner import run_cases
+from hostile.judge import Case, Outcome
+from hostile.runner import KINDS, run_cases
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(900)]  # each case has a limit of its own
 
@@ -45,14 +45,6 @@ def test_hostile_cases_and_faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.slow
 def test_slow_faults(tmp_path: Path) -> None:
     _check_faults(run_cases([Case("faults", seed) for seed in range(FAST, len(FAULTS))], tmp_path, workers=1))
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(7200)
-def test_every_intruder_is_refused(tmp_path: Path) -> None:
-    outcomes = run_cases([Case("intruders", seed) for seed in range(600)], tmp_path)
-    assert sum(outcome.refused > 0 for outcome in outcomes) == 600
-    assert not [outcome.summary for outcome in outcomes if outcome.failure]
 
 
 @pytest.mark.slow

@@ -7,7 +7,6 @@ import io
 import json
 import os
 import shutil
-import stat
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -16,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
+from unittest import mock
 
 import zoo
 from cli import app, errors
@@ -153,41 +153,46 @@ class Trial:
             judge.check_printable(done.out)
 
 
+def regular_content(path: Path) -> bytes | None:
+    """Return the content of a regular file, and None for anything else and for huge files."""
+    regular = path.is_file() and not path.is_symlink() and path.stat().st_size < 1 << 24
+    return path.read_bytes() if regular else None
+
+
 def _contents(bundle: Path) -> dict[str, Any]:
     """Return the content of each regular file; the layout of the manifest does not matter."""
-    contents: dict[str, Any] = {}
-    for file in sorted(bundle.iterdir()) if bundle.is_dir() else ():
-        regular = stat.S_ISREG(os.stat(file).st_mode) if file.exists() and not file.is_symlink() else False
-        contents[file.name] = file.read_bytes() if regular and file.stat().st_size < 1 << 24 else None
+    files = bundle.iterdir() if bundle.is_dir() else ()
+    contents: dict[str, Any] = {file.name: regular_content(file) for file in files}
     try:
-        contents[MANIFEST] = json.loads(contents.get(MANIFEST) or b"")
+        # As text, because 1 == 1.0
+        contents[MANIFEST] = json.dumps(json.loads(contents.get(MANIFEST) or b""), sort_keys=True)
     except (ValueError, RecursionError):
         contents[MANIFEST] = "damaged"
     return contents
 
 
 def _run_command(arguments: Sequence[str], stdin: Stream, stdout: Stream, stderr: Stream) -> Done:
-    before = sys.argv, sys.stdin, sys.stdout, sys.stderr, errors.to_zoo_error
+    original = errors.to_zoo_error
     faults: list[Exception] = []
 
     def recorded(error: Exception, *rest: str) -> object:
         faults.append(error)
-        return before[4](error, *rest)
+        return original(error, *rest)
 
     files = [_file(stream) for stream in (stdin, stdout, stderr)]
     modes = ("strict", "strict", "backslashreplace")
     streams = [f and io.TextIOWrapper(f, "utf-8", mode) for f, mode in zip(files, modes, strict=True)]
-    sys.argv = ["zoo", *arguments]
-    sys.stdin, sys.stdout, sys.stderr = streams  # type: ignore[assignment]
-    errors.to_zoo_error = recorded  # type: ignore[assignment]
-    try:
-        app.main()
-        status: object = "none at all"
-    except SystemExit as end:
-        status = 0 if end.code is None else end.code
-    finally:
-        sys.argv, sys.stdin, sys.stdout, sys.stderr, errors.to_zoo_error = before
-        out, err = (_output(file, stream) for file, stream in zip(files[1:], streams[1:], strict=True))
+    replaced = dict(zip(("stdin", "stdout", "stderr"), streams, strict=True))
+    status: object = "none at all"
+    with (
+        mock.patch.multiple(sys, argv=["zoo", *arguments], **replaced),
+        mock.patch.object(errors, "to_zoo_error", recorded),
+    ):
+        try:
+            app.main()
+        except SystemExit as end:
+            status = 0 if end.code is None else end.code
+    out, err = (_output(file, stream) for file, stream in zip(files[1:], streams[1:], strict=True))
     return Done(status, out, err, faults[-1] if faults else None)
 
 

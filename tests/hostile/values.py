@@ -6,9 +6,10 @@ import json
 import os
 import shutil
 import socket
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, TypeVar
 
 NUMBERS: tuple[Any, ...] = (
     *(0, -1, 1, 2, 3, 7, 255, 256, 65_536, 65_537, 133_145, 10**6, 10**8, 10**9, 2**31 - 1, 2**31, 2**32, 2**53 + 1),
@@ -16,19 +17,18 @@ NUMBERS: tuple[Any, ...] = (
     *(0.0, -0.0, 0.5, 1.0, 0.999999999, 1e-4, 1e-30, 1e-308, 5e-324, 1e30, 1e308, -1e308),
     *(float("nan"), float("inf"), float("-inf")),
 )
-_ADDRESSES = [
-    "http://[::1",
-    "http://",
-    "https://:0/x",
-    "file:///",
-    "file://host/etc/passwd",
-    "file:///%00",
-    "file:///dev/null",
-]
 WORDS = (
     *("", " ", "\t", "auto", "null", "true", "yes", "1e3", "1_000", "0x10", "1:30", "٣", "½", "NaN", "-", "--", "~"),
     *("~nosuchuser", "~nosuchuser/x", "..", "../..", "../outside", "/", "/dev/null", ".", "a/../b", "x" * 300),
-    *_ADDRESSES,
+    *(
+        "http://[::1",
+        "http://",
+        "https://:0/x",
+        "file:///",
+        "file://host/etc/passwd",
+        "file:///%00",
+        "file:///dev/null",
+    ),
     *("file:///proc/self/mem", "con", "big", "tiny", "base", "en", "de", "$HOME", "%s%n", "{0}", "[bold]x[/]", "\\x00"),
     *("\x1b[31mred\x1b[0m", "\x07", "\x00", "a\x00b", "\x7f", "\x9b2J", "\u202eevil", "\ufeff", "\u2028", "a\nb"),
     *("\ud800", "\udcff", "a\udc80b", "é", "e\u0301", "ﬁ", "Ω", "日本語", "🏳️‍🌈", "\u200d", "ß" * 200, "." * 3000),
@@ -36,12 +36,29 @@ WORDS = (
 LETTERS = "ab .\t\n\r\x00\x07\x1b\x7f\x85\x9b\u00a0\u0301\u200b\u200d\u2028\u202e\ufeffΩß日🏳\U0001f308\U0010ffff"
 TOO_DEEP = ("[" * 100_000, '{"a":' * 100_000, '{"a": ' + "[" * 3_000 + "]" * 3_000 + "}")
 """JSON that is nested too deeply, or never ends."""
+DELETED = object()
+"""Wrong value of a path that is deleted."""
+UNPRINTABLE = 10**4000
+"""Numbers of this size are not converted to text by Python."""
 LAUGHS = "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9) if n else 'lol'}]\n" for n in range(30))
 """YAML whose aliases expand exponentially."""
 
 
+T = TypeVar("T")
+
+
+def weighted(random: Random, choices: Mapping[T, int]) -> T:
+    """Return one of the choices, each of which has a weight."""
+    return random.choices(list(choices), list(choices.values()))[0]
+
+
 def number(random: Random) -> Any:
     return random.choice(NUMBERS)
+
+
+def digits(number: Any) -> str:
+    """Return a number as text, even if Python refuses to convert it."""
+    return "1" * 5000 if isinstance(number, int) and abs(number) >= UNPRINTABLE else str(number)
 
 
 def word(random: Random) -> str:
@@ -58,6 +75,11 @@ def nested(random: Random, depth: int) -> Any:
     for _ in range(depth):
         value = [value] if random.random() < 0.5 else {"a": value}
     return value
+
+
+def nests(depth: int) -> tuple[str, str]:
+    """Return lists and mappings of this depth, as text."""
+    return "[" * depth + "]" * depth, "{a: " * depth + "}" * depth
 
 
 def value(random: Random) -> Any:
@@ -83,6 +105,26 @@ def at(tree: Any, path: tuple[Any, ...]) -> Any:
     for step in path:
         tree = tree[step]
     return tree
+
+
+def edit(random: Random, tree: Any, wrong: Mapping[tuple[Any, ...], Sequence[Any]]) -> str:
+    """Give one of some paths one of its wrong values, or delete it if that is `DELETED`; describe the change."""
+    path = random.choice(list(wrong))
+    new = random.choice(wrong[path])
+    parent = at(tree, path[:-1])
+    if new is DELETED:
+        del parent[path[-1]]
+    else:
+        parent[path[-1]] = new
+    return f"{path}: {new!r:.200}"
+
+
+def edit_json(random: Random, file: Path, wrong: Mapping[tuple[Any, ...], Sequence[Any]]) -> str:
+    """Edit a JSON file, and describe the change."""
+    tree = json.loads(file.read_text())
+    note = edit(random, tree, wrong)
+    file.write_text(json.dumps(writable(tree)))
+    return f"{file.name}: {note}"
 
 
 def mutate(random: Random, tree: Any) -> str:
@@ -169,29 +211,19 @@ def mutate_json(random: Random, file: Path) -> str:
     return f"{file.name}: {note}"
 
 
-def writable(tree: Any) -> Any:
-    """Return a tree without numbers of more digits than Python converts to text."""
+def writable(tree: Any, replacement: Any = 10**300) -> Any:
+    """Replace numbers of more digits than Python converts to text."""
     if isinstance(tree, dict):
-        return {key: writable(each) for key, each in tree.items()}
+        return {key: writable(each, replacement) for key, each in tree.items()}
     if isinstance(tree, list):
-        return [writable(each) for each in tree]
-    return 10**300 if isinstance(tree, int) and abs(tree) >= 10**4000 else tree
-
-
-_LINKS = {
-    "zero": "/dev/zero",
-    "random": "/dev/urandom",
-    "full": "/dev/full",
-    "null": "/dev/null",
-    "memory": "/proc/self/mem",
-    "loop": "",
-    "dangling": "nowhere",
-}
+        return [writable(each, replacement) for each in tree]
+    return replacement if isinstance(tree, int) and abs(tree) >= UNPRINTABLE else tree
 
 
 def replace_file(random: Random, path: Path) -> str:
     """Put something else where a file may be, such as a device, pipe or link, and describe it."""
-    kind = random.choice(("fifo", "folder", "empty", "hole", "socket", *_LINKS))
+    links = ("/dev/zero", "/dev/urandom", "/dev/full", "/dev/null", "/proc/self/mem", "nowhere", path.name)
+    kind = random.choice(("fifo", "folder", "empty", "hole", "socket", *links))
     good = path.read_bytes() if path.is_file() else b""
     if path.is_dir():
         shutil.rmtree(path)
@@ -211,5 +243,5 @@ def replace_file(random: Random, path: Path) -> str:
             with socket.socket(socket.AF_UNIX) as opened:
                 opened.bind(os.path.relpath(path))  # its path has 108 characters at most
         case _:
-            path.symlink_to(_LINKS[kind] or path.name)
+            path.symlink_to(kind)  # a link to its own name is a loop
     return f"{path.name} is {kind}"

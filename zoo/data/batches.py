@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Self, overload
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -89,7 +89,7 @@ class BatchSize(NamedTuple):
         return BatchSize(*(-(-number // max(1, count)) for number in self))
 
 
-class EpochBatches(Sequence[Indices]):
+class EpochBatches:
     """Batches of one epoch, each an array of indices of pairs. Each pair is in exactly one batch.
 
     Attributes:
@@ -121,13 +121,7 @@ class EpochBatches(Sequence[Indices]):
     def __len__(self) -> int:
         return len(self._bounds)
 
-    @overload
-    def __getitem__(self, index: int) -> Indices: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Indices]: ...
-    def __getitem__(self, index: int | slice) -> Indices | list[Indices]:
-        if isinstance(index, slice):
-            return [self._order[start:end] for start, end in self._bounds[index]]
+    def __getitem__(self, index: int) -> Indices:
         start, end = self._bounds[index]
         return self._order[start:end]
 

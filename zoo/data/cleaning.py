@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from hashlib import blake2b
 
 import numpy as np
 import numpy.typing as npt
 
-from specs import ZooError
+from specs import Corpus, ZooError
 from zoo.data.corpus import Pair
 from zoo.system.memory import machine_memory, require_memory
 from zoo.text.lines import clean
@@ -65,10 +65,6 @@ class CleaningCounts:
         dropped = ", ".join(f"{count:,} {reason}" for reason, count in reasons.items() if count)
         control = f" (spaces replaced control characters in {self.control:,})" if self.control else ""
         return f"{self.read:,} pairs read{control}, {self.kept:,} kept; dropped: {dropped or 'none'}"
-
-    def as_dict(self) -> dict[str, int]:
-        """Return the counts as a dictionary."""
-        return asdict(self)
 
 
 def classify_pairs(
@@ -132,38 +128,28 @@ def pairs_with_status(pairs: Iterable[Pair], statuses: PairStatuses, status: Pai
             yield clean(source), clean(target)
 
 
-@dataclass(frozen=True)
-class LengthLimits:
-    """Limits on the number of tokens in a training pair."""
+def filter_by_length(
+    source: Sequence[list[int]], target: Sequence[list[int]], section: Corpus, counts: CleaningCounts
+) -> tuple[list[int], CleaningCounts]:
+    """Select the pairs within `corpus.max_length` and `corpus.max_ratio`.
 
-    max_length: int
-    """Maximum tokens per side."""
-    max_ratio: float | None
-    """Maximum ratio of the longer side to the shorter."""
-
-    def filter(
-        self, source: Sequence[list[int]], target: Sequence[list[int]], counts: CleaningCounts
-    ) -> tuple[list[int], CleaningCounts]:
-        """Select the pairs within the limits.
-
-        Returns:
-            Indices of these pairs, and `counts` with the other pairs counted as dropped.
-        """
-        lengths = np.array([[len(row) for row in side] for side in (source, target)], np.int64).reshape(2, -1)
-        shorter, longer = lengths.min(0), lengths.max(0)
-        empty = shorter == 0
-        long = ~empty & (longer > self.max_length)
-        max_ratio = np.inf if self.max_ratio is None else self.max_ratio
-        uneven = ~empty & ~long & (longer > max_ratio * np.maximum(shorter, 1))
-        kept: list[int] = np.flatnonzero(~(empty | long | uneven)).tolist()
-        counts = replace(
-            counts,
-            empty=counts.empty + int(empty.sum()),
-            long=counts.long + int(long.sum()),
-            ratio=counts.ratio + int(uneven.sum()),
-            kept=counts.kept - len(shorter) + len(kept),
-        )
-        return kept, counts
+    Returns:
+        Indices of these pairs, and `counts` with the other pairs counted as dropped.
+    """
+    lengths = np.array([[len(row) for row in side] for side in (source, target)], np.int64).reshape(2, -1)
+    shorter, longer = lengths.min(0), lengths.max(0)
+    empty = shorter == 0
+    long = ~empty & (longer > section.max_length)
+    uneven = ~empty & ~long & (longer > (section.max_ratio or np.inf) * np.maximum(shorter, 1))
+    kept: list[int] = np.flatnonzero(~(empty | long | uneven)).tolist()
+    counts = replace(
+        counts,
+        empty=counts.empty + int(empty.sum()),
+        long=counts.long + int(long.sum()),
+        ratio=counts.ratio + int(uneven.sum()),
+        kept=counts.kept - len(shorter) + len(kept),
+    )
+    return kept, counts
 
 
 def _hash(text: str) -> int:

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing, suppress
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 
@@ -15,10 +16,10 @@ from specs import EOS, Parsing, Spec, ZooError
 from specs.notation import dump
 from zoo.data.cleaning import (
     CleaningCounts,
-    LengthLimits,
     PairStatus,
     PairStatuses,
     classify_pairs,
+    filter_by_length,
     pairs_with_status,
 )
 from zoo.data.corpus import Pair, ParallelCorpus, Split
@@ -96,13 +97,7 @@ class PreparedCorpus:
         return Store(self.folder / split)
 
     def texts(self, split: Split) -> tuple[list[str], list[str]]:
-        """Return sources and targets of dev or test as they are in the corpus, but without control characters.
-
-        Raises:
-            ValueError: The split is train, whose text is not stored.
-        """
-        if split == "train":
-            raise ValueError("the text of the training set is not stored")
+        """Return sources and targets of dev or test as they are in the corpus, but without control characters."""
         source, target = (read_lines(self.folder / split / f"{side}.txt") for side in ("source", "target"))
         return source, target
 
@@ -255,13 +250,13 @@ class _Preparation:
         return pairs_with_status(self.corpus.pairs("train"), statuses, PairStatus.KEPT)
 
     def _write_train(self, statuses: PairStatuses, counts: CleaningCounts, vocabulary: Vocabulary) -> CleaningCounts:
-        limits, done = LengthLimits(self.spec.corpus.max_length, self.spec.corpus.max_ratio), 0
+        done = 0
         all_parts = np.repeat(np.arange(len(self.part_counts), dtype=np.uint16), self.part_counts)
         parts = all_parts[statuses == PairStatus.KEPT]
         with self._store_writer("train", vocabulary, len(self.part_counts)) as writer:
             pairs = self._with_progress("encoding", self._kept_pairs(statuses), counts.kept)
             for source, target in encode_pairs(pairs, vocabulary):
-                kept, counts = limits.filter(source, target, counts)
+                kept, counts = filter_by_length(source, target, self.spec.corpus, counts)
                 kept_parts = parts[done : done + len(source)][kept]
                 writer.add([source[index] for index in kept], [target[index] for index in kept], kept_parts)
                 done += len(source)
@@ -284,7 +279,7 @@ class _Preparation:
     def _write_description(self, counts: CleaningCounts) -> None:
         sections = {key: getattr(self.spec, key).model_dump(mode="json") for key in ("corpus", "vocabulary")}
         (self.folder / _SECTIONS_FILE).write_text(dump(sections), encoding="utf-8")
-        write_json(self.folder / _COUNTS_FILE, counts.as_dict())
+        write_json(self.folder / _COUNTS_FILE, asdict(counts))
         manifest.write(self.folder)
 
     def _with_progress(self, label: str, pairs: Iterable[Pair], total: int | None = None) -> Iterator[Pair]:

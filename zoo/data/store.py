@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
@@ -11,17 +10,17 @@ from typing import Any, BinaryIO, Literal, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
+from pydantic import BaseModel, NonNegativeInt, PositiveInt, ValidationError
 
 from specs import ZooError
 from zoo.files.atomic import write_json
 from zoo.files.reading import read_json
 from zoo.text.vocabulary import Side
 
-_FORMAT = 2
+_FORMAT: Literal[2] = 2
 _HEADER_FILE = "header.json"
 _SIDES: tuple[Side, Side] = ("source", "target")
 _SHARD_PAIRS = 1 << 22  # a few hundred megabytes; each shard takes four file descriptors
-_TokenType = Literal["uint16", "uint32"]
 TokenRows = Sequence[Sequence[int]]
 
 
@@ -45,7 +44,7 @@ class StoreWriter:
         """
         self._folder, self._shard_pairs = folder, shard_pairs
         self._part_counts = np.zeros(parts, np.int64)
-        self._dtype: _TokenType = "uint16" if size <= 1 << 16 else "uint32"
+        self._dtype = "uint16" if size <= 1 << 16 else "uint32"
         self._files: dict[str, BinaryIO] = {}
         self._shards: list[dict[str, int]] = []
 
@@ -165,10 +164,10 @@ class _ShardSide(NamedTuple):
     offsets: npt.NDArray[np.int64]
 
     @classmethod
-    def open(cls, folder: Path, number: int, side: Side, dtype: str, counts: Mapping[str, int]) -> Self:
-        tokens = _map_file(_shard_path(folder, number, f"{side}.tokens"), dtype, counts[side])
+    def open(cls, folder: Path, number: int, side: Side, dtype: str, counts: _ShardCounts) -> Self:
+        tokens = _map_file(_shard_path(folder, number, f"{side}.tokens"), dtype, getattr(counts, side))
         path = _shard_path(folder, number, f"{side}.offsets")
-        offsets = _map_file(path, "int64", counts["pairs"] + 1)
+        offsets = _map_file(path, "int64", counts.pairs + 1)
         if offsets[0] != 0 or offsets[-1] != len(tokens) or np.diff(offsets).min(initial=0) < 0:
             raise _damaged(path, "the offsets do not match the tokens")
         return cls(tokens, offsets)
@@ -189,28 +188,30 @@ def _shard_path(folder: Path, number: int, suffix: str) -> Path:
     return folder / f"{number:05d}.{suffix}"
 
 
-@dataclass(frozen=True)
-class _Header:
-    dtype: _TokenType
-    parts: tuple[int, ...]
-    shard_pairs: int
-    shards: tuple[dict[str, int], ...]
+class _ShardCounts(BaseModel):
+    """Number of pairs of a shard, and numbers of tokens on both sides."""
+
+    pairs: NonNegativeInt
+    source: NonNegativeInt
+    target: NonNegativeInt
+
+
+class _Header(BaseModel):
+    format: Literal[2]
+    dtype: Literal["uint16", "uint32"]
+    parts: tuple[NonNegativeInt, ...]
+    shard_pairs: PositiveInt
+    shards: tuple[_ShardCounts, ...]
 
     @classmethod
     def read(cls, path: Path) -> Self:
         """Read a header and check that its numbers are consistent."""
-        fields = read_json(path)
-        if fields.get("format") != _FORMAT:
-            raise _damaged(path, f"it is not the header of a store in format {_FORMAT}")
         try:
-            shards = tuple({key: int(shard[key]) for key in ("pairs", *_SIDES)} for shard in fields["shards"])
-            header = cls(str(fields["dtype"]), tuple(map(int, fields["parts"])), int(fields["shard_pairs"]), shards)  # type: ignore[arg-type]
-        except (KeyError, TypeError, ValueError):
-            raise _damaged(path, "its fields are not valid") from None
-        if header.dtype not in ("uint16", "uint32") or min((0, *header.parts)) < 0 or header.shard_pairs < 1:
-            raise _damaged(path, "its fields are not valid")
-        *full, last = [shard["pairs"] for shard in shards] or [0]
-        if any(count != header.shard_pairs for count in full) or not 0 <= last <= header.shard_pairs:
+            header = cls.model_validate(read_json(path))
+        except ValidationError:
+            raise _damaged(path, f"it is not the header of a store in format {_FORMAT}") from None
+        *full, last = [shard.pairs for shard in header.shards] or [0]
+        if any(count != header.shard_pairs for count in full) or last > header.shard_pairs:
             raise _damaged(path, "its shards do not have the size that it specifies")
         if sum(header.parts) != sum(full) + last:
             raise _damaged(path, "its parts and its shards have different numbers of pairs")

@@ -176,7 +176,9 @@ class TrainingSet:
         if self._pool is None or self._pool[0] != (epoch, start):
             assert self._sampler is not None
             self._pool, training = None, self._spec.training
-            indices = np.concatenate(self.epoch_batches(epoch)[start : start + POOL_BATCHES])
+            batches = self.epoch_batches(epoch)
+            end = min(start + POOL_BATCHES, len(batches))
+            indices = np.concatenate([batches[number] for number in range(start, end)])
             # The names of the streams must not change: the sampled tokens follow from them.
             token_seed, order_seed = (stream(training.seed, name, epoch, start) for name in ("pieces", "order"))
             pairs = self._sampler(Pairs.from_store(self.store, indices), token_seed)

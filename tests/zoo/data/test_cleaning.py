@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import specs
 from specs import ZooError
 from zoo.data import cleaning
-from zoo.data.cleaning import CleaningCounts, LengthLimits, PairStatus, classify_pairs, pairs_with_status
+from zoo.data.cleaning import CleaningCounts, PairStatus, classify_pairs, filter_by_length, pairs_with_status
 from zoo.text.lines import clean
 
 TEXT = st.sampled_from(["a", "b", "c", "d e", "f\tg", "f g", "", " ", "\x00", "h" * 30])
@@ -101,20 +102,19 @@ def tokens(*lengths):
     return [[7] * length for length in lengths]
 
 
+def limits(max_length, max_ratio):
+    return specs.load("tiny").corpus.model_copy(update={"max_length": max_length, "max_ratio": max_ratio})
+
+
 def test_limits_are_inclusive_and_count_tokens():
     source, target = tokens(4, 5, 1, 2, 1, 0, 3), tokens(4, 1, 5, 4, 3, 2, 1)
-    kept, counts = LengthLimits(4, 2.0).filter(source, target, CleaningCounts(read=9, empty=1, kept=7))
+    kept, counts = filter_by_length(source, target, limits(4, 2.0), CleaningCounts(read=9, empty=1, kept=7))
     assert [(len(source[index]), len(target[index])) for index in kept] == [(4, 4), (2, 4)]
     assert counts == CleaningCounts(read=9, empty=2, long=2, ratio=2, kept=2)
 
-
-def test_no_ratio_is_no_limit():
-    _, counts = LengthLimits(100, None).filter(tokens(1, 100), tokens(100, 101), CleaningCounts(kept=2))
+    _, counts = filter_by_length(tokens(1, 100), tokens(100, 101), limits(100, None), CleaningCounts(kept=2))
     assert (counts.kept, counts.long, counts.ratio) == (1, 1, 0)
-
-
-def test_limits_accept_an_empty_chunk():
-    assert LengthLimits(1, 1.0).filter([], [], CleaningCounts(kept=3)) == ([], CleaningCounts(kept=3))
+    assert filter_by_length([], [], limits(1, 1.0), CleaningCounts(kept=3)) == ([], CleaningCounts(kept=3))
 
 
 def test_counts_are_formatted_in_one_line():

@@ -1,7 +1,6 @@
 """Preparation of a corpus: from text to a folder that training can read."""
 
 import errno
-import json
 import os
 import random
 import re
@@ -10,7 +9,9 @@ import subprocess
 import sys
 import tarfile
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from typing import get_args
+from unittest import mock
 
 import pytest
 
@@ -89,7 +90,10 @@ def tree():
 
 
 def test_a_prepared_corpus_is_one_folder(folder):
+    assert known_counts(spec_of(folder)) is None
+    assert tree() == []
     prepared = prepared_of(folder)
+    assert known_counts(spec_of(folder)) == prepared.counts
     assert prepared.folder == storage.prepared() / prepared.fingerprint
     assert text(prepared, "train") == TRAIN
     assert text(prepared, "dev") == DEV
@@ -100,20 +104,9 @@ def test_a_prepared_corpus_is_one_folder(folder):
     names = {path.name for path in prepared.folder.iterdir()}
     assert names == {*("train", "dev", "test"), "vocabulary.model", "counts.json", "manifest.json", "sections.yaml"}
     assert {path.parent for path in storage.home().rglob("manifest.json")} == {prepared.folder}
-
-
-def test_counts_are_known_only_after_preparing(folder):
-    spec = spec_of(folder)
-    assert known_counts(spec) is None
-    assert known_counts(spec) is None  # the first call has prepared nothing
-    prepared = prepare(spec, Report())
-    assert known_counts(spec) == prepared.counts
-    assert prepared.counts.read == len(TRAIN)
-
-
-def test_the_training_text_is_not_stored(folder):
-    with pytest.raises(ValueError, match="train"):
-        prepared_of(folder).texts("train")
+    sections = (prepared.folder / "sections.yaml").read_text()
+    assert f"folder: {folder}" in sections
+    assert "size: 120" in sections
 
 
 def test_separate_vocabularies(folder):
@@ -177,7 +170,7 @@ def test_held_out_pairs_are_not_in_train(folder):
     assert text(prepared, "test") == test
 
 
-def test_a_corpus_without_usable_pairs_is_rejected(folder):
+def test_a_corpus_without_enough_usable_pairs_is_rejected(folder):
     write(folder, "train", [("", "x"), ("y", "")])
     with pytest.raises(ZooError, match=r"nothing to train on: 2 pairs read, 0 kept; dropped: 2 with an empty side"):
         prepared_of(folder)
@@ -185,7 +178,9 @@ def test_a_corpus_without_usable_pairs_is_rejected(folder):
     with pytest.raises(ZooError, match=r"nothing to train on: .* 400 too long") as caught:
         prepared_of(folder, corpus__max_length=1)
     assert "corpus.max_length" in caught.value.hint
-    assert not any(storage.prepared().iterdir())
+    with pytest.raises(ZooError, match=r"`vocabulary\.size` is 30,000"):
+        prepared_of(folder, vocabulary__size=30_000)
+    assert tree() == []
 
 
 def test_errors_of_dev_are_reported_before_learning(folder, monkeypatch):
@@ -195,27 +190,16 @@ def test_errors_of_dev_are_reported_before_learning(folder, monkeypatch):
         prepared_of(folder)
 
 
-@pytest.mark.parametrize(
-    ("fields", "problem"),
-    [
-        (["vocabulary.size=260"], "`vocabulary.size` is 260"),
-        (
-            ["vocabulary={shared: false, target_size: 100}", "architecture.tied_embeddings=target"],
-            "`vocabulary.target_size` is 100",
-        ),
-        (["vocabulary.separate_models=true"], "`vocabulary.separate_models`"),
-    ],
-)
-def test_impossible_vocabularies_are_rejected_before_reading(monkeypatch, fields, problem):
+def test_impossible_vocabularies_are_rejected_before_reading(monkeypatch):
     monkeypatch.setattr(prepare_module, "ParallelCorpus", lambda *_: pytest.fail("it read the corpus"))
-    with pytest.raises(ZooError, match=re.escape(problem)):
-        prepare(specs.load("base", fields), Report())
-
-
-def test_too_large_vocabularies_are_rejected(folder):
-    with pytest.raises(ZooError, match=r"`vocabulary\.size` is 30,000"):
-        prepared_of(folder, vocabulary__size=30_000)
-    assert tree() == []
+    two_sizes = ("vocabulary={shared: false, target_size: 100}", "architecture.tied_embeddings=target")
+    for problem, *fields in (
+        ("`vocabulary.size` is 260", "vocabulary.size=260"),
+        ("`vocabulary.target_size` is 100", *two_sizes),
+        ("`vocabulary.separate_models`", "vocabulary.separate_models=true"),
+    ):
+        with pytest.raises(ZooError, match=re.escape(problem)):
+            prepare(specs.load("base", fields), Report())
 
 
 def test_damaged_folders_are_created_again_with_a_warning(folder, report):
@@ -256,29 +240,26 @@ def test_files_whose_hashes_were_not_checked_can_be_verified(folder, monkeypatch
     assert "zoo prepare" in caught.value.hint
 
 
+def unreadable(path, error):
+    """Let `os.open` raise an error for one path."""
+    original = os.open
+
+    def failing_open(opened, *options):
+        if opened == path:
+            raise error
+        return original(opened, *options)
+
+    return mock.patch.object(os, "open", failing_open)
+
+
 def test_unreadable_files_are_not_damaged_files(folder, monkeypatch):
     monkeypatch.setattr("zoo.data.prepare._HASHED_BYTES", 10)
     prepared = prepared_of(folder)
-    (shard,), opened = prepared.folder.glob("train/*.target.tokens"), os.open
-
-    def fails(path, *options):
-        if path == shard:
-            raise PermissionError
-        return opened(path, *options)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "open", fails)
-        with pytest.raises(UnreadableError, match="may not read") as caught:
-            prepared.verify()
+    (shard,) = prepared.folder.glob("train/*.target.tokens")
+    with unreadable(shard, PermissionError()), pytest.raises(UnreadableError, match="may not read") as caught:
+        prepared.verify()
     assert "remove" not in caught.value.hint
     prepared.verify()
-
-
-def test_an_unwritable_home_is_reported(folder, monkeypatch, tmp_path):
-    (tmp_path / "file").touch()
-    monkeypatch.setenv("ZOO_HOME", str(tmp_path / "file"))
-    with pytest.raises(ZooError, match="cannot be written"):
-        prepared_of(folder)
 
 
 @pytest.mark.parametrize("created_again", [True, False])
@@ -328,20 +309,12 @@ def test_text_that_changes_while_it_is_read_is_rejected(folder, monkeypatch):
 
 
 @pytest.mark.parametrize("error", [PermissionError(), OSError(errno.ESTALE, "Stale file handle")])
-def test_folders_that_are_temporarily_unreadable_are_kept(folder, monkeypatch, report, error):
+def test_folders_that_are_temporarily_unreadable_are_kept(folder, report, error):
     prepared_of(folder)
     before = tree()
-    (path,), original_open = storage.prepared().glob("*/manifest.json"), os.open
-
-    def failing_open(opened, *options):
-        if opened == path:
-            raise error
-        return original_open(opened, *options)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "open", failing_open)
-        with pytest.raises(ZooError, match=r"may not read|Stale file handle"):
-            prepared_of(folder, report)
+    (path,) = storage.prepared().glob("*/manifest.json")
+    with unreadable(path, error), pytest.raises(ZooError, match=r"may not read|Stale file handle"):
+        prepared_of(folder, report)
     assert (tree(), report.warnings) == (before, [])
 
 
@@ -367,12 +340,8 @@ def test_concurrent_preparations_share_one_folder(folder, monkeypatch):
         return learn(*options)
 
     monkeypatch.setattr(Vocabulary, "learn", learn_together)
-    found = []
-    threads = [threading.Thread(target=lambda: found.append(prepared_of(folder))) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(3) as pool:
+        found = list(pool.map(prepared_of, [folder] * 3))
     assert len({prepared.folder for prepared in found}) == 1
     assert [text(prepared, "dev") for prepared in found] == [DEV] * 3
     assert os.listdir(storage.prepared()) == [found[0].fingerprint]
@@ -407,9 +376,13 @@ def test_a_killed_preparation_leaves_only_a_hidden_folder(folder, tmp_path, requ
     assert list(storage.prepared().iterdir()) == [prepared.folder]
 
 
-def test_a_full_disk_is_reported_before_the_work(folder, monkeypatch):
-    monkeypatch.setattr("zoo.files.storage.shutil.disk_usage", lambda path: type("Usage", (), {"free": 100}))
-    with pytest.raises(ZooError, match="the prepared corpus needs"):
+def test_a_full_disk_and_too_large_dev_sets_are_reported_before_the_work(folder, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr("zoo.files.storage.shutil.disk_usage", lambda path: type("Usage", (), {"free": 100}))
+        with pytest.raises(ZooError, match="the prepared corpus needs"):
+            prepared_of(folder)
+    monkeypatch.setattr(prepare_module, "_MAX_SCORED_TEXT", 2_000)
+    with pytest.raises(ZooError, match=r"`corpus\.dev` has more than 2\.0 kB of text"):
         prepared_of(folder)
     assert tree() == []
 
@@ -419,32 +392,17 @@ def test_corpora_in_archives(folder, tmp_path, monkeypatch):
     with tarfile.open(tmp_path / "mirror" / "all.tgz", "w:gz") as archive:
         archive.add(folder, "all")
     monkeypatch.setenv("ZOO_MIRROR", str(tmp_path / "mirror"))
-    parts = [
-        {
-            "archive": "http://host.invalid/all.tgz",
-            "sha256": None,
-            "source": f"all/{name}.en",
-            "target": f"all/{name}.de",
-        }
-        for name in ("train", "dev")
-    ]
-    prepared = prepared_of(tmp_path, corpus__train=parts[:1], corpus__dev=parts[1:])
+    archive = {"archive": "http://host.invalid/all.tgz", "sha256": None}
+    parts = {f"corpus__{name}": [{**archive, **part(f"all/{name}")}] for name in ("train", "dev")}
+    prepared = prepared_of(tmp_path, **parts)
     assert text(prepared, "train") == TRAIN
     # With the hash in corpus.lock, neither the archive nor its members are needed again.
     monkeypatch.delenv("ZOO_MIRROR")
     for path in (storage.archives() / "members").rglob("*.en"):
         path.unlink()
-    assert prepared_of(tmp_path, corpus__train=parts[:1], corpus__dev=parts[1:]).folder == prepared.folder
+    assert prepared_of(tmp_path, **parts).folder == prepared.folder
     with pytest.raises(ZooError, match="ZOO_OFFLINE"):
-        prepared_of(tmp_path, corpus__train=parts[:1], corpus__dev=parts[1:], vocabulary__size=110)
-
-
-def test_the_folder_describes_its_corpus(folder):
-    prepared = prepared_of(folder)
-    sections = (prepared.folder / "sections.yaml").read_text()
-    assert f"folder: {folder}" in sections
-    assert "size: 120" in sections
-    assert json.loads((prepared.folder / "counts.json").read_text())["kept"] == 400
+        prepared_of(tmp_path, **parts, vocabulary__size=110)
 
 
 def test_the_built_in_corpus_can_be_prepared():
@@ -456,12 +414,6 @@ def test_the_built_in_corpus_can_be_prepared():
         sources, targets = prepared.texts(split)
         assert len(sources) == len(targets) == len(prepared.store(split)) == count
         assert not trained & set(sources)
-
-
-def test_a_dev_set_that_exceeds_the_memory_is_rejected(folder, monkeypatch):
-    monkeypatch.setattr(prepare_module, "_MAX_SCORED_TEXT", 2_000)
-    with pytest.raises(ZooError, match=r"`corpus\.dev` has more than 2\.0 kB of text"):
-        prepare(spec_of(folder), Report())
 
 
 def test_chunks_are_bounded_by_pairs_and_characters(monkeypatch):

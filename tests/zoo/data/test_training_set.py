@@ -93,7 +93,7 @@ def test_sampled_batches_depend_on_the_position_alone(store, sampled):
 def test_a_pool_can_begin_at_any_batch(store, sampled):
     """A run that began without pools resumes with the remaining pairs of its epoch."""
     rest = takewhile(lambda batch: batch.epoch == 0, sampled.batches_from(0, 4))
-    indices = [index for batch in sampled.epoch_batches(0)[4:] for index in batch]
+    indices = [index for batch in islice(sampled.epoch_batches(0), 4, None) for index in batch]
     pairs = [pair for batch in rest for pair in original(batch.pairs)]
     assert sorted(pairs) == sorted(original(Pairs.from_store(store, indices)))
     assert sampled.mean_size(0, len(sampled.epoch_batches(0))) == sampled.mean_size(1)

@@ -46,7 +46,6 @@ class FrameIndex:
         all: All frames.
         simple: Frames without a slot for a clause.
         weather: Frames of weather verbs.
-        by_subject: Simple frames, by sort of the subject.
         by_gap: Simple frames with a gap, by sort of the nominal at the gap.
         with_place: Simple frames with a slot for a place or direction.
     """
@@ -60,9 +59,6 @@ class FrameIndex:
         ]
         self.simple = [entry for entry in self.all if not any(slot.kind in CLAUSE_KINDS for slot in entry[1].frame)]
         self.weather = [entry for entry in self.all if "weather" in entry[1].verb.subject]
-        self.by_subject = {
-            sort: [entry for entry in self.simple if sort in entry[1].verb.subject] for sort in lexicon.nouns
-        }
         self.by_gap = {sort: [*_frames_with_gap(self.simple, sort)] for sort in lexicon.nouns}
         self.with_place = [
             entry for entry in self.simple if any(map(entry[1].slot_index, ("place", "direction", "goal")))

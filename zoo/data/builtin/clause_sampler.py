@@ -124,7 +124,7 @@ class ClauseSampler:
         frame, negated = draft.verb_frame.frame, draft.polarity == "-"
         bare = [other for other in frame if other.kind == "nominal" and not other.marking.english]
         second = slot in bare[1:]
-        has_it = any(isinstance(nominal, Pronoun) and nominal.is_it for nominal in draft.nominals)
+        has_it = any(isinstance(nominal, Pronoun) and nominal.nominative == "it" for nominal in draft.nominals)
         constraints = NominalConstraints(
             slot.sorts,
             "di" if negated and slot is frame[-1] else _OBJECT_GROUPS[draft.polarity],
@@ -162,7 +162,8 @@ class ClauseSampler:
         return SubordinateClause(self.wh_clause(request))
 
     def _infinitive(self, slot: Slot, draft: ClauseDraft) -> Constituent:
-        verb_frame = self._random.weighted(self._frames.by_subject[draft.subject.sort])
+        frames = [entry for entry in self._frames.simple if draft.subject.sort in entry[1].verb.subject]
+        verb_frame = self._random.weighted(frames)
         fixed = {0: Argument(draft.subject, SUBJECT_MARKING)}
         return SubordinateClause(self._clause_with(verb_frame, ClauseRequest(ClauseType.INFINITIVE, fixed=fixed)))
 

@@ -165,10 +165,7 @@ class Predicate(Constituent):
     adjectives: tuple[AdjectivePhrase, ...]
     than: Nominal | None = None
 
-    @property
-    def position(self) -> Position:
-        """Position in the German clause."""
-        return Position.PREDICATE
+    position = Position.PREDICATE
 
     def english(self) -> Tree:
         """Return the English tree."""
@@ -194,10 +191,7 @@ class SubordinateClause(Constituent):
     clause: Clause
     conjunction: Conjunction | None = None
 
-    @property
-    def position(self) -> Position:
-        """Position in the German clause."""
-        return Position.POSTFIELD
+    position = Position.POSTFIELD
 
     def english(self) -> Tree:
         """Return the English tree."""
@@ -234,21 +228,36 @@ class Clause:
 
     def english(self) -> Tree:
         """Return the English tree, without a final punctuation mark."""
-        subject = None if self.type is ClauseType.INFINITIVE else self.constituents[0]
-        front = None if self.front is None else self.constituents[self.front]
-        rest = [part for part in self.constituents if part is not subject and part is not front]
-        subject = None if subject is front else subject
-        needs_auxiliary = self.negated or (self.type is ClauseType.QUESTION and subject is not None)
-        verbs, auxiliary = self._english_verbs(needs_auxiliary)
-        order = _EnglishOrder(
-            verbs,
-            auxiliary,
-            self.negated,
-            subject.english() if subject else None,
-            [part.english() for part in rest if part.position is Position.FREQUENCY],
-            self._english_complements([part for part in rest if part.position is not Position.FREQUENCY]),
-        )
-        return order.clause(self.type is ClauseType.QUESTION, front.english() if front else None)
+        question = self.type is ClauseType.QUESTION
+        parts = list(self.constituents)
+        has_subject = self.type is not ClauseType.INFINITIVE and self.front != 0
+        front = None if self.front is None else parts.pop(self.front).english()
+        subject = [parts.pop(0).english()] if has_subject else []
+        words = self._english_words(subject, parts, inverted=question and has_subject)
+        label = "SQ" if question else "S"
+        if front is None:
+            return node(label, *words)
+        if front.label.startswith("WH"):
+            return node("SBARQ" if question else "SBAR", front, node(label, *words))
+        comma = [leaf(",", ",")] if front.label == "SBAR" else []
+        return node(label, front, *comma, *words)
+
+    def _english_words(self, subject: Sequence[Tree], parts: Sequence[Constituent], inverted: bool) -> list[Tree]:
+        """Order subject, verbs and other constituents. If `inverted`, the auxiliary precedes the subject.
+
+        Adverbs of frequency precede a full verb and follow an auxiliary. `subject` is empty in an infinitive, and if
+        the subject is the question word or relative pronoun at the front.
+        """
+        verbs, auxiliary = self._english_verbs(self.negated or inverted)
+        frequency = [part.english() for part in parts if part.position is Position.FREQUENCY]
+        complements = self._english_complements([part for part in parts if part.position is not Position.FREQUENCY])
+        negation = [leaf("RB", "not")] if self.negated else []
+        if inverted:
+            rest = [_verb_phrase(verbs[1:], [], complements)] if len(verbs) > 1 else complements
+            return [verbs[0], *subject, *negation, *frequency, *rest]
+        if auxiliary:
+            return [*subject, _verb_phrase(verbs, [*negation, *frequency], complements)]
+        return [*subject, *frequency, _verb_phrase(verbs, negation, complements)]
 
     def _english_verbs(self, needs_auxiliary: bool) -> tuple[list[Tree], bool]:
         """Return the verbs, the finite one first, and whether that one is an auxiliary.
@@ -318,56 +327,6 @@ class Clause:
             words, extraposed = ((part is with_kein and part.negated()) or part).german()
             yield part.position, words
             yield Position.POSTFIELD, extraposed
-
-
-@dataclass(frozen=True, slots=True)
-class _EnglishOrder:
-    """Parts of an English clause. `verbs` begins with the finite verb, and `complements` follow the last verb.
-
-    `subject` is None in an infinitive, and if the subject is the question word or relative pronoun at the front.
-    """
-
-    verbs: Sequence[Tree]
-    auxiliary: bool
-    negated: bool
-    subject: Tree | None
-    frequency: Sequence[Tree]
-    complements: Sequence[Tree]
-
-    def clause(self, question: bool, front: Tree | None) -> Tree:
-        """Return the constituency tree, with `front` before the subject."""
-        parts = self._inverted() if question and self.subject is not None else self._uninverted()
-        label = "SQ" if question else "S"
-        if front is None:
-            return node(label, *parts)
-        if front.label.startswith("WH"):
-            return node("SBARQ" if question else "SBAR", front, node(label, *parts))
-        comma = [leaf(",", ",")] if front.label == "SBAR" else []
-        return node(label, front, *comma, *parts)
-
-    def _uninverted(self) -> Iterator[Tree]:
-        """Yield subject, verbs and complements. Adverbs of frequency precede a full verb and follow an auxiliary."""
-        negation = [leaf("RB", "not")] if self.negated else []
-        if self.subject:
-            yield self.subject
-        if not self.auxiliary:
-            yield from self.frequency
-        after_finite = [*negation, *self.frequency] if self.auxiliary else negation
-        yield _verb_phrase(self.verbs, after_finite, self.complements)
-
-    def _inverted(self) -> Iterator[Tree]:
-        """Yield the auxiliary before the subject, as in questions."""
-        finite, *rest = self.verbs
-        yield finite
-        if self.subject:
-            yield self.subject
-        if self.negated:
-            yield leaf("RB", "not")
-        yield from self.frequency
-        if rest:
-            yield _verb_phrase(rest, [], self.complements)
-        else:
-            yield from self.complements
 
 
 def _verb_phrase(verbs: Sequence[Tree], after_first: Sequence[Tree], complements: Sequence[Tree]) -> Tree:

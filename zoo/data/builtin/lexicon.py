@@ -284,16 +284,10 @@ def _simple_adverbs(text: str) -> tuple[Adverb, ...]:
     )
 
 
-def _location(line: str, case: Case) -> PlacePreposition:
-    """Parse `on auf furniture site`."""
-    english, german, sorts = line.split(maxsplit=2)
-    return PlacePreposition(CaseMarking(english, german, case), _sorts(sorts))
-
-
-def _direction(line: str) -> PlacePreposition:
-    """Parse `to=zu+dat place landmark`."""
-    marking, _, sorts = line.partition(" ")
-    return PlacePreposition(_marking(marking), _sorts(sorts))
+def _prepositions(table: str) -> tuple[PlacePreposition, ...]:
+    """Parse lines such as `to=zu+dat place landmark`."""
+    lines = (line.partition(" ") for line in _lines(table))
+    return tuple(PlacePreposition(_marking(marking), _sorts(sorts)) for marking, _, sorts in lines)
 
 
 def _conjunction(line: str) -> tuple[float, Conjunction]:
@@ -342,9 +336,9 @@ LEXICON = Lexicon(
     },
     manners=_simple_adverbs(tables.MANNERS),
     companions=tuple(_marking(entry) for (entry,) in _entries(tables.COMPANIONS)),
-    locations=tuple(_location(line, Case.DATIVE) for line in _lines(tables.LOCATIONS)),
-    goals=tuple(_location(line, Case.ACCUSATIVE) for line in _lines(tables.LOCATIONS)),
-    directions=tuple(map(_direction, _lines(tables.DIRECTIONS))),
+    locations=_prepositions(tables.LOCATIONS.format(case="dat")),
+    goals=_prepositions(tables.LOCATIONS.format(case="acc")),
+    directions=_prepositions(tables.DIRECTIONS),
     subordinating=tuple(map(_conjunction, _lines(tables.SUBORDINATING))),
     coordinating=tuple((english, german) for english, german in _entries(tables.COORDINATING)),
 )

@@ -178,11 +178,7 @@ class Pronoun(Nominal):
     nominative: str
     objective: str
     semantic_sort: str = "person"
-
-    @property
-    def is_it(self) -> bool:
-        """Whether the pronoun is `it`."""
-        return self.nominative == "it"
+    definiteness = Definiteness.PRONOUN
 
     @property
     def sort(self) -> str:
@@ -193,11 +189,6 @@ class Pronoun(Nominal):
     def agreement(self) -> Agreement:
         """Agreement features."""
         return self.features
-
-    @property
-    def definiteness(self) -> Definiteness:
-        """Definiteness."""
-        return Definiteness.PRONOUN
 
     def english(self, case: Case) -> Tree:
         """Return the English constituent."""
@@ -229,16 +220,12 @@ class Coordination(Nominal):
 
     first: Nominal
     second: Nominal
+    agreement = Agreement(3, GenderNumber.PLURAL)
 
     @property
     def sort(self) -> str:
         """Semantic sort of the nominal, such as "person"."""
         return self.first.sort
-
-    @property
-    def agreement(self) -> Agreement:
-        """Agreement features."""
-        return Agreement(3, GenderNumber.PLURAL)
 
     def english(self, case: Case) -> Tree:
         """Return the English constituent."""

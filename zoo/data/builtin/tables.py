@@ -353,14 +353,14 @@ MANNERS = "slowly langsam, quickly schnell, quietly leise, loudly laut, carefull
 
 COMPANIONS = "with=mit+dat, without=ohne+acc"
 
-# Prepositions of place: English, German, sorts of nouns. German uses the dative for a location and the accusative for a
-# goal. English has the same preposition for both, so that the verb decides.
+# Prepositions of place and their sorts of nouns. German uses the dative for a location and the accusative for a goal.
+# English has the same preposition for both, so that the verb decides.
 LOCATIONS = """
-    in in place
-    on auf furniture site
-    under unter furniture landmark
-    behind hinter furniture landmark place
-    beside neben furniture landmark vehicle
+    in=in+{case} place
+    on=auf+{case} furniture site
+    under=unter+{case} furniture landmark
+    behind=hinter+{case} furniture landmark place
+    beside=neben+{case} furniture landmark vehicle
 """
 DIRECTIONS = """
     into=in+acc place
