@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -150,6 +153,29 @@ def test_inductor_trains_and_translates_in_one_program(small: Callable[..., Spec
     errors = disagreement(build(small(), [Purpose.TRAIN, *TRANSLATE], backend="inductor"))
     assert set(errors) == {Purpose.TRAIN, Purpose.SCORE, Purpose.DECODE_STEP}
     assert all(error < TOLERANCE for error in errors.values()), errors
+
+
+COMPILE_A_TRAINING_STEP = """
+import specs, tests.conftest as t
+from compiler import Purpose, build
+from compiler.backends.conformance import disagreement
+
+spec = specs.load("tiny", {**t.SMALL, "architecture": {**t.SMALL["architecture"], "N": 1}})
+print(disagreement(build(spec, [Purpose.TRAIN], backend="inductor"))[Purpose.TRAIN])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(BACKENDS["inductor"].unavailable_reason() is not None, reason="the backend is not available")
+def test_inductor_does_not_reuse_code_for_vectors_of_another_length(tmp_path: Path) -> None:
+    """torch's cache on disk may be shared by processors, or by settings, with other vector instructions."""
+    for capability in ("avx512", "avx2"):
+        environment = {**os.environ, "ATEN_CPU_CAPABILITY": capability, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path)}
+        command = [sys.executable, "-c", COMPILE_A_TRAINING_STEP]
+        root = Path(__file__).parents[2]
+        done = subprocess.run(command, cwd=root, capture_output=True, text=True, check=False, env=environment)
+        assert done.returncode == 0, done.stderr
+        assert float(done.stdout) < TOLERANCE
 
 
 @pytest.mark.parametrize("name", [pytest.param(n, marks=[pytest.mark.slow] * (n == "inductor")) for n in BACKENDS])

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+import os
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -44,6 +47,18 @@ def test_sums_of_8_bit_products_are_exact_for_any_row_length(inner: int) -> None
     x[1, ::3] = -127.0
     expected = (x.double() @ matrix.double()).float()
     assert torch.equal(runtime.quantised_linear(x, matrix, torch.ones(16)), expected)
+
+
+@pytest.mark.integration
+def test_sums_of_8_bit_products_are_exact_without_vnni() -> None:
+    """oneDNN's kernels for AVX2 add pairs of products in 16 bits, which are too few for the largest numbers."""
+    code = (
+        "import torch; from compiler.runtime import quantised_linear; "
+        "x, matrix = torch.full((17, 64), 127.0), torch.full((64, 16), 127, dtype=torch.int8); "
+        "assert (quantised_linear(x, matrix, torch.ones(16)) == 64 * 127**2).all()"
+    )
+    environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": "AVX2"}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
 
 
 def test_8_bit_rows_of_tiny_numbers_are_zero_and_rows_with_infinity_or_nan_are_nan() -> None:
