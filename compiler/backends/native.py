@@ -7,6 +7,7 @@ its packed weights. A call runs on the calling thread, so several threads can sh
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import Any
@@ -226,19 +227,19 @@ def _as_int64(tensor: Tensor) -> Tensor:
     return tensor.to("cpu", torch.long).contiguous()
 
 
+_ERRORS: Mapping[int, tuple[type[Exception], str]] = {
+    Status.NO_MEMORY: (MemoryError, "not enough memory in the native kernels"),
+    Status.OUT_OF_RANGE: (IndexError, "a token, position, row or sentence does not exist in the model or the state"),
+    Status.TOO_LARGE: (ValueError, "a matrix is too large for exact sums in the native kernels"),
+    Status.UNKNOWN: (ValueError, "the native kernels do not implement one of its instructions"),
+}
+
+
 def _raise_for(status: int, subject: str = "this batch") -> None:
     """Raise the exception for the status of a call into the kernels. `subject` is what the call worked on."""
-    match Status(status):
-        case Status.DONE:
-            return
-        case Status.OUT_OF_RANGE:
-            raise IndexError("a token, position, row or sentence does not exist in the model or the state")
-        case Status.TOO_LARGE:
-            raise ValueError(f"{subject}: a matrix is too large for exact sums in the native kernels")
-        case Status.UNKNOWN:
-            raise ValueError(f"{subject}: the native kernels do not implement one of its instructions")
-        case Status.NO_MEMORY:
-            raise MemoryError(f"not enough memory for {subject} in the native kernels")
+    if status != Status.DONE:
+        error, problem = _ERRORS[status]
+        raise error(f"{subject}: {problem}")
 
 
 def _unavailable_reason() -> str | None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import warnings
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import torch
@@ -15,9 +17,12 @@ from compiler.backends import export
 from compiler.backends.backend import Backend, BuildRequest, weights_digest
 from compiler.backends.export import TRANSLATING, artefact_key, assemble_program, export_programs
 from compiler.emitted import EmittedProgram
-from compiler.switches import suppress_warnings_in_logs
 
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
+
+
+_EXPORT_LOCK = Lock()
+"""Lets one thread export at a time, because each changes the process's settings of warnings and logs."""
 
 
 def write_models(request: BuildRequest, folder: Path) -> None:
@@ -25,11 +30,13 @@ def write_models(request: BuildRequest, folder: Path) -> None:
 
     All symbolic sizes are free. The inputs have the names of the graph's inputs.
     """
-    with suppress_warnings_in_logs():
-        for purpose, program in export_programs(request).items():
-            graph = request.graphs[purpose]
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # deprecation warnings of torch's own code
+    with _EXPORT_LOCK, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # deprecation warnings of torch's own code
+        disabled = logging.root.manager.disable
+        logging.disable(max(logging.WARNING, disabled))
+        try:
+            for purpose, program in export_programs(request).items():
+                graph = request.graphs[purpose]
                 model: Any = torch.onnx.export(
                     program,
                     dynamo=True,
@@ -37,7 +44,9 @@ def write_models(request: BuildRequest, folder: Path) -> None:
                     output_names=[f"new.{name}" if name in graph.inputs else name for name in graph.results],
                     verbose=False,
                 )
-            model.save(str(folder / f"{purpose}.onnx"), external_data=True)
+                model.save(str(folder / f"{purpose}.onnx"), external_data=True)
+        finally:
+            logging.disable(disabled)
 
 
 def open_models(request: BuildRequest, folder: Path) -> EmittedProgram:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 
-from compiler import TRANSLATE, EmittedProgram, Purpose, build, graphs, lower, trainable
+from compiler import TRANSLATE, Purpose, build, graphs, trainable
 from compiler.assemble import find_device
 from compiler.backends.conformance import disagreement
 from compiler.decoder import CACHE_BLOCK
@@ -240,19 +239,6 @@ def test_a_program_refuses_a_purpose_that_it_was_not_built_for(small: Callable[.
         build(spec, [Purpose.ENCODE, Purpose.DECODE_STEP]).score(source, target)
     with pytest.raises(ValueError, match="do not include `train`"):
         trainable(spec, [Purpose.SCORE])
-
-
-@pytest.mark.parametrize("name", ["train", "feed_forward.half", "eval.w1"])
-def test_a_parameter_named_like_an_attribute_of_every_module_is_refused(small: Callable[..., Spec], name: str) -> None:
-    graph = lower(small(), Purpose.SCORE)
-    old, new = "encoder.0.feed_forward.w1", f"encoder.0.{name}"
-    nodes = tuple(
-        replace(node, parameters=tuple(new if p == old else p for p in node.parameters)) for node in graph.nodes
-    )
-    parameters = {**graph.parameters, new: replace(graph.parameters[old], name=new)}
-    graphs_ = {Purpose.SCORE: replace(graph, nodes=nodes, parameters=parameters)}
-    with pytest.raises(ValueError, match=f"cannot have a parameter `(encoder.0.)?({name}|{name.partition('.')[0]})`"):
-        EmittedProgram(small(), graphs_, {}, "")
 
 
 @pytest.mark.parametrize("backend", ["eager", "native"])
