@@ -27,9 +27,6 @@ from compiler.native_codegen import generate_native_code
 from compiler.program import TopK
 from specs import PAD
 
-SUBLAYERS = {"self_attention", "cross_attention", "feed_forward", "ssru"}
-"""The kinds of sub-layer that the kernels implement."""
-
 
 class _State:
     """Handle of a decoder state in the kernels. All its sentences have `beams` rows."""
@@ -255,9 +252,6 @@ def _unsupported_reason(request: BuildRequest) -> str | None:
         return "it computes in float32 or int8; for bfloat16, use the backend `eager`"
     if not {Purpose.ENCODE, Purpose.DECODE_STEP} <= request.graphs.keys():
         return "it can only translate"
-    a = request.spec.architecture
-    if unknown := [block.kind for block in (*a.encoder, *a.decoder) if block.kind not in SUBLAYERS]:
-        return f"it has no instructions for `{unknown[0]}`: use the backend `eager`"
     try:
         generate_native_code(request.graphs)
     except UnsupportedGraph as problem:

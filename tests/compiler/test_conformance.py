@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,23 +23,15 @@ from compiler import (
     emit,
     graphs,
     interpret,
-    lower,
-    optimise,
 )
 from compiler.assemble import prepare_build
 from compiler.backends import BACKENDS, BuildRequest
 from compiler.backends.conformance import disagreement
-from compiler.backends.eager import eager, functions
-from compiler.graph import Graph, Node, StepState, stored_tensors
+from compiler.backends.eager import functions
+from compiler.graph import stored_tensors
 from compiler.initialization import initial_weights
 from compiler.instruction import MAX_INT8_ROWS
 from compiler.kernels import library
-from compiler.operations.elementwise import Add
-from compiler.operations.operation import EmitContext, Operation, ValueType
-from compiler.operations.projection import Logits
-from compiler.operations.views import Slice
-from compiler.options import CompileOptions
-from compiler.size import Size
 from specs import Spec, ZooError
 
 SUBLAYERS: dict[str, dict[str, object]] = {
@@ -238,58 +229,6 @@ def test_auto_uses_eager_with_a_warning_if_the_kernels_cannot_be_compiled(
         build(small(), backend="native", folder=tmp_path / "native")
 
 
-@dataclass(frozen=True)
-class RunningSum(Operation):
-    """Sum of all positions up to each: state [rows, 1, d], x [rows, new, d] -> x. No shipped layer has it."""
-
-    def infer(self, inputs: Sequence[ValueType], parameters: Sequence[Any]) -> ValueType:
-        return inputs[1]
-
-    def interpret(self, inputs: Sequence[torch.Tensor], parameters: Sequence[torch.Tensor]) -> torch.Tensor:
-        return inputs[0] + inputs[1].cumsum(1)
-
-    def emit(self, line: EmitContext, inputs: Sequence[str], parameters: Sequence[str]) -> str:
-        return f"{inputs[0]} + {inputs[1]}.cumsum(1)"
-
-
-def _with_running_sum(spec: Spec) -> Graph:
-    """Return a decoder step that adds the sum of all decoder outputs so far before the logits."""
-    step = lower(spec, Purpose.DECODE_STEP)
-    logits = next(node for node in step.nodes if isinstance(node.operation, Logits))
-    (y,), index = logits.inputs, step.nodes.index(logits)
-    type_ = step.types[y]
-    state = ValueType((type_.shape[0], Size.of(1), type_.shape[2]))
-    new = (
-        Node("sum", RunningSum(), ("sum so far", y), (), type_),
-        Node("last sum", Slice(1, -1), ("sum",), (), state),
-        Node("both", Add(), (y, "sum"), (), type_),
-        replace(logits, inputs=("both",)),
-    )
-    return replace(
-        step,
-        inputs={**step.inputs, "sum so far": state},
-        nodes=(*step.nodes[:index], *new, *step.nodes[index + 1 :]),
-        states={**step.states, "sum so far": StepState("last sum")},
-    )
-
-
-def test_a_state_of_constant_size_is_carried_like_a_cache(small: Callable[..., Spec]) -> None:
-    """It is selected, dropped and joined with its rows, whichever passes run. `native` refuses the operation."""
-    spec = small()
-    lowered = {Purpose.ENCODE: lower(spec, Purpose.ENCODE), Purpose.DECODE_STEP: _with_running_sum(spec)}
-    weights, walks = initial_weights(spec, lowered), []
-    for disabled in ([], ["plan_cache"], ["beams_as_queries"], [each.name for each in PASSES]):
-        variant = changed(spec, disabled_passes=disabled)
-        request = BuildRequest(variant, optimise(lowered, variant, CompileOptions()), weights)
-        walks.append(list(_walk(eager.build(request))))
-    for walk in walks:
-        for actual, expected in zip(walk, walks[-1], strict=True):
-            torch.testing.assert_close(actual, expected, atol=2e-5, rtol=1e-5)
-    assert not torch.allclose(walks[0][0], next(_walk(build(spec, weights=weights))), atol=1e-2)
-    request = BuildRequest(spec, optimise(lowered, spec, CompileOptions()), weights)
-    assert "no instruction for RunningSum" in (BACKENDS["native"].unsupported_reason(request) or "")
-
-
 @pytest.mark.parametrize("kind", SUBLAYERS)
 def test_the_state_of_every_sublayer_is_carried_whichever_passes_run(small: Callable[..., Spec], kind: str) -> None:
     spec = small(**{**ARCHITECTURES[kind], "N": 2})
@@ -301,12 +240,14 @@ def test_the_state_of_every_sublayer_is_carried_whichever_passes_run(small: Call
             torch.testing.assert_close(actual, expected, atol=2e-5, rtol=1e-5)
 
 
+@pytest.mark.parametrize("architecture", ["post", "student", *SUBLAYERS])
 @pytest.mark.parametrize("planned", [False, True])
-def test_several_new_positions_in_one_step_equal_single_steps(small: Callable[..., Spec], planned: bool) -> None:
-    spec = small()
+def test_several_new_positions_in_one_step_equal_single_steps(
+    small: Callable[..., Spec], architecture: str, planned: bool
+) -> None:
+    spec = small(**ARCHITECTURES[architecture])
     variant = changed(spec, disabled_passes=["beams_as_queries", *([] if planned else ["plan_cache"])])
-    lowered = {Purpose.ENCODE: lower(spec, Purpose.ENCODE), Purpose.DECODE_STEP: _with_running_sum(spec)}
-    optimised = optimise(lowered, variant, CompileOptions())
+    optimised = graphs(variant, [Purpose.ENCODE, Purpose.DECODE_STEP])
     weights, step = initial_weights(spec, optimised), optimised[Purpose.DECODE_STEP]
     source, tokens = torch.tensor([[7, 8, 9, 3], [5, 3, 0, 0]]), torch.randint(4, 101, (2, 7))
     emitted = functions(emit([step]))[Purpose.DECODE_STEP]

@@ -105,8 +105,8 @@ def test_flops_and_parameters_of_shipped_specs(every: bool) -> None:
         spec = specs.load(name)
         optimised = graphs(spec, TRANSLATE)
         program = EmittedProgram(spec, optimised, functions(emit(optimised.values())), "").eval()
-        at = {"batch": 3, "source": 7, "target": 5, "beams": 1, "new": 1, "capacity": CACHE_BLOCK}
-        source, target = (torch.empty(3, length, dtype=torch.long, device="meta") for length in (7, 6))
+        at = {"batch": 3, "source": 19, "target": 5, "beams": 1, "new": 1, "capacity": CACHE_BLOCK}
+        source, target = (torch.empty(3, length, dtype=torch.long, device="meta") for length in (19, 6))
         state = program.encode(source)
         runs: dict[Purpose, Callable[[], object]] = {
             Purpose.SCORE: lambda p=program, s=source, t=target: p.score(s, t),  # type: ignore[misc]

@@ -42,14 +42,6 @@ def test_cached_decoding_equals_the_full_pass(small: Callable[..., Spec]) -> Non
     torch.testing.assert_close(cached, program.score(source, target), atol=1e-5, rtol=0)
 
 
-def test_padding_changes_nothing(small: Callable[..., Spec]) -> None:
-    program = build(small(), TRANSLATE)
-    alone = program.score(torch.tensor([[7, 8, 3]]), torch.tensor([[2, 9, 3]]))
-    padded = program.score(torch.tensor([[7, 8, 3, 0, 0], [4, 5, 6, 7, 3]]), torch.tensor([[2, 9, 3, 0], [2, 5, 6, 3]]))
-    torch.testing.assert_close(padded[:1, :2], alone, atol=1e-6, rtol=0)
-    assert padded[0, 2] == 0
-
-
 def test_selected_rows_continue_their_own_past(program: Any) -> None:
     source = torch.tensor([[7, 8, 9, 3], [5, 3, 0, 0], [9, 6, 3, 0]])
     _, state = _steps(program, program.encode(source), [2, 2, 2])
