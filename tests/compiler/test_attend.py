@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from compiler import EmittedProgram, Purpose, build, graphs, interpret, lower
+from compiler import EmittedProgram, Purpose, build, graphs, interpret, lower, trainable
 from compiler.initialization import initial_weights
 from compiler.operations.attention import Attention, AttentionKernel
 from specs import BOS, EOS, PAD, Spec
@@ -38,13 +38,13 @@ def spec(request: pytest.FixtureRequest, small: Callable[..., Spec]) -> Spec:
     return small(**SHAPES[request.param])
 
 
-def attention_weights(spec: Spec, **options: str) -> dict[str, Tensor]:
+def attention_weights(spec: Spec, precision: str = "float32") -> dict[str, Tensor]:
     with torch.no_grad():
-        return attend_program(spec, **options).attend(**BATCH)[1]
+        return attend_program(spec, precision).attend(**BATCH)[1]
 
 
-def attend_program(spec: Spec, **options: str) -> EmittedProgram:
-    program = build(spec, [Purpose.ATTEND], weights=weights(spec), backend="eager", **options)
+def attend_program(spec: Spec, precision: str = "float32") -> EmittedProgram:
+    program = build(spec, [Purpose.ATTEND], weights=weights(spec), backend="eager", precision=precision)
     assert isinstance(program, EmittedProgram)
     return program
 
@@ -114,4 +114,4 @@ def test_the_scores_equal_those_of_scoring(spec: Spec) -> None:
 
 def test_other_programs_refuse_to_attend(small: Callable[..., Spec]) -> None:
     with pytest.raises(ValueError, match="was not built for the purpose `attend`"):
-        build(small(), backend="eager").attend(**BATCH)  # type: ignore[union-attr]
+        trainable(small()).attend(**BATCH)
