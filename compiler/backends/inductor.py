@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from compiler.backends.backend import Backend, BuildRequest
-from compiler.backends.eager import execute, functions_from, program, record_steps_on_gpu, unsupported_reason
+from compiler.backends.eager import execute, functions_from, program, record_steps_on_gpu, refuse
 from compiler.emit import emit
 from compiler.emitted import EmittedProgram, Function
 from compiler.host import cpp_compiler
@@ -83,7 +83,7 @@ inductor = Backend(
     name="inductor",
     summary="each kind of layer compiled by torch.compile",
     unavailable_reason=_unavailable_reason,
-    unsupported_reason=unsupported_reason,
     build=_build,
-    trainable=_build,
+    can_train=True,
+    refuse=refuse,
 )

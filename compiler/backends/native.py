@@ -243,15 +243,7 @@ def _unavailable_reason() -> str | None:
     return None if cpp_compiler() else "its kernels are compiled on first use: install g++ or clang++"
 
 
-def _unsupported_reason(request: BuildRequest) -> str | None:
-    if request.device != "cpu":
-        return f"it runs on a CPU, not on `{request.device}`"
-    if Purpose.TRAIN in request.graphs:
-        return "it can only translate, not train"
-    if request.precision == "bfloat16":
-        return "it computes in float32 or int8; for bfloat16, use the backend `eager`"
-    if not {Purpose.ENCODE, Purpose.DECODE_STEP} <= request.graphs.keys():
-        return "it can only translate"
+def _refuse(request: BuildRequest) -> str | None:
     try:
         generate_native_code(request.graphs)
     except UnsupportedGraph as problem:
@@ -263,6 +255,8 @@ native = Backend(
     name="native",
     summary="C++ kernels for this processor, compiled on first use, with one worker per core",
     unavailable_reason=_unavailable_reason,
-    unsupported_reason=_unsupported_reason,
     build=NativeProgram,
+    device="cpu",
+    precisions=("float32", "int8"),
+    refuse=_refuse,
 )

@@ -13,9 +13,8 @@ import torch
 from torch import Tensor
 
 from compiler.artefact import Artefact
-from compiler.backends import export
 from compiler.backends.backend import Backend, BuildRequest, weights_digest
-from compiler.backends.export import TRANSLATING, artefact_key, assemble_program, export_programs
+from compiler.backends.export import TRANSLATING, artefact_key, assemble_program, export_programs, refuse
 from compiler.emitted import EmittedProgram
 
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
@@ -90,18 +89,12 @@ def _unavailable_reason() -> str | None:
     return f"{', '.join(missing)} is not installed: run `pip install -e '.[onnx]'` in zoo's source folder"
 
 
-def _unsupported_reason(request: BuildRequest) -> str | None:
-    if request.device != "cpu":
-        return f"it runs onnxruntime on a CPU, not on `{request.device}`"
-    if request.precision == "bfloat16":
-        return "onnxruntime has no bfloat16 products on a CPU: use `--precision float32`"
-    return export.unsupported_reason(request)
-
-
 onnx = Backend(
     name="onnx",
     summary="ONNX models, run by onnxruntime",
     unavailable_reason=_unavailable_reason,
-    unsupported_reason=_unsupported_reason,
     build=_build,
+    device="cpu",
+    precisions=("float32",),
+    refuse=refuse,
 )

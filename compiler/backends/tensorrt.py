@@ -155,22 +155,22 @@ def _unavailable_reason() -> str | None:
     return None if torch.cuda.is_available() else "it needs an NVIDIA GPU, and torch finds none"
 
 
-def _unsupported_reason(request: BuildRequest) -> str | None:
-    if not request.device.startswith("cuda"):
-        return f"it runs on an NVIDIA GPU, not on `{request.device}`"
+def _refuse(request: BuildRequest) -> str | None:
     longest, architecture = request.spec.corpus.max_length, request.spec.architecture
     if architecture.positional_encoding == "learned" and longest >= architecture.max_positions:
         return (
             f"its engines need {longest + 1} positions, and the model has learned {architecture.max_positions}: lower "
             "`corpus.max_length`"
         )
-    return export.unsupported_reason(request)
+    return export.refuse(request)
 
 
 tensorrt = Backend(
     name="tensorrt",
     summary="TensorRT engines for one kind of NVIDIA GPU",
     unavailable_reason=_unavailable_reason,
-    unsupported_reason=_unsupported_reason,
     build=_build,
+    device="cuda",
+    precisions=("float32", "bfloat16"),
+    refuse=_refuse,
 )

@@ -131,7 +131,7 @@ def test_a_program_agrees_with_the_interpreter_and_continues_as_eager_does(
             torch.testing.assert_close(actual, expected, atol=2e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("name", [name for name, backend in BACKENDS.items() if backend.trainable])
+@pytest.mark.parametrize("name", [name for name, backend in BACKENDS.items() if backend.can_train])
 def test_a_training_program_agrees_with_the_interpreter(small: Callable[..., Spec], name: str) -> None:
     purposes = [Purpose.TRAIN] if name == "inductor" else [Purpose.TRAIN, *TRANSLATE]
     errors = disagreement(build(small(N=1), purposes, backend=name))
