@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import product
 from typing import Any
 
 import pytest
@@ -82,23 +83,9 @@ def test_top_k_of_a_program_is_that_of_its_log_probabilities(program: Any) -> No
     assert torch.equal(best.ends, log_probabilities[:, EOS])
 
 
-def _sorted_tokens(row: list[float], count: int, suppressed: frozenset[int] = frozenset()) -> list[int]:
+def _sorted_tokens(row: list[float], count: int, suppressed: frozenset[int]) -> list[int]:
     allowed = [(-value, token) for token, value in enumerate(row) if token not in {PAD, BOS, *suppressed}]
     return [token for _, token in sorted(allowed)[:count]]
-
-
-@pytest.mark.parametrize("levels", [1, 2, 5, 50, 10**6])
-def test_top_k_sorts_by_value_and_id(levels: int) -> None:
-    for vocabulary in (12, 300):
-        for count in (1, 2, 8):
-            generator = torch.Generator().manual_seed(levels + count)
-            rows = -torch.randint(levels, (40, vocabulary), generator=generator).float()
-            before = rows.clone()
-            best = top_k(rows, count)
-            assert best.tokens.tolist() == [_sorted_tokens(row, count) for row in rows.tolist()]
-            assert torch.equal(best.values, rows.gather(1, best.tokens))
-            assert torch.equal(best.ends, rows[:, EOS])
-            assert torch.equal(rows, before)
 
 
 def test_top_k_of_a_small_vocabulary_returns_all_tokens() -> None:
@@ -107,25 +94,31 @@ def test_top_k_of_a_small_vocabulary_returns_all_tokens() -> None:
     assert values[0].tolist() == [-1.0, -2.0, -torch.inf, -torch.inf]
 
 
-@pytest.mark.parametrize("levels", [1, 5, 10**6])
+@pytest.mark.parametrize("levels", [1, 5, 50, 10**6])
 @pytest.mark.parametrize("asynchronous", [False, True])
-def test_top_k_of_the_allowed_tokens(monkeypatch: pytest.MonkeyPatch, levels: int, asynchronous: bool) -> None:
+def test_top_k_sorts_the_allowed_tokens_by_value_and_id(
+    monkeypatch: pytest.MonkeyPatch, levels: int, asynchronous: bool
+) -> None:
     """Allowed tokens keep their values. If there are too few, -inf fills up the row."""
     monkeypatch.setattr("compiler.program._is_asynchronous", lambda tensor: asynchronous)
     generator = torch.Generator().manual_seed(levels)
-    rows = -torch.randint(levels, (40, 60), generator=generator).float()
-    for share in (0.0, 0.05, 0.5, 1.0):
-        allowed = torch.rand(40, 60, generator=generator) < share
-        best = top_k(rows, 8, allowed)
-        for row, mask, values, tokens, end in zip(rows.tolist(), allowed.tolist(), *best, strict=True):
-            suppressed = frozenset(token for token, is_allowed in enumerate(mask) if not is_allowed)
-            expected = _sorted_tokens(row, 8, suppressed)
-            assert values.tolist() == [row[token] for token in expected] + [-torch.inf] * (8 - len(expected))
-            assert tokens[: len(expected)].tolist() == expected
-            assert end == (row[EOS] if mask[EOS] else -torch.inf)
-        shared = top_k(rows, 8, allowed[:1])
-        for one, other in zip(shared, top_k(rows, 8, allowed[:1].expand(40, -1)), strict=True):
+    for vocabulary, count in product((12, 300), (1, 2, 8)):
+        rows = -torch.randint(levels, (40, vocabulary), generator=generator).float()
+        before = rows.clone()
+        masks = [torch.rand(rows.shape, generator=generator) < share for share in (0.0, 0.05, 0.5)]
+        for allowed in (None, *masks):
+            best = top_k(rows, count, allowed)
+            everything = torch.ones_like(rows) if allowed is None else allowed
+            for row, mask, values, tokens, end in zip(rows.tolist(), everything.tolist(), *best, strict=True):
+                suppressed = frozenset(token for token, is_allowed in enumerate(mask) if not is_allowed)
+                expected = _sorted_tokens(row, count, suppressed)
+                assert values.tolist() == [row[token] for token in expected] + [-torch.inf] * (count - len(expected))
+                assert tokens[: len(expected)].tolist() == expected
+                assert end == (row[EOS] if mask[EOS] else -torch.inf)
+        shared = top_k(rows, count, masks[-1][:1])
+        for one, other in zip(shared, top_k(rows, count, masks[-1][:1].expand(40, -1)), strict=True):
             assert torch.equal(one, other)
+        assert torch.equal(rows, before)
 
 
 @pytest.mark.parametrize("levels", [1, 3, 40, 10**6])
