@@ -51,7 +51,7 @@ def test_declarations(operation: type[Operation]) -> None:
 def test_variants_for_passes() -> None:
     attention = Attention(0.5, 0.1)
     restricted = RestrictedAttention(3, True, 0.5, 0.1)
-    assert (attention.dropout_rate, restricted.dropout_rate, Dropout(0.3).dropout_rate) == (0.1, 0.1, 0.3)
+    assert (attention.dropout, restricted.dropout, Dropout(0.3).dropout, Relu().dropout) == (0.1, 0.1, 0.3, 0.0)
     assert attention.without_dropout() == Attention(0.5)
     assert restricted.without_dropout() == RestrictedAttention(3, True, 0.5)
     assert Dropout(0.3).without_dropout() is None
