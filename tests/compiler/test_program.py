@@ -70,6 +70,9 @@ def test_joined_sentences_continue_at_their_own_positions(program: Any) -> None:
     torch.testing.assert_close(actual[1:], other, atol=1e-5, rtol=0)
     only = program.select(joined, torch.tensor([1]), torch.tensor([[0]]))
     assert max(value.shape[2] for value in only.carried.values()) <= CACHE_BLOCK
+    actual, _ = _steps(program, only, [52])
+    other, _ = _steps(program, program.encode(second[1:]), [2], [32], *([42],) * 4, [51], [52])
+    torch.testing.assert_close(actual, other, atol=1e-5, rtol=0)
 
 
 def test_top_k_of_a_program_is_that_of_its_log_probabilities(program: Any) -> None:
