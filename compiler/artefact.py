@@ -8,18 +8,17 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from uuid import uuid4
 
-try:
-    import fcntl
-except ImportError:  # not a POSIX system
-    fcntl = None  # type: ignore[assignment]
+from filelock import FileLock
 
 MANIFEST = "manifest.json"
+MAX_WAIT = 600.0
+"""How long to wait while another process compiles the same artefact. Unit: seconds."""
 
 
 class Artefact:
@@ -70,71 +69,38 @@ class Artefact:
             with suppress(OSError):
                 os.utime(self.folder)  # record the time of last use
             return self.folder
-        self._remove_abandoned_folders()
-        with self._locked_sibling_folder() as staging:
+        self.folder.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(self.folder.with_name(f".{self.folder.name}.lock"), fallback_to_soft=False)
+        with suppress(OSError):  # the file system may have no locks, or the other process may hang
+            lock.acquire(timeout=MAX_WAIT)
+        try:
+            if not self.is_complete():
+                if lock.is_locked:
+                    for abandoned in self.folder.parent.glob(f".{self.folder.name}.*.new"):  # of killed processes
+                        shutil.rmtree(abandoned, ignore_errors=True)
+                self._write(write)
+        finally:
+            lock.release()
+        return self.folder
+
+    def _write(self, write: Callable[[Path], None]) -> None:
+        """Fill a new folder, and move it to the artefact's name when it is complete."""
+        staging = self.folder.with_name(f".{self.folder.name}.{uuid4().hex}.new")
+        staging.mkdir()
+        try:
             write(staging)
             names = sorted(file.relative_to(staging).as_posix() for file in staging.rglob("*") if file.is_file())
             manifest = json.dumps({name: _digest(staging / name) for name in names}, indent=2)
             (staging / MANIFEST).write_text(manifest + "\n", encoding="utf-8")
-            self._publish(staging)
-        return self.folder
-
-    @contextmanager
-    def _locked_sibling_folder(self) -> Iterator[Path]:
-        """Create a folder next to the artefact's, lock it while this process uses it, and delete it at the end.
-
-        The folder gets the permissions that the user's umask gives to new folders.
-        """
-        folder = self.folder.with_name(f".{self.folder.name}.{uuid4().hex}")
-        # Lock the folder before it gets the name by which `_remove_abandoned_folders` finds it.
-        unlocked = folder.with_name(f"{folder.name}.new")
-        unlocked.mkdir(parents=True)
-        descriptor = os.open(unlocked, os.O_RDONLY)
-        try:
-            with suppress(OSError):  # the file system may have no locks
-                _lock(descriptor)
-            unlocked.rename(folder)
-            yield folder
+            shutil.rmtree(self.folder, ignore_errors=True)  # it is incomplete or damaged
+            staging.rename(self.folder)
         finally:
-            for path in (unlocked, folder):
-                shutil.rmtree(path, ignore_errors=True)
-            os.close(descriptor)
-
-    def _remove_abandoned_folders(self) -> None:
-        """Delete the folders that killed processes did not finish. Folders of running processes are locked."""
-        for folder in self.folder.parent.glob(f".{self.folder.name}.{'[0-9a-f]' * 32}"):
-            with suppress(OSError):  # another process holds the lock, or there are no locks
-                descriptor = os.open(folder, os.O_RDONLY)
-                try:
-                    _lock(descriptor)
-                    shutil.rmtree(folder, ignore_errors=True)
-                finally:
-                    os.close(descriptor)
-
-    def _publish(self, staging: Path) -> None:
-        """Move the finished folder to its final name, unless another process has published the same artefact."""
-        for _ in range(3):
-            if self.is_complete():
-                return
-            # Another process may move the folder, or create it, between two of these calls.
-            with self._locked_sibling_folder() as damaged, suppress(OSError):
-                if self.folder.exists():
-                    os.replace(self.folder, damaged / "old")
-                os.rename(staging, self.folder)
-                return
-        raise OSError(f"cannot write `{self.folder}`: another process keeps recreating it")
+            shutil.rmtree(staging, ignore_errors=True)
 
 
 def is_disk_full(text: str) -> bool:
     """Return whether a message contains the system's text for a full disk, an exceeded quota or a read-only disk."""
     return any(os.strerror(code) in text for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS))
-
-
-def _lock(descriptor: int) -> None:
-    """Lock an open folder. Raise OSError if another process has locked it, or if the system has no locks."""
-    if fcntl is None:
-        raise OSError("this system has no file locks")
-    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _digest(file: Path) -> str:

@@ -66,9 +66,11 @@ def trainable(
         ZooError: See `build`.
     """
     chosen, request = prepare_build(spec, purposes, weights=weights, device=device)
-    if Purpose.TRAIN not in request.graphs or chosen.trainable is None:
+    if Purpose.TRAIN not in request.graphs:
         raise ValueError(f"the purposes {', '.join(request.graphs)} do not include `{Purpose.TRAIN}`")
-    return chosen.trainable(request)
+    program = chosen.build(request)
+    assert isinstance(program, EmittedProgram)
+    return program
 
 
 def prepare_build(

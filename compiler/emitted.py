@@ -225,7 +225,6 @@ class EmittedProgram(nn.Module):
         parent, _, leaf = path.rpartition(".")
         module = self._subtree(parent)
         if leaf not in module._parameters:
-            _require_free_name(module, leaf, path)
             module.register_parameter(leaf, parameter)
 
     def _subtree(self, path: str) -> nn.Module:
@@ -233,16 +232,6 @@ class EmittedProgram(nn.Module):
         module: nn.Module = self
         for name in filter(None, path.split(".")):
             if name not in module._modules:
-                _require_free_name(module, name, path)
                 module.add_module(name, _ParameterTree())
             module = cast(nn.Module, module._modules[name])
         return module
-
-
-def _require_free_name(module: nn.Module, name: str, path: str) -> None:
-    """Raise ValueError if a parameter's name is already an attribute of every module.
-
-    Emitted code reads parameters as attributes: `w.encoder[0].train` would be the method of torch.nn.Module.
-    """
-    if hasattr(module, name):
-        raise ValueError(f"a graph cannot have a parameter `{path}`: torch.nn.Module has an attribute `{name}`")

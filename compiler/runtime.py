@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -153,7 +153,9 @@ def quantised_linear(
 def _exact_int8_product(
     rows: Int[Tensor, "rows inner"], matrix: Int[Tensor, "inner outer"]
 ) -> Int[Tensor, "rows outer"]:
-    """Return the product in 32-bit integers, or in 64 bits if 32 might overflow."""
+    """Return the product in 32-bit integers, or in 64 bits if 32 might overflow or the processor saturates sums."""
+    if not _sums_int8_exactly():
+        return (rows.double() @ matrix.double()).long()
     if rows.shape[1] <= MAX_INT8_PRODUCTS:
         return torch._int_mm(rows, matrix)
     sums = torch.zeros(rows.shape[0], matrix.shape[1], dtype=torch.long, device=rows.device)
@@ -161,6 +163,18 @@ def _exact_int8_product(
         part = slice(start, start + MAX_INT8_PRODUCTS)
         sums += torch._int_mm(rows[:, part].contiguous(), matrix[part])
     return sums
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _sums_int8_exactly() -> bool:
+    """Return whether torch's 8-bit products are exact. Without VNNI, oneDNN adds pairs of products in 16 bits."""
+    return _probe_int8_product()
+
+
+@cache  # torch.compile would ignore a cache around the function that it calls
+def _probe_int8_product() -> bool:
+    largest = torch.full((32, 32), 127, dtype=torch.int8)
+    return bool((torch._int_mm(largest, largest) == 32 * 127**2).all())
 
 
 def pick(

@@ -6,41 +6,14 @@ A program that loads one of our models therefore finds its own torch settings un
 from __future__ import annotations
 
 import ctypes
-import logging
 import os
 import platform
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from threading import Lock
-from typing import Generic, TypeVar
 
 import torch
-
-_Value = TypeVar("_Value")
-
-
-class _SharedSetting(Generic[_Value]):
-    """Process-wide setting that threads may share: the first one sets it, the last one to leave restores it."""
-
-    def __init__(self, apply: Callable[[_Value], Callable[[], object]]) -> None:
-        """Store how to set a value; `apply` returns the function that restores the value before."""
-        self._apply, self._lock, self._users = apply, Lock(), 0
-
-    @contextmanager
-    def use(self, value: _Value) -> Iterator[None]:
-        with self._lock:
-            if not self._users:
-                self._restore = self._apply(value)
-            self._users += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._users -= 1
-                if not self._users:
-                    self._restore()
-
 
 ONEDNN, DEFAULT = "oneDNN", "torch's default"
 
@@ -61,26 +34,18 @@ def matrix_library() -> str:
     return matrix_libraries()[0]
 
 
-def _use_library(library: str) -> Callable[[], object]:
-    """Send float32 matrix products to oneDNN, if that is the library. Return a function that restores the setting.
-
-    torch calls this route "bf16". On a processor with AMX it does round to bfloat16. Without AMX, oneDNN has no
-    narrower type for it and computes in float32.
-    """
-    settings = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
-    before = settings.fp32_precision
-    if library == ONEDNN:
-        settings.fp32_precision = "bf16"
-    return lambda: setattr(settings, "fp32_precision", before)
+_LIBRARY_LOCK = Lock()
+_library_users = 0
+_precision_before = ""
 
 
-_MATRIX_LIBRARY = _SharedSetting(_use_library)
+@contextmanager
+def fast_float32(library: str | None = None) -> Iterator[None]:
+    """Let a library compute float32 matrix products in the `with` block.
 
-
-def fast_float32(library: str | None = None) -> AbstractContextManager[None]:
-    """Return a context in which a chosen library computes float32 matrix products.
-
-    If contexts are nested, or several threads are in one, the outermost or first one decides.
+    torch calls the route to oneDNN "bf16". On a processor with AMX it does round to bfloat16. Without AMX, oneDNN has
+    no narrower type for it and computes in float32. If contexts are nested, or several threads are in one, the
+    outermost or first one decides, and the last one to leave restores the setting.
 
     Args:
         library: One of `matrix_libraries()`; None: `matrix_library()`.
@@ -88,23 +53,23 @@ def fast_float32(library: str | None = None) -> AbstractContextManager[None]:
     Raises:
         ValueError: This processor does not have the library.
     """
+    global _library_users, _precision_before
     if library not in (None, *matrix_libraries()):
         raise ValueError(f"{library} cannot compute float32 products on this processor")
-    return _MATRIX_LIBRARY.use(library or matrix_library())
-
-
-def _disable_logs(level: int) -> Callable[[], object]:
-    before = logging.root.manager.disable
-    logging.disable(max(level, before))
-    return lambda: logging.disable(before)
-
-
-_LOGS = _SharedSetting(_disable_logs)
-
-
-def suppress_warnings_in_logs() -> AbstractContextManager[None]:
-    """Return a context in which loggers report errors only."""
-    return _LOGS.use(logging.WARNING)
+    settings = torch.backends.mkldnn.matmul  # type: ignore[attr-defined]
+    with _LIBRARY_LOCK:
+        if not _library_users:
+            _precision_before = settings.fp32_precision
+            if (library or matrix_library()) == ONEDNN:
+                settings.fp32_precision = "bf16"
+        _library_users += 1
+    try:
+        yield
+    finally:
+        with _LIBRARY_LOCK:
+            _library_users -= 1
+            if not _library_users:
+                settings.fp32_precision = _precision_before
 
 
 _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4  # options of glibc's mallopt

@@ -29,7 +29,7 @@ def choose_backend(name: str, request: BuildRequest) -> Backend:
         ZooError: The name is unknown, or the backend is not available or cannot build the request.
     """
     check_backend_name(name)
-    if name == "auto" or (Purpose.TRAIN in request.graphs and BACKENDS[name].trainable is None):
+    if name == "auto" or (Purpose.TRAIN in request.graphs and not BACKENDS[name].can_train):
         name = _fastest(request)
     backend = BACKENDS[name]
     if problem := backend.unavailable_reason():

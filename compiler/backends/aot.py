@@ -15,7 +15,7 @@ from torch import Tensor
 
 from compiler.artefact import Artefact
 from compiler.backends.backend import Backend, BuildRequest
-from compiler.backends.export import TRANSLATING, artefact_key, assemble_program, export_programs, unsupported_reason
+from compiler.backends.export import TRANSLATING, artefact_key, assemble_program, export_programs, refuse
 from compiler.emitted import EmittedProgram
 from compiler.host import cpp_compiler
 from compiler.kernels.library import processor
@@ -81,6 +81,7 @@ aot = Backend(
     name="aot",
     summary="compiled ahead of time by AOTInductor, without the weights",
     unavailable_reason=_unavailable_reason,
-    unsupported_reason=unsupported_reason,
     build=_build,
+    precisions=("float32", "bfloat16"),
+    refuse=refuse,
 )

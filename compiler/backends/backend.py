@@ -10,8 +10,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from compiler.emitted import EmittedProgram
-from compiler.graph import Graphs
+from compiler.graph import Graphs, Purpose
+from compiler.options import PRECISIONS
 from compiler.program import Program
 from specs import Spec
 
@@ -39,11 +39,30 @@ class Backend:
     summary: str
     unavailable_reason: Callable[[], str | None]
     """Returns why the backend cannot run on this machine, and what to install; None if it can."""
-    unsupported_reason: Callable[[BuildRequest], str | None]
-    """Returns which part of a request the backend cannot build; None if it can build everything."""
     build: Callable[[BuildRequest], Program]
-    trainable: Callable[[BuildRequest], EmittedProgram] | None = None
-    """Builds a module that can be trained; None if the backend cannot train."""
+    device: str | None = None
+    """The only kind of device that it runs on, cpu or cuda; None: both."""
+    precisions: tuple[str, ...] = PRECISIONS
+    can_train: bool = False
+    """Whether its programs are modules that can be trained. Otherwise it only builds programs that translate."""
+    refuse: Callable[[BuildRequest], str | None] = lambda request: None
+    """Returns which other part of a request the backend cannot build; None if it can build everything."""
+
+    def unsupported_reason(self, request: BuildRequest) -> str | None:
+        """Return which part of a request the backend cannot build; None if it can build everything."""
+        if self.device and request.device.partition(":")[0] != self.device:
+            return f"it runs on {_DEVICES[self.device]}, not on `{request.device}`"
+        if not self.can_train and Purpose.TRAIN in request.graphs:
+            return "it can only translate, not train"
+        if not self.can_train and not {Purpose.ENCODE, Purpose.DECODE_STEP} <= request.graphs.keys():
+            return "it can only translate"
+        if request.precision not in self.precisions:
+            other = "native" if request.precision == "int8" else "eager"
+            return f"it computes in {' or '.join(self.precisions)}; for {request.precision}, use the backend `{other}`"
+        return self.refuse(request)
+
+
+_DEVICES = {"cpu": "a CPU", "cuda": "an NVIDIA GPU"}
 
 
 def weights_digest(weights: Mapping[str, Tensor]) -> str:

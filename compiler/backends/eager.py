@@ -75,7 +75,7 @@ def build_eager(request: BuildRequest) -> EmittedProgram:
     return record_steps_on_gpu(program(request, functions(code), code), request)
 
 
-def unsupported_reason(request: BuildRequest) -> str | None:
+def refuse(request: BuildRequest) -> str | None:
     """Return why torch cannot compute a request, or None."""
     if request.precision == "int8" and request.device.startswith("cuda"):
         return "torch has no int8 products for small batches on a GPU: use `--precision bfloat16`"
@@ -86,7 +86,7 @@ eager = Backend(
     name="eager",
     summary="the emitted PyTorch code, run line by line",
     unavailable_reason=lambda: None,
-    unsupported_reason=unsupported_reason,
     build=build_eager,
-    trainable=build_eager,
+    can_train=True,
+    refuse=refuse,
 )

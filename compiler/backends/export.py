@@ -119,12 +119,8 @@ def artefact_key(request: BuildRequest, backend_file: str) -> dict[str, str]:
     }
 
 
-def unsupported_reason(request: BuildRequest) -> str | None:
-    """Return why a request cannot be exported, or None."""
-    if Purpose.TRAIN in request.graphs:
-        return "it can only translate, not train"
-    if not set(TRANSLATING) <= request.graphs.keys():
-        return "it can only translate"
+def refuse(request: BuildRequest) -> str | None:
+    """Return why a request to translate cannot be exported, or None."""
     if "plan_cache" in request.spec.compilation.disabled_passes:
         return "it needs the pass `plan_cache`: remove it from `compilation.disabled_passes`"
     for purpose in TRANSLATING:
@@ -133,6 +129,4 @@ def unsupported_reason(request: BuildRequest) -> str | None:
             if not node.operation.is_exportable([graph.types[value] for value in node.inputs]):
                 name = type(node.operation).__name__
                 return f"torch cannot export {name} for sources of any length: use the backend `eager`"
-    if request.precision == "int8":
-        return "it computes in float32 or bfloat16; for int8, use the backend `native`"
     return None

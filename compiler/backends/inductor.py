@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from compiler.backends.backend import Backend, BuildRequest
-from compiler.backends.eager import execute, functions_from, program, record_steps_on_gpu, unsupported_reason
+from compiler.backends.eager import execute, functions_from, program, record_steps_on_gpu, refuse
 from compiler.emit import emit
 from compiler.emitted import EmittedProgram, Function
 from compiler.host import cpp_compiler
@@ -27,10 +27,22 @@ def _build(request: BuildRequest) -> EmittedProgram:
     loops = _python_loops(request)
     disable: Any = torch._dynamo.disable
     namespace.update({name: disable(namespace[name]) for name in loops & namespace.keys()})
+    options: dict[str, Any] = {"cpp.simdlen": _vector_bits()}
     for name in code.layers:
-        namespace[name] = torch.compile(namespace[name], fullgraph=not loops, dynamic=True)
+        namespace[name] = torch.compile(namespace[name], fullgraph=not loops, dynamic=True, options=options)
     functions = {purpose: _allow_variants(function) for purpose, function in functions_from(code, namespace).items()}
     return record_steps_on_gpu(program(request, functions, code, "inductor"), request)
+
+
+def _vector_bits() -> int:
+    """Return the length of the vectors that torch compiles for, which ATEN_CPU_CAPABILITY can shorten.
+
+    The key of torch's cache on disk contains this option, but not the length that torch chooses without it. Code for
+    vectors of another length would come from the cache, and would write beyond its buffers.
+    """
+    from torch._inductor.cpu_vec_isa import pick_vec_isa  # takes long to import
+
+    return pick_vec_isa().bit_width()
 
 
 def _python_loops(request: BuildRequest) -> set[str]:
@@ -71,7 +83,7 @@ inductor = Backend(
     name="inductor",
     summary="each kind of layer compiled by torch.compile",
     unavailable_reason=_unavailable_reason,
-    unsupported_reason=unsupported_reason,
     build=_build,
-    trainable=_build,
+    can_train=True,
+    refuse=refuse,
 )

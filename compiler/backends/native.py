@@ -7,6 +7,7 @@ its packed weights. A call runs on the calling thread, so several threads can sh
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import Any
@@ -25,9 +26,6 @@ from compiler.kernels.library import InstructionStruct, load_kernels
 from compiler.native_codegen import generate_native_code
 from compiler.program import TopK
 from specs import PAD
-
-SUBLAYERS = {"self_attention", "cross_attention", "feed_forward", "ssru"}
-"""The kinds of sub-layer that the kernels implement."""
 
 
 class _State:
@@ -226,37 +224,26 @@ def _as_int64(tensor: Tensor) -> Tensor:
     return tensor.to("cpu", torch.long).contiguous()
 
 
+_ERRORS: Mapping[int, tuple[type[Exception], str]] = {
+    Status.NO_MEMORY: (MemoryError, "not enough memory in the native kernels"),
+    Status.OUT_OF_RANGE: (IndexError, "a token, position, row or sentence does not exist in the model or the state"),
+    Status.TOO_LARGE: (ValueError, "a matrix is too large for exact sums in the native kernels"),
+    Status.UNKNOWN: (ValueError, "the native kernels do not implement one of its instructions"),
+}
+
+
 def _raise_for(status: int, subject: str = "this batch") -> None:
     """Raise the exception for the status of a call into the kernels. `subject` is what the call worked on."""
-    match Status(status):
-        case Status.DONE:
-            return
-        case Status.OUT_OF_RANGE:
-            raise IndexError("a token, position, row or sentence does not exist in the model or the state")
-        case Status.TOO_LARGE:
-            raise ValueError(f"{subject}: a matrix is too large for exact sums in the native kernels")
-        case Status.UNKNOWN:
-            raise ValueError(f"{subject}: the native kernels do not implement one of its instructions")
-        case Status.NO_MEMORY:
-            raise MemoryError(f"not enough memory for {subject} in the native kernels")
+    if status != Status.DONE:
+        error, problem = _ERRORS[status]
+        raise error(f"{subject}: {problem}")
 
 
 def _unavailable_reason() -> str | None:
     return None if cpp_compiler() else "its kernels are compiled on first use: install g++ or clang++"
 
 
-def _unsupported_reason(request: BuildRequest) -> str | None:
-    if request.device != "cpu":
-        return f"it runs on a CPU, not on `{request.device}`"
-    if Purpose.TRAIN in request.graphs:
-        return "it can only translate, not train"
-    if request.precision == "bfloat16":
-        return "it computes in float32 or int8; for bfloat16, use the backend `eager`"
-    if not {Purpose.ENCODE, Purpose.DECODE_STEP} <= request.graphs.keys():
-        return "it can only translate"
-    a = request.spec.architecture
-    if unknown := [block.kind for block in (*a.encoder, *a.decoder) if block.kind not in SUBLAYERS]:
-        return f"it has no instructions for `{unknown[0]}`: use the backend `eager`"
+def _refuse(request: BuildRequest) -> str | None:
     try:
         generate_native_code(request.graphs)
     except UnsupportedGraph as problem:
@@ -268,6 +255,8 @@ native = Backend(
     name="native",
     summary="C++ kernels for this processor, compiled on first use, with one worker per core",
     unavailable_reason=_unavailable_reason,
-    unsupported_reason=_unsupported_reason,
     build=NativeProgram,
+    device="cpu",
+    precisions=("float32", "int8"),
+    refuse=_refuse,
 )

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import importlib.util
+import logging
 import warnings
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from compiler.artefact import Artefact
-from compiler.backends import export
 from compiler.backends.backend import Backend, BuildRequest, weights_digest
-from compiler.backends.export import TRANSLATING, artefact_key, assemble_program, export_programs
+from compiler.backends.export import TRANSLATING, artefact_key, assemble_program, export_programs, refuse
 from compiler.emitted import EmittedProgram
-from compiler.switches import suppress_warnings_in_logs
 
 PACKAGES = ("onnx", "onnxscript", "onnxruntime")
+
+
+_EXPORT_LOCK = Lock()
+"""Lets one thread export at a time, because each changes the process's settings of warnings and logs."""
 
 
 def write_models(request: BuildRequest, folder: Path) -> None:
@@ -25,11 +29,13 @@ def write_models(request: BuildRequest, folder: Path) -> None:
 
     All symbolic sizes are free. The inputs have the names of the graph's inputs.
     """
-    with suppress_warnings_in_logs():
-        for purpose, program in export_programs(request).items():
-            graph = request.graphs[purpose]
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # deprecation warnings of torch's own code
+    with _EXPORT_LOCK, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # deprecation warnings of torch's own code
+        disabled = logging.root.manager.disable
+        logging.disable(max(logging.WARNING, disabled))
+        try:
+            for purpose, program in export_programs(request).items():
+                graph = request.graphs[purpose]
                 model: Any = torch.onnx.export(
                     program,
                     dynamo=True,
@@ -37,7 +43,9 @@ def write_models(request: BuildRequest, folder: Path) -> None:
                     output_names=[f"new.{name}" if name in graph.inputs else name for name in graph.results],
                     verbose=False,
                 )
-            model.save(str(folder / f"{purpose}.onnx"), external_data=True)
+                model.save(str(folder / f"{purpose}.onnx"), external_data=True)
+        finally:
+            logging.disable(disabled)
 
 
 def open_models(request: BuildRequest, folder: Path) -> EmittedProgram:
@@ -81,18 +89,12 @@ def _unavailable_reason() -> str | None:
     return f"{', '.join(missing)} is not installed: run `pip install -e '.[onnx]'` in zoo's source folder"
 
 
-def _unsupported_reason(request: BuildRequest) -> str | None:
-    if request.device != "cpu":
-        return f"it runs onnxruntime on a CPU, not on `{request.device}`"
-    if request.precision == "bfloat16":
-        return "onnxruntime has no bfloat16 products on a CPU: use `--precision float32`"
-    return export.unsupported_reason(request)
-
-
 onnx = Backend(
     name="onnx",
     summary="ONNX models, run by onnxruntime",
     unavailable_reason=_unavailable_reason,
-    unsupported_reason=_unsupported_reason,
     build=_build,
+    device="cpu",
+    precisions=("float32",),
+    refuse=refuse,
 )

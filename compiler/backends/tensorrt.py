@@ -33,27 +33,18 @@ class Profile(NamedTuple):
     max: tuple[int, ...]
 
 
-def size_profiles(spec: Spec) -> dict[str, Profile]:
-    """Return the profile of each symbolic size, from a single sentence to a large batch of the longest sentences."""
+def input_profiles(graph: Graph, spec: Spec) -> dict[str, Profile]:
+    """Return the profile of each input of a graph, from one sentence to a large batch of the longest sentences."""
     max_source = spec.corpus.max_length + 1
     max_target = int(max_source * spec.decoding.length_factor) + spec.decoding.extra_length
     capacity = -(-(max_target + 1) // CACHE_BLOCK) * CACHE_BLOCK  # the decoder also reads BOS
-    sizes = {
-        "batch": (1, 32, 256),
-        "beams": (1, spec.decoding.beam, max(8, spec.decoding.beam)),
-        "source": (1, min(32, max_source), max_source),
-        "capacity": (CACHE_BLOCK, min(2 * CACHE_BLOCK, capacity), capacity),
-        "new": (1, 1, 1),
-    }
-    return {name: Profile(*((size,) for size in triple)) for name, triple in sizes.items()}
-
-
-def input_profiles(graph: Graph, spec: Spec) -> dict[str, Profile]:
-    """Return the profile of each input of a graph."""
-    sizes = size_profiles(spec)
-    values = [{name: profile[i][0] for name, profile in sizes.items()} for i in range(3)]
+    beam = spec.decoding.beam
+    smallest = {"batch": 1, "beams": 1, "source": 1, "capacity": CACHE_BLOCK, "new": 1}
+    usual = {"batch": 32, "beams": beam, "source": min(32, max_source), "new": 1}
+    usual["capacity"] = min(2 * CACHE_BLOCK, capacity)
+    largest = {"batch": 256, "beams": max(8, beam), "source": max_source, "capacity": capacity, "new": 1}
     return {
-        name: Profile(*(tuple(size(**value) for size in type_.shape) for value in values))
+        name: Profile(*(tuple(size(**sizes) for size in type_.shape) for sizes in (smallest, usual, largest)))
         for name, type_ in graph.inputs.items()
     }
 
@@ -155,22 +146,22 @@ def _unavailable_reason() -> str | None:
     return None if torch.cuda.is_available() else "it needs an NVIDIA GPU, and torch finds none"
 
 
-def _unsupported_reason(request: BuildRequest) -> str | None:
-    if not request.device.startswith("cuda"):
-        return f"it runs on an NVIDIA GPU, not on `{request.device}`"
+def _refuse(request: BuildRequest) -> str | None:
     longest, architecture = request.spec.corpus.max_length, request.spec.architecture
     if architecture.positional_encoding == "learned" and longest >= architecture.max_positions:
         return (
             f"its engines need {longest + 1} positions, and the model has learned {architecture.max_positions}: lower "
             "`corpus.max_length`"
         )
-    return export.unsupported_reason(request)
+    return export.refuse(request)
 
 
 tensorrt = Backend(
     name="tensorrt",
     summary="TensorRT engines for one kind of NVIDIA GPU",
     unavailable_reason=_unavailable_reason,
-    unsupported_reason=_unsupported_reason,
     build=_build,
+    device="cuda",
+    precisions=("float32", "bfloat16"),
+    refuse=_refuse,
 )

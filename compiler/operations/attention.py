@@ -118,10 +118,6 @@ class Attention(_ScoredAttention):
             raise UnsupportedGraph("it has no instruction for additive attention: use the backend `eager`")
         codegen.attention(node, self.scale)
 
-    @property
-    def dropout_rate(self) -> float:
-        return self.dropout
-
     def without_dropout(self) -> Operation:
         return replace(self, dropout=0.0)
 
@@ -266,10 +262,6 @@ class RestrictedAttention(Operation):
             options += f", dropped={self.dropout!r} if w.training else 0.0"
         sizes = f"({self.radius}, {0 if self.causal else self.radius}), {self.block}, {self.scale!r}"
         return f"restricted_attention({query}, {key}, {value}, {sizes}{options})"
-
-    @property
-    def dropout_rate(self) -> float:
-        return self.dropout
 
     def without_dropout(self) -> Operation:
         return replace(self, dropout=0.0)

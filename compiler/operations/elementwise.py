@@ -147,16 +147,12 @@ class Gelu(ActivationOperation):
 class Dropout(Operation):
     """Set each number to zero with this probability and scale the others up, in training only (5.4)."""
 
-    probability: float
+    dropout: float
 
-    code = "dropout({0}, {self.probability!r}, w.training)"
+    code = "dropout({0}, {self.dropout!r}, w.training)"
     calls = ("compiler.runtime.dropout",)
     caption = ("add", "Dropout")
     joins_boxes = None
-
-    @property
-    def dropout_rate(self) -> float:
-        return self.probability
 
     def without_dropout(self) -> None:
         """Return None, because an inactive dropout only copies its input."""

@@ -182,10 +182,8 @@ class Operation(ABC):
 
     # Variants, for passes
 
-    @property
-    def dropout_rate(self) -> float:
-        """Probability of its dropout in training."""
-        return 0.0
+    dropout: float = 0.0
+    """Probability of its dropout in training: a field of the operations that have one."""
 
     def without_dropout(self) -> Operation | None:
         """Return this operation without its dropout, or None if it then only copies its input."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import os
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,14 +14,21 @@ import pytest
 import torch
 from filelock import FileLock
 from torch import Tensor
+from torch.nn import functional
 
 from compiler import graphs
 from compiler.host import cpp_compiler
 from compiler.initialization import initial_weights
-from compiler.instruction import Opcode, Status
+from compiler.instruction import ActivationKind, Opcode, Status
 from compiler.kernels.library import FLAGS, InstructionStruct, compile_kernels, declare_functions
 from specs import Spec
 
+ACTIVATIONS: Mapping[ActivationKind, Callable[[Tensor], Tensor]] = {
+    ActivationKind.NONE: torch.clone,
+    ActivationKind.RELU: torch.relu,
+    ActivationKind.SILU: functional.silu,
+    ActivationKind.GELU: functional.gelu,
+}
 TARGETS = ("native", "x86-64-v3", "x86-64")
 """Processors to compile the kernels for: this one, one with AVX2, and one with SSE2 only."""
 
@@ -72,6 +79,12 @@ def library(request: pytest.FixtureRequest, shared_folder: Path, kernels: Callab
                 done = compile_kernels(folder / "native.so", [*flags, "-O1", f"-march={target}", "-Wall", "-Werror"])
                 assert done.returncode == 0, done.stderr
     return declare_functions(ctypes.CDLL(str(folder / "native.so")))
+
+
+def attention(query: Tensor, keys: Tensor, values: Tensor, heads: int, scale: float) -> Tensor:
+    """Compute attention of rows [n, h·d] in plain torch."""
+    q, k, v = (x.unflatten(-1, (heads, -1)).transpose(0, 1) for x in (query, keys, values))
+    return ((q @ k.mT * scale).softmax(-1) @ v).transpose(0, 1).flatten(1)
 
 
 class HandWrittenProgram:

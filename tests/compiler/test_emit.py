@@ -5,13 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable
 
-import compiler
 import specs
-from compiler import TRANSLATE, Purpose, build, emit, graphs
+from compiler import TRANSLATE, EmittedProgram, Purpose, build, emit, graphs
 from specs import Spec
 
 
-def test_equal_layers_share_one_function(small: Callable[..., Spec]) -> None:
+def test_equal_layers_share_one_function_that_each_of_them_calls(small: Callable[..., Spec]) -> None:
     for n in (1, 4):
         code = emit(graphs(small(N=n), [Purpose.TRAIN, *TRANSLATE]).values())
         assert sorted(code.layers) == [
@@ -22,16 +21,13 @@ def test_equal_layers_share_one_function(small: Callable[..., Spec]) -> None:
             "encoder_layer",
             "encoder_layer_2",
         ]
-
-
-def test_each_layer_is_one_call(small: Callable[..., Spec]) -> None:
-    code = emit(graphs(small(N=5)).values())
-    assert code.main[Purpose.ENCODE].count("encoder_layer(") == 5
-    assert code.main[Purpose.DECODE_STEP].count("decoder_layer_step(") == 5
+        assert code.main[Purpose.TRAIN].count("encoder_layer(") == n
+        assert code.main[Purpose.DECODE_STEP].count("decoder_layer_step(") == n
 
 
 def test_the_program_runs_the_emitted_code(small: Callable[..., Spec]) -> None:
     program = build(small())
+    assert isinstance(program, EmittedProgram)
     assert program.code == str(emit(program.graphs.values()))
     functions = [node.name for node in ast.parse(program.code).body if isinstance(node, ast.FunctionDef)]
     assert functions[-3:] == ["encode", "decode_step", "score"]
@@ -40,16 +36,3 @@ def test_the_program_runs_the_emitted_code(small: Callable[..., Spec]) -> None:
 def test_lines_are_short() -> None:
     text = str(emit(graphs(specs.load("base"), [Purpose.TRAIN, *TRANSLATE]).values()))
     assert max(map(len, text.splitlines())) <= 125
-
-
-def test_the_code_of_every_shipped_spec() -> None:
-    """It is Python with the sizes of the spec. On the meta device even the largest model needs no memory."""
-    for name in specs.names():
-        spec = specs.load(name)
-        optimised = graphs(spec, [Purpose.TRAIN])
-        tree = ast.parse(str(emit(optimised.values())))
-        norms = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and getattr(n.func, "id", "") == "layer_norm"]
-        assert {ast.literal_eval(norm.args[1]) for norm in norms} == {(spec.architecture.d_model,)}, name
-        program = compiler.EmittedProgram(spec, optimised, {}, "")
-        count = sum(parameter.count for parameter in optimised[Purpose.TRAIN].parameters.values())
-        assert sum(p.numel() for p in program.parameters()) == count, name

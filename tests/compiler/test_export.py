@@ -18,7 +18,7 @@ from compiler.backends import BACKENDS, BuildRequest, choose_backend
 from compiler.backends.conformance import disagreement
 from compiler.backends.export import TRANSLATING, export_programs
 from compiler.backends.inductor import _allow_variants
-from compiler.backends.tensorrt import check_shapes, compile_settings, engine_key, input_profiles, size_profiles
+from compiler.backends.tensorrt import check_shapes, compile_settings, engine_key, input_profiles
 from compiler.decoder import CACHE_BLOCK
 from compiler.initialization import initial_weights
 from specs import Spec, ZooError
@@ -136,29 +136,21 @@ def test_tensorrt_refuses_what_it_cannot_build(small: Callable[..., Spec]) -> No
 
 
 def test_tensorrt_profiles_contain_every_length_of_the_spec(small: Callable[..., Spec]) -> None:
-    spec = small()
-    spec = spec.model_copy(update={"decoding": spec.decoding.model_copy(update={"length_factor": 3.0})})
-    step = graphs(spec)[Purpose.DECODE_STEP]
-    profiles = input_profiles(step, spec)
-    assert set(profiles) == set(step.inputs)
-    for profile in profiles.values():
-        for smallest, usual, largest in zip(*profile, strict=True):
-            assert 1 <= smallest <= usual <= largest
-    longest = spec.corpus.max_length + 1
-    assert profiles["source"].max[1] == longest
-    assert profiles["decoder.0.keys"].max[2] >= 3 * longest + spec.decoding.extra_length
-    rows, (batch, beams) = profiles["decoder.0.keys"].usual[0], profiles["token"].usual
-    assert rows == batch * beams
-
-
-def test_tensorrt_profiles_contain_the_longest_translation(small: Callable[..., Spec]) -> None:
     """The decoder reads BOS and all tokens; it reads the last one to predict EOS."""
     spec = small()
+    step, longest = graphs(spec)[Purpose.DECODE_STEP], spec.corpus.max_length
     for factor in (0.5, 0.97, 1.0, 3.0):
         for extra in range(0, CACHE_BLOCK, 3):
             decoding = spec.decoding.model_copy(update={"length_factor": factor, "extra_length": extra})
-            limit = int(spec.corpus.max_length * factor) + extra
-            assert size_profiles(spec.model_copy(update={"decoding": decoding}))["capacity"].max[0] >= limit + 1
+            profiles = input_profiles(step, spec.model_copy(update={"decoding": decoding}))
+            assert set(profiles) == set(step.inputs)
+            for profile in profiles.values():
+                for smallest, usual, largest in zip(*profile, strict=True):
+                    assert 1 <= smallest <= usual <= largest
+            assert profiles["source"].max[1] == longest + 1
+            assert profiles["decoder.0.keys"].max[2] >= int(longest * factor) + extra + 1
+            rows, (batch, beams) = profiles["decoder.0.keys"].usual[0], profiles["token"].usual
+            assert rows == batch * beams
 
 
 def test_tensorrt_refuses_inputs_beyond_the_profile_and_says_which_option_to_raise(small: Callable[..., Spec]) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from typing import Any
@@ -11,23 +11,17 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch.nn import functional
 from torch.nn.functional import layer_norm
 
 from compiler import runtime
-from compiler.instruction import MAX_INT8_ROWS, ActivationKind, Opcode, Status
+from compiler.instruction import MAX_INT8_ROWS, Opcode, Status
 from compiler.program import top_k
 from compiler.recurrences import ssru
+from tests.compiler.conftest import ACTIVATIONS, attention
 
 pytestmark = pytest.mark.integration
 SHAPES = [(1, 16, 32), (4, 64, 130), (131, 37, 45), (13, 5, 7), (131, 1100, 50)]
 """Rows, inputs, outputs."""
-ACTIVATIONS: Mapping[ActivationKind, Callable[[Tensor], Tensor]] = {
-    ActivationKind.NONE: torch.clone,
-    ActivationKind.RELU: torch.relu,
-    ActivationKind.SILU: functional.silu,
-    ActivationKind.GELU: functional.gelu,
-}
 
 
 @pytest.fixture(autouse=True)
@@ -118,11 +112,6 @@ def test_row_operations_are_torchs(new_program: Any, rows: int, width: int, halv
         encoding = runtime.sinusoids(torch.zeros(1, 1, width), position, halves=halves)[0, :, :width].float()
         expected = layer_norm(3 * x + table[t] + encoding + y, (width,), gain, bias) + y
         close(program.run(state, tokens), layer_norm(expected, (width,), gain, bias, 1e-2))
-
-
-def attention(query: Tensor, keys: Tensor, values: Tensor, heads: int, scale: float) -> Tensor:
-    q, k, v = (x.unflatten(-1, (heads, -1)).transpose(0, 1) for x in (query, keys, values))
-    return ((q @ k.mT * scale).softmax(-1) @ v).transpose(0, 1).flatten(1)
 
 
 @pytest.mark.parametrize(("heads", "key_width", "value_width"), [(1, 64, 32), (3, 5, 7), (4, 16, 48)])
@@ -247,6 +236,7 @@ def check_top(actual: tuple[Tensor, ...], everything: Tensor, count: int, allowe
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("quantised", [False, True])
 def test_top_k_tokens(new_program: Any, quantised: bool, tied: bool) -> None:
+    """Of all tokens and of the allowed ones. The sum of probabilities includes suppressed tokens."""
     inner = 20
     for rows, ids, count in [(1, 6, 8), (5, 37, 3), (131, 1000, 8), (4, 5003, 12)]:
         x = integer_rows(rows, inner)
@@ -256,28 +246,14 @@ def test_top_k_tokens(new_program: Any, quantised: bool, tied: bool) -> None:
         program = new_program()
         program.logits(program.embed(x), program.weights(w, scales, quantised), ids)
         results = program.first_step(rows, count)
+        everything = results[3]
         logits = (x.round() if quantised else x) @ (w.float() * scales)[:, :ids]
-        close(results[3], logits.log_softmax(-1))
-        check_top(results, results[3], count)
-        check_top(program.first_step(rows, count, with_all=False), results[3], count)
-
-
-@pytest.mark.parametrize("tied", [False, True])
-@pytest.mark.parametrize("quantised", [False, True])
-def test_top_k_of_the_allowed_tokens(new_program: Any, quantised: bool, tied: bool) -> None:
-    """With a mask per row or one for all rows. The sum of probabilities includes suppressed tokens."""
-    inner, rows = 20, 5
-    for ids, count in [(6, 8), (37, 3), (1000, 8), (5003, 12)]:
-        x = integer_rows(rows, inner)
-        x[:, 0] = 127.0
-        x = x.round() if tied else x
-        w, scales = table_with_ties(ids, inner, tied)
-        program = new_program()
-        program.logits(program.embed(x), program.weights(w, scales, quantised), ids)
-        everything = program.first_step(rows, 1)[3]
+        close(everything, logits.log_softmax(-1))
+        check_top(results, everything, count)
+        check_top(program.first_step(rows, count, with_all=False), everything, count)
         for share in (0.002, 0.3, 1.0):
             mask = torch.rand(rows, ids) < share
-            for allowed in (mask, mask[:1].expand(rows, -1)):
+            for allowed in (mask, mask[:1].expand(rows, -1)):  # a mask per row, or one for all rows
                 results = program.first_step(rows, count, with_all=False, allowed=allowed)
                 check_top(results, everything, count, allowed)
 

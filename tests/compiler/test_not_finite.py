@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
-from torch.nn import functional
 from torch.nn.functional import layer_norm
 
 from compiler import TRANSLATE, graphs, runtime
 from compiler.backends import BACKENDS, BuildRequest
 from compiler.host import cpp_compiler
 from compiler.initialization import initial_weights
-from compiler.instruction import ActivationKind, Opcode
+from compiler.instruction import Opcode
 from specs import EOS, Spec
+from tests.compiler.conftest import ACTIVATIONS, attention
 
 pytestmark = pytest.mark.integration
 NAN = [0x7FFFFFFF, 0x7FC00000, 0x7F800001, 0x7FC00001, 0x7FA00000, 0x7FC000FF, 0x7FD55555, 0x7FBFFF01]
@@ -24,12 +24,6 @@ BITS = [bits | sign for bits in (*NAN, 0x7F800000) for sign in (0, 1 << 31)]
 """Quiet and signalling NaNs of both signs, and both infinities."""
 ROWS, WIDTH = len(BITS) + 4, 40
 """The last four rows stay finite."""
-ACTIVATIONS: Mapping[ActivationKind, Callable[[Tensor], Tensor]] = {
-    ActivationKind.NONE: torch.clone,
-    ActivationKind.RELU: torch.relu,
-    ActivationKind.SILU: functional.silu,
-    ActivationKind.GELU: functional.gelu,
-}
 
 
 def with_bits(x: Tensor) -> Tensor:
@@ -86,11 +80,6 @@ def test_products(new_program: Any, quantised: bool) -> None:
             agree(program.run_once(ROWS), activation(expected))
 
 
-def attention(query: Tensor, keys: Tensor, values: Tensor, heads: int) -> Tensor:
-    q, k, v = (x.unflatten(-1, (heads, -1)).transpose(0, 1) for x in (query, keys, values))
-    return ((q @ k.mT * 0.3).softmax(-1) @ v).transpose(0, 1).flatten(1)
-
-
 @pytest.mark.parametrize("bad", ["query", "key", "value"])
 @pytest.mark.parametrize("length", [1, 17])
 def test_attention(new_program: Any, bad: str, length: int) -> None:
@@ -125,9 +114,9 @@ def test_attention(new_program: Any, bad: str, length: int) -> None:
         expected = []
         for source in sources:
             q, k, v = (table[source] for table in tables.values())
-            own, last = attention(q, k, v, heads).mean(0, keepdim=True), slice(t, t + 1)
-            past = attention(q[last], k[: t + 1], v[: t + 1], heads)
-            expected.append(torch.cat([own, attention(q[last], k, v, heads), past], 1))
+            own, last = attention(q, k, v, heads, 0.3).mean(0, keepdim=True), slice(t, t + 1)
+            past = attention(q[last], k[: t + 1], v[: t + 1], heads, 0.3)
+            expected.append(torch.cat([own, attention(q[last], k, v, heads, 0.3), past], 1))
         agree(actual, torch.cat(expected))
 
 

@@ -11,7 +11,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from compiler import PASSES, TRANSLATE, Purpose, build, graphs, interpret, lower, passes
+from compiler import PASSES, TRANSLATE, Purpose, build, graphs, interpret, lower, passes, trainable
 from compiler.backends import BuildRequest
 from compiler.backends.conformance import disagreement
 from compiler.backends.eager import eager
@@ -106,7 +106,7 @@ def test_emitted_code_rounds_like_the_interpreter(
     inputs = {"source": torch.randint(4, 101, (3, 7)), "target": torch.randint(4, 101, (3, 6))}
     expected = interpret(program.graphs[Purpose.SCORE], weights, inputs)["log_probabilities"]
     tolerance = 1e-5 if precision == "int8" else 1e-2
-    torch.testing.assert_close(program.score(**inputs), expected, atol=tolerance, rtol=tolerance)
+    torch.testing.assert_close(program.score(*inputs.values()), expected, atol=tolerance, rtol=tolerance)
 
 
 def test_scales_are_folded_into_weights_without_other_readers(small: Callable[..., Spec]) -> None:
@@ -160,7 +160,7 @@ def test_fused_attention_agrees_with_the_interpreter(small: Callable[..., Spec])
 @settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(architectures)
 def test_weights_are_loaded_and_returned_unchanged(small: Callable[..., Spec], architecture: dict[str, object]) -> None:
-    program = build(small(**architecture), [Purpose.TRAIN])
+    program = trainable(small(**architecture))
     file = {name: torch.randn(tensor.shape) for name, tensor in program.weights().items()}
     program.load(file)
     back = program.weights()
@@ -196,7 +196,7 @@ def test_dropout_remains_in_training_only(small: Callable[..., Spec]) -> None:
 
 
 def test_dropout_changes_the_loss_in_training_mode(small: Callable[..., Spec]) -> None:
-    program = build(small(dropout=0.5), [Purpose.TRAIN])
+    program = trainable(small(dropout=0.5))
     source, target = torch.randint(4, 101, (3, 7)), torch.randint(4, 101, (3, 6))
     program.train()
     assert program(source, target).smoothed != program(source, target).smoothed
@@ -222,7 +222,7 @@ def test_the_step_no_longer_sees_the_memory(small: Callable[..., Spec]) -> None:
     assert "memory" in lower(spec, Purpose.DECODE_STEP).inputs
     lowered = graphs(spec)
     assert "memory" not in lowered[Purpose.DECODE_STEP].inputs
-    assert len(lowered[Purpose.ENCODE].outputs) == 2 * spec.architecture.N
+    assert len(lowered[Purpose.ENCODE].outputs) == 2 * spec.architecture.depths.decoder
 
 
 def test_the_vocabulary_is_padded_and_the_log_probabilities_are_not(small: Callable[..., Spec]) -> None:

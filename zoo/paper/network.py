@@ -176,7 +176,7 @@ def _wavelengths() -> list[float]:
 
 
 def _dropped() -> tuple[bool, str]:
-    drops = [n for n in graph("base").nodes if isinstance(n.operation, Dropout) and n.operation.probability]
+    drops = [n for n in graph("base").nodes if isinstance(n.operation, Dropout) and n.operation.dropout]
     norms = sum(isinstance(n.operation, Norm) for n in graph("base").nodes)
     embeds = sum(isinstance(n.operation, Embedding) for n in graph("base").nodes)
     return len(drops) == norms + embeds, f"{len(drops)} dropouts, {norms} sub-layers and {embeds} sums with positions"
