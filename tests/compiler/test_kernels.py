@@ -236,7 +236,7 @@ def check_top(actual: tuple[Tensor, ...], everything: Tensor, count: int, allowe
 @pytest.mark.parametrize("tied", [False, True])
 @pytest.mark.parametrize("quantised", [False, True])
 def test_top_k_tokens(new_program: Any, quantised: bool, tied: bool) -> None:
-    """Of all tokens and of the allowed ones. The sum of probabilities includes suppressed tokens."""
+    """Choose among all tokens or the allowed ones. The sum of probabilities includes suppressed tokens."""
     inner = 20
     for rows, ids, count in [(1, 6, 8), (5, 37, 3), (131, 1000, 8), (4, 5003, 12)]:
         x = integer_rows(rows, inner)

@@ -108,7 +108,7 @@ def test_products_of_new_shapes_do_not_use_more_and_more_memory() -> None:
 
 
 def test_the_matrix_library_is_restored_by_the_last_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is computed, so oneDNN may be chosen on any processor."""
+    """Choose oneDNN on any processor, because nothing is computed."""
     monkeypatch.setattr("compiler.switches.matrix_libraries", lambda: (ONEDNN, DEFAULT))
     before, values, barrier = _route(), [], Barrier(2)
 
