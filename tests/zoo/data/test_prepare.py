@@ -419,10 +419,10 @@ def test_the_built_in_corpus_can_be_prepared():
 def test_chunks_are_bounded_by_pairs_and_characters(monkeypatch):
     monkeypatch.setattr(prepare_module, "_CHUNK_PAIRS", 4)
     monkeypatch.setattr(prepare_module, "_CHUNK_CHARACTERS", 100)
-    pairs = [("a", "b")] * 6 + [("x" * 60, "y" * 60), ("x" * 30, "y" * 30), ("c", "d")]
+    pairs = [("a", "b")] * 6 + [("x" * 110, "y"), ("x", "y" * 110), ("c", "d")]
     chunks = list(prepare_module._chunks(pairs))
     assert [pair for chunk in chunks for pair in chunk] == pairs
-    assert [len(chunk) for chunk in chunks] == [4, 3, 2]
+    assert [len(chunk) for chunk in chunks] == [4, 3, 1, 1]
 
 
 @pytest.mark.integration
