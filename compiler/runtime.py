@@ -154,7 +154,7 @@ def _exact_int8_product(
     rows: Int[Tensor, "rows inner"], matrix: Int[Tensor, "inner outer"]
 ) -> Int[Tensor, "rows outer"]:
     """Return the product in 32-bit integers, or in 64 bits if 32 might overflow or the processor saturates sums."""
-    if not _sums_int8_exactly():
+    if not sums_int8_exactly():
         return (rows.double() @ matrix.double()).long()
     if rows.shape[1] <= MAX_INT8_PRODUCTS:
         return torch._int_mm(rows, matrix)
@@ -165,9 +165,11 @@ def _exact_int8_product(
     return sums
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
-def _sums_int8_exactly() -> bool:
-    """Return whether torch's 8-bit products are exact. Without VNNI, oneDNN adds pairs of products in 16 bits."""
+def sums_int8_exactly() -> bool:
+    """Return whether torch's 8-bit products are exact. Without VNNI, oneDNN adds pairs of products in 16 bits.
+
+    Backends that compile tell torch that the result is a constant, which loads its compiler.
+    """
     return _probe_int8_product()
 
 

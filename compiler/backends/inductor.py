@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from compiler import runtime
 from compiler.backends.backend import Backend, BuildRequest
 from compiler.backends.eager import execute, functions_from, program, record_steps_on_gpu, refuse
 from compiler.emit import emit
@@ -27,6 +28,8 @@ def _build(request: BuildRequest) -> EmittedProgram:
     loops = _python_loops(request)
     disable: Any = torch._dynamo.disable
     namespace.update({name: disable(namespace[name]) for name in loops & namespace.keys()})
+    constant: Any = torch.compiler.assume_constant_result
+    constant(runtime.sums_int8_exactly)
     options: dict[str, Any] = {"cpp.simdlen": _vector_bits()}
     for name in code.layers:
         namespace[name] = torch.compile(namespace[name], fullgraph=not loops, dynamic=True, options=options)

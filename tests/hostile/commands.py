@@ -87,8 +87,9 @@ def _prefixes(random: Random, trial: Trial, texts: list[str]) -> None:
 
 
 def _normalised(text: str) -> str:
-    """Normalise as a vocabulary may: NFKC, with white space and control characters as one space."""
-    signs = (" " if unicodedata.category(sign) in ("Cc", "Zl", "Zp", "Zs") else sign for sign in text)
+    """Normalise as a vocabulary may: NFKC, with white space, SentencePiece's own space and controls as one space."""
+    spaces = ("Cc", "Zl", "Zp", "Zs")
+    signs = (" " if sign == "\u2581" or unicodedata.category(sign) in spaces else sign for sign in text)
     return " ".join(unicodedata.normalize("NFKC", "".join(signs)).split())
 
 

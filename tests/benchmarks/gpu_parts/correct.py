@@ -23,7 +23,12 @@ from zoo.training.benchmarks import random_sources, translations, weights_avoidi
 
 ROOT = Path(__file__).parents[3]
 TESTS = {
-    "those that need a GPU": ["tests/zoo/generation/test_loop.py", "tests/compiler/test_cuda_graph.py", "-k", "gpu"],
+    "those that need a GPU": [
+        "tests/zoo/generation/test_beam_search.py",
+        "tests/compiler/test_cuda_graph.py",
+        "-k",
+        "gpu",
+    ],
     "search, recording, formulas": [
         "tests/zoo/generation",
         "tests/compiler/test_cuda_graph.py",
