@@ -10,13 +10,12 @@ import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
 
 from specs import ZooError
 from zoo.files.archive import open_gzip
 from zoo.files.hashes import sha256
 from zoo.report import size
-from zoo.text.lines import decoded_lines
+from zoo.text.lines import bounded_lines, decoded_lines
 
 MAX_LINE_BYTES = 1_000_000
 """Longest line that may be a sentence. Encoding a line takes fifty times its size in memory."""
@@ -34,7 +33,7 @@ def read_sentences(path: Path) -> Iterator[str]:
             or is longer than MAX_LINE_BYTES.
     """
     with file_errors(path), open_gzip(path) if path.suffix == ".gz" else path.open("rb") as stream:
-        lines = decoded_lines(_bounded_lines(stream, path), str(path))
+        lines = decoded_lines(bounded_lines(stream, str(path), MAX_LINE_BYTES), str(path))
         yield from _segments(lines, path) if is_sgml(path) else lines
 
 
@@ -82,17 +81,6 @@ def _check_complete(path: Path) -> None:
         if hole < end and os.pread(descriptor, 1, hole) == b"\0":  # some file systems report holes inside of text
             problem = f"`{path}` is incomplete: nothing was written from byte {hole:,} of {end:,} on"
             raise ZooError(problem, hint="copy or download the file again: the copy was interrupted")
-
-
-def _bounded_lines(stream: IO[bytes], path: Path) -> Iterator[bytes]:
-    """Yield the lines; refuse any that is longer than MAX_LINE_BYTES, without reading it completely."""
-    number = 0
-    while line := stream.readline(MAX_LINE_BYTES + 1):
-        number += 1
-        if len(line) > MAX_LINE_BYTES:
-            problem = f"a line is longer than {size(MAX_LINE_BYTES)}; no sentence is"
-            raise ZooError(problem, where=f"{path}:{number}", hint="write one sentence per line: split or delete it")
-        yield line
 
 
 def _segments(lines: Iterable[str], path: Path) -> Iterator[str]:

@@ -9,12 +9,15 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from select import select
-from typing import BinaryIO, Self, TypeVar
+from typing import IO, BinaryIO, Self, TypeVar
 
 from specs import ZooError
+from zoo.report import size
 
 PAUSE_SECONDS = 0.02
 """Time without a new line after which a stream counts as paused. Programs that write continuously are faster."""
+MAX_LINE_BYTES = 4_000_000
+"""Longest line that is read from a stream: a text of the greatest length, whose characters have at most 4 bytes."""
 _READ_BYTES = 1 << 16
 # Characters that end a line in some convention, or that are not text: C0 and C1 controls (tab, carriage return, next
 # line), line and paragraph separators, byte order marks.
@@ -37,14 +40,38 @@ def read_lines(path: Path | str) -> list[str]:
     """Read the lines of a text file, without their ends.
 
     Raises:
-        ZooError: The file cannot be read or is not UTF-8.
+        ZooError: The file cannot be read, is not UTF-8, or has a line longer than MAX_LINE_BYTES.
     """
     path = Path(path)
     try:
         with path.open("rb") as stream:
-            return list(decoded_lines(stream, str(path)))
+            return list(decoded_lines(bounded_lines(stream, str(path), MAX_LINE_BYTES), str(path)))
     except OSError as error:
         raise ZooError(f"`{path}` cannot be read: {error.strerror or error}") from error
+
+
+def bounded_lines(stream: IO[bytes], name: str, max_bytes: int) -> Iterator[bytes]:
+    """Yield the lines of a stream, without reading a line that is too long to its end.
+
+    Args:
+        stream: The stream.
+        name: Name of the stream in error messages.
+        max_bytes: The longest line, in bytes.
+
+    Raises:
+        ZooError: A line is longer. The error contains the line number.
+    """
+    number = 0
+    while line := stream.readline(max_bytes + 1):
+        number += 1
+        if len(line) > max_bytes:
+            raise _line_too_long(max_bytes, name, number)
+        yield line
+
+
+def _line_too_long(max_bytes: int, name: str, number: int) -> ZooError:
+    problem = f"a line is longer than {size(max_bytes)}; no sentence is"
+    return ZooError(problem, where=f"{name}:{number}", hint="write one sentence per line: split or delete it")
 
 
 def decoded_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
@@ -80,16 +107,18 @@ class LineStream:
     Nothing else may read the stream.
 
     Raises:
-        ZooError: A line is not UTF-8 (see `decoded_lines`).
+        ZooError: A line is not UTF-8 (see `decoded_lines`), or is longer than MAX_LINE_BYTES.
     """
 
     def __init__(self, stream: BinaryIO, name: str) -> None:
         """Read from a binary stream, which error messages call `name`."""
         self._stream, self._descriptor = stream, _descriptor(stream)  # the stream must live as long as its descriptor
         self._complete: deque[bytes] = deque()
-        self._partial: list[bytes] = []
+        self._partial, self._partial_bytes = list[bytes](), 0
+        self._name, self._number = name, 0  # the number of complete lines that were received
         self._ended = False
-        self._lines = decoded_lines(stream if self._descriptor is None else self._received(), name)
+        lines = bounded_lines(stream, name, MAX_LINE_BYTES) if self._descriptor is None else self._received()
+        self._lines = decoded_lines(lines, name)
 
     def __iter__(self) -> Self:
         return self
@@ -118,13 +147,17 @@ class LineStream:
             self._receive(self._descriptor)
 
     def _receive(self, descriptor: int) -> None:
+        if self._partial_bytes > MAX_LINE_BYTES:
+            raise _line_too_long(MAX_LINE_BYTES, self._name, self._number + 1)
         select([descriptor], [], [])  # blocks even if the descriptor was opened in non-blocking mode
         first, *others = os.read(descriptor, _READ_BYTES).split(b"\n")
         self._partial.append(first)
+        self._partial_bytes += len(first)
         self._ended = not first and not others
         for other in others:
             self._complete.append(b"".join(self._partial) + b"\n")
-            self._partial = [other]
+            self._partial, self._partial_bytes = [other], len(other)
+        self._number += len(others)
         if self._ended and (last := b"".join(self._partial)):
             self._complete.append(last)
 

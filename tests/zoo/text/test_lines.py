@@ -1,5 +1,6 @@
 """Lines of files, and of streams whose lines arrive over time."""
 
+import io
 import os
 import threading
 
@@ -97,7 +98,7 @@ def test_files_and_python_streams_never_pause(tmp_path):
     with path.open("rb") as stream:
         lines = LineStream(stream, "text")
         assert "".join(f"{line}\n" for line in lines if not lines.paused()) == text
-    lines = LineStream([b"a\n", b"b\n"], "list")
+    lines = LineStream(io.BytesIO(b"a\nb\n"), "bytes")
     assert [line for line in lines if not lines.paused()] == ["a", "b"]
 
 
@@ -133,3 +134,19 @@ def test_chunks_before_an_error_are_yielded():
     assert [next(chunks), next(chunks)] == [([1, 2], False), ([3], False)]
     with pytest.raises(ZooError, match="the cause"):
         next(chunks)
+
+
+@pytest.mark.parametrize("has_descriptor", [True, False])
+def test_endless_line_is_refused_while_it_is_read(monkeypatch, tmp_path, has_descriptor):
+    """The line before it is returned, and little of the rest is read."""
+    monkeypatch.setattr(lines_module, "MAX_LINE_BYTES", 100_000)
+    (tmp_path / "text").write_bytes(b"first\n" + bytes(1_000_000))
+    with (tmp_path / "text").open("rb", buffering=0) as file:
+        stream = file if has_descriptor else io.BytesIO(file.read())
+        lines = LineStream(stream, "text")
+        assert next(lines) == "first"
+        with pytest.raises(ZooError, match=r"a line is longer than .*\(text:2\)"):
+            next(lines)
+        assert stream.tell() < 300_000
+    with pytest.raises(ZooError, match="a line is longer than"):
+        read_lines(tmp_path / "text")
