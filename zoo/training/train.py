@@ -38,6 +38,8 @@ from zoo.training.run import Run, RunIdentity
 from zoo.training.trainer import Trainer
 from zoo.version import __version__
 
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
 
 class TrainingResult(NamedTuple):
     """Result of a training run."""
@@ -59,8 +61,9 @@ def train(
 ) -> Run:
     """Train by a spec. Resume the run if its folder exists.
 
-    Ctrl-C or SIGTERM writes a checkpoint and stops. At the end, the last checkpoints are averaged and the dev set is
-    scored. Under torchrun, every process calls this function, and they share the batch of each step.
+    Ctrl-C, SIGTERM or SIGHUP (a closed terminal) writes a checkpoint and stops. At the end, the last checkpoints are
+    averaged and the dev set is scored. Under torchrun, every process calls this function, and they share the batch of
+    each step.
 
     A process that only trains is faster on a CPU after `zoo.system.device_memory.keep_freed_memory()`.
 
@@ -217,7 +220,7 @@ def _score_dev_set(run: Run, device: str, report: Report) -> None:
 
 @contextmanager
 def _stop_requested(report: Report) -> Iterator[Callable[[], bool]]:
-    """Yield a function that returns whether SIGINT or SIGTERM has requested a stop.
+    """Yield a function that returns whether one of _STOP_SIGNALS has requested a stop.
 
     A second signal has its usual effect. Signals can only be handled in the main thread.
     """
@@ -231,7 +234,8 @@ def _stop_requested(report: Report) -> Iterator[Callable[[], bool]]:
         signal.signal(number, before[signal.Signals(number)])
         report.info("stopping after this step (repeat to stop immediately, without a checkpoint)")
 
-    before = {number: signal.signal(number, request) for number in (signal.SIGINT, signal.SIGTERM)}
+    numbers = [each for each in _STOP_SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]  # `nohup` ignores SIGHUP
+    before = {number: signal.signal(number, request) for number in numbers}
     try:
         yield requested.is_set
     finally:

@@ -31,7 +31,7 @@ from zoo.training.checkpoints import list_checkpoints
 from zoo.training.run import Run
 from zoo.training.run_log import RunLog
 from zoo.training.step import StepResult
-from zoo.training.train import train, train_steps
+from zoo.training.train import _stop_requested, train, train_steps
 from zoo.training.trainer import StepInput, Trainer
 
 pytestmark = pytest.mark.integration
@@ -273,6 +273,30 @@ def test_restarted_launcher_ignores_fresh(finished_run: Run, world: World, monke
     monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "0")
     train(world("training.steps=1"), fresh=True)
     assert [c.step for c in list_checkpoints(finished_run)] == [1]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_signal_stops_the_run_with_a_checkpoint(world: World, words: Any, number: signal.Signals) -> None:
+    class Signalling(Progress):
+        signals = iter([number])  # a second signal would end the process
+
+        def advance(self, n: int = 1, **figures: float | str) -> None:
+            for each in self.signals:
+                signal.raise_signal(each)
+
+    words.progress = lambda label, *_: Signalling() if label == "training" else Progress()
+    train_steps(world("training.steps=9"), "stopped", report=words)
+    assert [checkpoint.step for checkpoint in list_checkpoints(Run(Path("stopped")))] == [1]
+
+
+def test_ignored_signals_stay_ignored(world: World) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with _stop_requested(Report()) as stopped:
+            signal.raise_signal(signal.SIGHUP)
+            assert not stopped()
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_training_works_in_a_thread_and_restores_signal_handlers(world: World) -> None:
