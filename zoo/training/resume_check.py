@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -60,6 +61,9 @@ def verify_resume(spec: Spec, *, device: str = "auto", report: Report | None = N
         file.write_text(_short(spec).yaml(), encoding="utf-8")
         report.info(f"training {STEPS} steps without interruption")
         _run(file, whole, device)
+        killed.folder.mkdir()
+        for name in (whole.spec_file.name, whole.data.name):  # with them, the run keeps the first one's matrix library
+            shutil.copy(whole.folder / name, killed.folder)
         for step in kills:
             report.info(f"training until a kill after step {step}")
             _run(file, killed, device, kill_after=step)

@@ -16,7 +16,9 @@ from zoo.files import manifest
 from zoo.system import calibration
 from zoo.system.calibration import Calibration
 from zoo.training import resume_check
+from zoo.training import run as run_module
 from zoo.training.checkpoints import list_checkpoints
+from zoo.training.forecast import StartMeasurements
 from zoo.training.run import Run
 from zoo.training.train import train_steps
 
@@ -44,6 +46,22 @@ def test_kill_follows_its_step(monkeypatch: pytest.MonkeyPatch) -> None:
         progress.advance(1)
         started.append(timers.call_count)
     assert started == [0, 1, 2]
+
+
+def test_second_run_keeps_the_choices_of_the_first(world: Callable[..., Spec], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The matrix library is chosen by timing, and another one rounds differently."""
+    identities = []
+
+    def record(file: Path, run: Run, device: str, kill_after: int = 0) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(StartMeasurements, "matrix_library", "the library of the first" if not identities else "")
+            train_steps(specs.load(file), run.folder, device)
+        identities.append(run.identity)
+
+    monkeypatch.setattr(resume_check, "_run", record)
+    monkeypatch.setattr(run_module, "matrix_libraries", lambda: ("the library of the first",))
+    resume_check.verify_resume(world(), device="cpu")
+    assert {identity.matrix_library for identity in identities} == {"the library of the first"}
 
 
 @pytest.mark.integration
