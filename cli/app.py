@@ -146,13 +146,9 @@ def _invoke(arguments: Sequence[str], name: str | None) -> int | None:
     return status
 
 
-def main() -> None:
-    """Run the command line of this process, and exit with its status."""
+def main() -> int:
+    """Run the command line of this process, and return its exit status."""
     streams.prepare_standard_streams()
     if _COMPLETION_VARIABLE in os.environ:
         typer.main.get_command(app).main(prog_name="zoo")
-    sys.exit(run(sys.argv[1:]))
-
-
-if __name__ == "__main__":
-    main()
+    return run(sys.argv[1:])

@@ -2,24 +2,60 @@
 
 from __future__ import annotations
 
+import atexit
+import os
+import signal
 import sys
+from contextlib import ExitStack
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from types import FrameType
+
+_INTERRUPTED = 130
+_IMPORT_SYSTEM = "<frozen importlib._bootstrap>"
 
 
 def main() -> None:
-    """Run the command line, for `zoo` and for `python -m zoo`."""
+    """Run the command line, for `zoo` and for `python -m zoo`.
+
+    Ctrl-C ends the process by the signal SIGINT, so that a shell also ends the loop or script that runs the command.
+    """
+    last_actions = ExitStack()
+    atexit.register(last_actions.close)  # runs after the functions that others register
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not if a shell makes background jobs ignore it
+        signal.signal(signal.SIGINT, _interrupt)
     try:
         require_own_packages("specs", "compiler", "cli")
     except ImportError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(2)
     try:
-        import_module("cli.app").main()
-    except KeyboardInterrupt:  # during imports; afterwards the command line handles it
+        status: int = import_module("cli.app").main()
+    except KeyboardInterrupt:  # before or after the command, which handles it by itself
         print("\ninterrupted", file=sys.stderr)
-        sys.exit(130)
+        status = _INTERRUPTED
+    if signal.getsignal(signal.SIGINT) is _interrupt:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # from here on, Python would swallow a KeyboardInterrupt
+    if status == _INTERRUPTED:
+        last_actions.callback(signal.raise_signal, signal.SIGINT)
+        last_actions.callback(sys.stdout.flush)  # before the signal, which drops what is buffered
+    sys.exit(status)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    """Raise KeyboardInterrupt, but end the process immediately during an import.
+
+    Packages swallow exceptions during their imports: numpy and torch probe for optional modules, and extension modules
+    ignore errors of callbacks. Nothing is lost, because files are only replaced when they are complete.
+    """
+    while frame is not None:
+        if frame.f_code.co_filename == _IMPORT_SYSTEM:
+            os.write(2, b"\ninterrupted\n")
+            signal.signal(number, signal.SIG_DFL)
+            signal.raise_signal(number)
+        frame = frame.f_back
+    raise KeyboardInterrupt
 
 
 def require_own_packages(*names: str) -> None:

@@ -200,7 +200,7 @@ def _killed_at_the_end(process: subprocess.Popen[bytes]) -> Iterator[None]:
 class TestProcesses:
     def test_a_closed_pipe_ends_the_command_quietly(self, trained: Callable[..., Run]) -> None:
         trained("runs/tiny")
-        command = f"{sys.executable} -m cli.app decode --model tiny --beam 1 | head -1; exit ${{PIPESTATUS[0]}}"
+        command = f"{sys.executable} -m zoo decode --model tiny --beam 1 | head -1; exit ${{PIPESTATUS[0]}}"
         process = subprocess.run(
             ["bash", "-c", command], input="we read\n" * 3000, capture_output=True, text=True, env=ENVIRONMENT
         )
@@ -211,7 +211,7 @@ class TestProcesses:
         """The input is a person at a terminal, or a program that waits for an answer before it writes again."""
         trained("runs/tiny")
         read_end, write_end = reversed(os.openpty()) if terminal else os.pipe()
-        command = [sys.executable, "-m", "cli.app", "decode", "--model", "tiny", "--beam", "1"]
+        command = [sys.executable, "-m", "zoo", "decode", "--model", "tiny", "--beam", "1"]
         pipes: Any = {"stdin": read_end, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "env": ENVIRONMENT}
         with subprocess.Popen(command, **pipes) as process, _killed_at_the_end(process):
             os.close(read_end)
@@ -233,7 +233,7 @@ class TestProcesses:
 
     def test_scores_are_printed_when_the_input_pauses(self, trained: Callable[..., Run]) -> None:
         trained("runs/tiny")
-        command = [sys.executable, "-m", "cli.app", "score", "--model", "tiny"]
+        command = [sys.executable, "-m", "zoo", "score", "--model", "tiny"]
         pipes: Any = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "env": ENVIRONMENT}
         with subprocess.Popen(command, **pipes) as process, _killed_at_the_end(process):
             assert process.stdin

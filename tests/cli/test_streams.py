@@ -22,7 +22,7 @@ NOT_UTF8 = os.fsdecode(b"a\xffb")
 def shell(script: str, *arguments: str) -> subprocess.CompletedProcess[bytes]:
     """Run a shell script in which `zoo` is the program and "$@" are the arguments."""
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHON": sys.executable}
-    script = f'zoo() {{ "$PYTHON" -m cli.app "$@"; }}; {script}'
+    script = f'zoo() {{ "$PYTHON" -m zoo "$@"; }}; {script}'
     return subprocess.run(["sh", "-c", script, "sh", *arguments], capture_output=True, env=environment, check=False)
 
 

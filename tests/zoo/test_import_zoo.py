@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -125,10 +126,34 @@ def test_unrelated_folders_and_packages_are_harmless(tmp_path: Path) -> None:
 
 
 @pytest.mark.integration
-def test_module_is_the_command_and_an_interrupt_during_its_imports_prints_no_traceback() -> None:
+def test_module_is_the_command() -> None:
     process = python("-m")
     assert (process.returncode, process.stderr) == (0, "")
     assert "Usage: zoo" in process.stdout
-    code = "import zoo.entry_point as e\ndef interrupt(name): raise KeyboardInterrupt\n"
-    process = python(f"{code}e.import_module = interrupt; e.main()")
-    assert (process.returncode, process.stderr) == (130, "\ninterrupted\n")
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize(
+    ("app", "status"),
+    [
+        ("def main(): raise KeyboardInterrupt", -signal.SIGINT),
+        ("def main(): return 130", -signal.SIGINT),
+        ("def main(): import swallows; return 0", -signal.SIGINT),
+        ("def main(): return 3", 3),
+    ],
+)
+def test_an_interrupt_ends_the_process_by_the_signal(tmp_path: Path, app: str, status: int) -> None:
+    """An interrupt during an import ends it, too, even if the imported module swallows exceptions."""
+    (tmp_path / "swallows.py").write_text("import signal\ntry: signal.raise_signal(2)\nexcept BaseException: pass\n")
+    (tmp_path / "app.py").write_text(app)
+    code = "import app, zoo.entry_point as e; e.import_module = lambda name: app; e.main()"
+    process = python(code, tmp_path)
+    assert process.returncode == status
+    assert process.stderr in ("", "\ninterrupted\n")
+
+
+@pytest.mark.integration
+def test_a_background_job_keeps_ignoring_interrupts(tmp_path: Path) -> None:
+    (tmp_path / "app.py").write_text("import signal\ndef main(): signal.raise_signal(2); return 0")
+    code = "import signal; signal.signal(2, signal.SIG_IGN)\nimport app, zoo.entry_point as e\n"
+    assert python(f"{code}e.import_module = lambda name: app; e.main()", tmp_path).returncode == 0

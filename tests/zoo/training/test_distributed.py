@@ -29,7 +29,7 @@ from zoo.training.run import Run
 from zoo.training.train import train
 
 World = Callable[..., Spec]
-PROGRAM = "from cli.app import main; main()"
+PROGRAM = "from zoo.entry_point import main; main()"
 SMALL_DEVICES = f"from zoo.system import device_memory as d; d.available_memory = lambda device: 150_000; {PROGRAM}"
 """The same program on devices of which two can hold weights, gradients and moments, but not one."""
 TWO = ("--standalone", "--nproc-per-node", "2")
