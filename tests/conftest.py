@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -27,6 +28,11 @@ from zoo.models.weights import Weights
 from zoo.planning import training_estimate
 from zoo.text.vocabulary import Vocabulary
 from zoo.training.run import Run
+
+# A shell makes its background jobs ignore SIGINT, and `nohup` SIGHUP. Tests of signals need Python's usual handlers, and
+# the processes that tests start inherit what is ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 # How long an example takes depends on the machine, so hypothesis must not check it.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])

@@ -189,7 +189,7 @@ def _run_command(arguments: Sequence[str], stdin: Stream, stdout: Stream, stderr
         mock.patch.object(errors, "to_zoo_error", recorded),
     ):
         try:
-            app.main()
+            status = app.main()
         except SystemExit as end:
             status = 0 if end.code is None else end.code
     out, err = (_output(file, stream) for file, stream in zip(files[1:], streams[1:], strict=True))
