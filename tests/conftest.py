@@ -29,8 +29,8 @@ from zoo.planning import training_estimate
 from zoo.text.vocabulary import Vocabulary
 from zoo.training.run import Run
 
-# A shell makes its background jobs ignore SIGINT, and `nohup` SIGHUP. Tests of signals need Python's usual handlers, and
-# the processes that tests start inherit what is ignored.
+# A shell makes its background jobs ignore SIGINT, and `nohup` SIGHUP. Tests of signals need the usual handlers. The
+# processes that tests start inherit ignored signals, too.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)
 

@@ -16,6 +16,8 @@ from zoo.training.run import Run
 
 INTERRUPTS = 170
 """Number of interrupts of each command."""
+PROGRAM = "print('started', flush=True)\nfrom zoo.entry_point import main\nmain()"
+"""The command. Before it starts, Python itself can end in another way."""
 
 
 @pytest.mark.slow
@@ -38,7 +40,7 @@ def test_an_interrupt_at_any_moment_of_the_start_ends_the_process(
     interrupted = 0
     longest = 4.0  # seconds: torch is loaded by then on every processor
     while interrupted < INTERRUPTS:
-        delay = draw.uniform(0.03, longest)
+        delay = draw.uniform(0, longest)
         status, messages = interrupt_after(delay, arguments)
         if status is None:
             longest *= 0.95
@@ -55,9 +57,11 @@ def interrupt_after(seconds: float, arguments: tuple[str, ...]) -> tuple[int | N
     Returns:
         The exit status and the messages. The status is None if the command had ended before, as `verify` may.
     """
-    command = [sys.executable, "-m", "zoo", *arguments]
+    command = [sys.executable, "-c", PROGRAM, *arguments]
     pipe = subprocess.PIPE  # stdin stays open: `decode` waits for a line
-    with subprocess.Popen(command, stdin=pipe, stdout=subprocess.DEVNULL, stderr=pipe, text=True) as process:
+    with subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
+        assert process.stdout
+        assert process.stdout.readline() == "started\n"
         time.sleep(seconds)
         running = process.poll() is None
         process.send_signal(signal.SIGINT)

@@ -20,7 +20,7 @@ import yaml
 from hostile import values
 from hostile.data import CHUNK, deflate_end, deflated_zeros, lock_first_member
 from hostile.trial import Trial
-from hostile.world import MARIAN_OPTIONS, ctranslate2_text, ctranslate2_variable
+from hostile.world import D_FF, MARIAN_OPTIONS, D, ctranslate2_text, ctranslate2_variable
 from zoo.interop.ctranslate2 import binary
 
 Damage = Callable[[Random, Path, Trial], bool | None]
@@ -263,8 +263,29 @@ def _changed_variables(random: Random, folder: Path, trial: Trial) -> None:
     (folder / _BIN).write_bytes(content + struct.pack("<I", count) + end)
 
 
+def _many_aliases(random: Random, folder: Path, trial: Trial) -> bool:
+    """Write thousands of layers that are all the same 8-bit integers: as float32 copies they fill any memory."""
+    factor, layers = random.choice(((8, 5_000), (32, 1_500), (64, 500)))
+    tensors: dict[str, torch.Tensor] = {}
+    for name, tensor in binary.read(folder / _BIN).variables.items():
+        shape = [size * factor if size % 8 == 0 else size for size in tensor.shape]
+        tensors[name] = torch.zeros(shape, dtype=torch.int8 if len(shape) == 2 else tensor.dtype)
+        if len(shape) == 2:
+            tensors[f"{name}_scale"] = torch.ones(shape[0])
+        elif not shape:
+            tensors[name] = tensor
+    content = _head(count=len(tensors)) + b"".join(ctranslate2_variable(*item) for item in tensors.items())
+    first = [name for name in tensors if "/layer_0/" in name and not name.endswith("_scale")]
+    aliases = [(name.replace("/layer_0/", f"/layer_{layer}/"), name) for layer in range(1, layers) for name in first]
+    end = b"".join(ctranslate2_text(alias) + ctranslate2_text(name) for alias, name in aliases)
+    (folder / _BIN).write_bytes(content + struct.pack("<I", len(aliases)) + end)
+    trial.log(f"{layers} layers, {8 * factor} wide: {(folder / _BIN).stat().st_size:,} bytes")
+    return True
+
+
 CTRANSLATE2: tuple[Damage, ...] = (
     *(_truncate(_BIN), _too_long, _wrong_head, _wrong_variables, _changed_variables, _changed_variables),
+    _many_aliases,
 )
 
 # transformers and fairseq: pickles
@@ -318,6 +339,24 @@ def _pickle_calls(random: Random, file: Path, trial: Trial) -> None:
     call = random.choice(_CALLS)
     trial.log(call)
     _write_pickle(random, file, _call_pickle(random.choice((2, 2, 4)), *call))
+
+
+def _pickle_grows(random: Random, file: Path, trial: Trial) -> None:
+    """Double a text with calls that tensors or options need, until it has gigabytes."""
+    text = b"X\x05\x00\x00\x00model"
+    encoded = b"c_codecs\nencode\n(" + text + b"X\x06\x00\x00\x00latin1tRq\x00"
+    doubled = b"c_codecs\nencode\n(h\x00X\x03\x00\x00\x00hextRq\x00"
+    listed = b"c%s\nstr\n(](h\x00h\x00etRq\x00" % random.choice((b"builtins", b"__builtin__"))
+    start, step = random.choice(((encoded, doubled), (text + b"q\x00", listed)))
+    _write_pickle(random, file, b"\x80\x02" + start + step * random.choice((27, 31, 40)) + b".")
+
+
+def _pickle_in_capitals(random: Random, file: Path, trial: Trial) -> None:
+    """Write a pickle's name in capitals: torch's reader of zip files finds it, too."""
+    with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        archive.writestr("archive/version", b"3\n")
+        name = random.choice(("DATA.PKL", "data.PKL", "Data.pkl"))
+        archive.writestr(f"archive/{name}", _call_pickle(2, *random.choice(_CALLS)))
 
 
 def _pickle_hidden(random: Random, file: Path, trial: Trial) -> None:
@@ -389,6 +428,35 @@ def _fairseq_content(random: Random, folder: Path, trial: Trial) -> None:
     torch.save({**content, "args": argparse.Namespace(**options)}, file)
 
 
-_PICKLES = (_pickle_calls, _pickle_calls, _pickle_hidden, _pickle_broken, _pickle_no_model)
+def _fairseq_repeats(random: Random, folder: Path, trial: Trial) -> bool:
+    """Write a large model whose tensors all repeat one number, so that its file is small."""
+    file = folder / "checkpoint_best.pt"
+    with torch.serialization.safe_globals([argparse.Namespace]):
+        content = torch.load(file, weights_only=True)
+    factor = 1 << random.choice((9, 10, 11))
+    for name, value in vars(content["args"]).items():
+        if name.endswith("embed_dim"):
+            setattr(content["args"], name, value * factor)
+    model = content["model"]
+    for name, tensor in model.items():
+        model[name] = torch.zeros(1).expand([size * factor if size in (D, D_FF) else size for size in tensor.shape])
+    torch.save(content, file)
+    trial.log(f"d_model {D * factor:,}: {file.stat().st_size:,} bytes")
+    return True
+
+
+_PICKLES = (
+    _pickle_calls,
+    _pickle_calls,
+    _pickle_grows,
+    _pickle_in_capitals,
+    _pickle_hidden,
+    _pickle_broken,
+    _pickle_no_model,
+)
 BIN: tuple[Damage, ...] = tuple(_in_file("pytorch_model.bin", change) for change in _PICKLES)
-PT: tuple[Damage, ...] = (*(_in_file("checkpoint_best.pt", change) for change in _PICKLES), _fairseq_content)
+PT: tuple[Damage, ...] = (
+    *(_in_file("checkpoint_best.pt", change) for change in _PICKLES),
+    _fairseq_content,
+    _fairseq_repeats,
+)

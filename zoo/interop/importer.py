@@ -32,7 +32,9 @@ from zoo.models.registries.revision import is_name
 from zoo.models.weights import Weights
 from zoo.publishing.facts import Facts, facts_of_import
 from zoo.publishing.publish import publish_imported
-from zoo.report import Report
+from zoo.report import Report, size
+from zoo.system.device_memory import is_out_of_memory
+from zoo.system.memory import memory_limit
 from zoo.text.lines import read_lines
 from zoo.version import __version__
 
@@ -49,6 +51,9 @@ _UNEXPECTED = (
 )
 """Exceptions that content of an unexpected form can cause in a reader."""
 _MAX_MESSAGE = 500  # characters
+_MEMORY_PER_BYTE = 16
+"""Memory that reading a model may take, as a multiple of its files: 8-bit weights become float32 twice."""
+_SPARE_MEMORY = 1 << 28  # bytes, for vocabularies and the libraries that read them
 
 
 @dataclass(frozen=True)
@@ -145,15 +150,30 @@ def find_format(path: Path, name: str | None = None) -> ImportFormat:
 
 def _read(format: ImportFormat, path: Path, request: ImportRequest) -> ImportedModel:
     """Read a model. Report content that a reader does not expect as a damaged file, not as a crash of zoo."""
+    files = _model_files(path)
+    allowed = _SPARE_MEMORY + _MEMORY_PER_BYTE * files
     try:
-        return format.read(path, request)
+        with memory_limit(allowed):
+            return format.read(path, request)
     except ZooError:
         raise
-    except _UNEXPECTED as error:
+    except (*_UNEXPECTED, MemoryError) as error:
+        if is_out_of_memory(error):
+            problem = (
+                f"reading `{path}` needs more than {size(allowed)} of memory, but the model has only {size(files)}"
+            )
+            hint = "do not use this file: small files that fill the memory are made to do harm"
+            raise ZooError(problem, hint=hint, exit_code=1) from None
         reason = next(iter(str(error).splitlines()), "")
         problem = f"`{path}` is not a valid model of {format.name}: {type(error).__name__}: {reason}"[:_MAX_MESSAGE]
         hint = "restore it from its source; if its own engine opens it, please report this with the file"
         raise ZooError(problem, hint=hint, exit_code=1) from error
+
+
+def _model_files(path: Path) -> int:
+    """Return the size of a model's files in bytes. A `decoder.yml` names files in its own folder."""
+    folder = path if path.is_dir() else path.parent if path.suffix == ".yml" else None
+    return sum(file.stat().st_size for file in (folder.iterdir() if folder else [path]) if file.is_file())
 
 
 def _local_path(source: str, report: Report) -> Path:

@@ -23,7 +23,7 @@ _MAX_PICKLE = 100_000_000  # bytes, without tensors
 _LEGACY_PICKLES = 5  # pickles at the beginning of a file in the format before torch 1.6, which is not a zip archive
 UNREADABLE = (
     *(UnpicklingError, RuntimeError, ValueError, LookupError, TypeError, AttributeError, OSError, EOFError),
-    *(zipfile.BadZipFile, zlib.error, MemoryError),
+    *(zipfile.BadZipFile, zlib.error),
 )
 """Exceptions that torch raises for files that it did not write in this way."""
 
@@ -80,7 +80,7 @@ def _pickles(file: Path) -> Iterator[IO[bytes]]:
         return
     with zipfile.ZipFile(file) as archive:
         for member in archive.infolist():
-            if member.filename.endswith("data.pkl"):
+            if member.filename.lower().endswith("data.pkl"):  # torch ignores case when it looks for the member
                 if member.file_size > _MAX_PICKLE:
                     raise ValueError(f"its pickle has {member.file_size:,} bytes without the tensors")
                 yield io.BytesIO(archive.read(member))

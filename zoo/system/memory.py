@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
-from contextlib import suppress
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from specs import ZooError
@@ -11,6 +13,8 @@ from zoo.report import size
 
 _CGROUP_LIMIT = Path("/sys/fs/cgroup/memory.max")
 """Memory limit of a container, in bytes, or "max"."""
+_PROCESS_SIZES = Path("/proc/self/statm")
+_DATA_COLUMN = 5  # the pages that RLIMIT_DATA limits, and the stack
 
 
 def machine_memory() -> int:
@@ -36,3 +40,27 @@ def require_memory(needed: float, available: int, purpose: str, hint: str, owner
     """
     if needed > available:
         raise ZooError(f"{purpose} needs {size(needed)} of memory, and {owner} has {size(available)}", hint=hint)
+
+
+@contextmanager
+def memory_limit(allowed: int) -> Iterator[None]:
+    """Limit the memory that this process may allocate in a block, in addition to what it has. Only Linux can do so.
+
+    Allocations beyond the limit fail: Python raises MemoryError, and torch an exception that `is_out_of_memory`
+    recognises.
+
+    Args:
+        allowed: The additional memory, in bytes.
+    """
+    if not _PROCESS_SIZES.exists():
+        yield
+        return
+    before = resource.getrlimit(resource.RLIMIT_DATA)
+    pages = int(_PROCESS_SIZES.read_text(encoding="utf-8").split()[_DATA_COLUMN])
+    limit = pages * resource.getpagesize() + allowed
+    finite = [each for each in before if each != resource.RLIM_INFINITY]
+    resource.setrlimit(resource.RLIMIT_DATA, (min([limit, *finite]), before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_DATA, before)

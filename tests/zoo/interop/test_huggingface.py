@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import zipfile
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,6 +22,7 @@ from zoo.interop.huggingface.importer import HuggingFaceMarianImport
 from zoo.interop.importer import ImportOptions, import_model
 from zoo.models import local_store
 from zoo.report import Progress, Report
+from zoo.system.device_memory import peak_memory
 
 SENTENCES = [("the old dog reads", "ein Hund liest"), ("a house", "der alte Hund sieht ein Haus")]
 POSITIONS = "model.encoder.embed_positions.weight"
@@ -169,14 +171,29 @@ def test_pickled_weights_are_read_without_running_code(folder: Any, zipped: bool
         read(folder)
 
 
-def test_pickles_that_call_functions_are_rejected_by_name(folder: Any) -> None:
+@pytest.mark.parametrize("member", ["data.pkl", "DATA.PKL"])
+def test_pickles_that_call_functions_are_rejected_by_name(folder: Any, member: str) -> None:
+    """torch ignores case when it looks for the member with the pickle."""
     folder.weights_file.unlink()
     for name in ("builtins bytearray", "torch Tensor", "os mkdir"):
         call = f"c{name.replace(' ', chr(10))}\n(K\x10tR.".encode("latin-1")
         with zipfile.ZipFile(folder.path / "pytorch_model.bin", "w") as archive:
-            archive.writestr("archive/data.pkl", b"\x80\x02" + call)
+            archive.writestr(f"archive/{member}", b"\x80\x02" + call)
         with pytest.raises(ZooError, match=f"calls `{name.replace(' ', '.')}`"):
             read(folder)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits the memory of a process")
+def test_a_small_file_that_fills_the_memory_is_rejected(folder: Any) -> None:
+    folder.weights_file.unlink()
+    first = b"c_codecs\nencode\n(X\x01\0\0\0xX\x06\0\0\0latin1tRq\0"
+    doubled = b"c_codecs\nencode\n(h\0X\x03\0\0\0hextRq\0"  # twice as many bytes
+    with zipfile.ZipFile(folder.path / "pytorch_model.bin", "w") as archive:
+        archive.writestr("archive/version", b"3\n")
+        archive.writestr("archive/data.pkl", b"\x80\x02" + first + doubled * 40 + b".")
+    with pytest.raises(ZooError, match=r"needs more than .* of memory, but the model has only"):
+        import_model(str(folder.path), ImportOptions(name="mine"), Report())
+    assert peak_memory(torch.device("cpu")) < 2e9
 
 
 def test_damaged_pickle_is_reported(folder: Any) -> None:

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from zoo.system.device_memory import fits_memory, is_out_of_memory
+from zoo.system.memory import memory_limit
 
 PEAK = """
 import json, pathlib, re, subprocess, sys, torch
@@ -52,3 +53,15 @@ def test_a_tenth_of_the_memory_stays_free(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr("zoo.system.device_memory.available_memory", lambda device: 1000)
     assert fits_memory(900, torch.device("cpu"))
     assert not fits_memory(901, torch.device("cpu"))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux limits the memory of a process")
+def test_memory_limit_holds_for_python_and_torch_and_ends() -> None:
+    with memory_limit(100_000_000):
+        assert len(bytearray(50_000_000)) == 50_000_000
+        with pytest.raises(MemoryError):
+            bytearray(200_000_000)
+        with pytest.raises(RuntimeError) as error:
+            torch.ones(100_000_000)
+        assert is_out_of_memory(error.value)
+    assert len(bytearray(200_000_000)) == 200_000_000

@@ -7,7 +7,6 @@ omegaconf or of fairseq. Such objects are replaced by `InertObject`, which store
 from __future__ import annotations
 
 import argparse
-import builtins
 import collections
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -20,10 +19,10 @@ from specs import ZooError
 from zoo.interop import torch_files
 
 _REPLACED_MODULES = ("fairseq.", "omegaconf.", "numpy.")
+_REPLACED_TYPES = ("typing.Any", *(f"builtins.{name}" for name in ("dict", "list", "int", "float", "str", "bool")))
 _PLAIN_TYPES: dict[str, Any] = {
     "argparse.Namespace": argparse.Namespace,
     "collections.defaultdict": collections.defaultdict,
-    **{f"builtins.{name}": getattr(builtins, name) for name in ("dict", "list", "int", "float", "str", "bool")},
 }
 _MAX_VALUES, _MAX_DEPTH = 100_000, 50
 
@@ -101,6 +100,6 @@ def _replacement(name: str) -> Any:
     """Return the harmless type that replaces a global of a pickle, or None if fairseq does not use the global."""
     if name in _PLAIN_TYPES:
         return (_PLAIN_TYPES[name], name)
-    if name == "typing.Any" or name.startswith(_REPLACED_MODULES):
+    if name in _REPLACED_TYPES or name.startswith(_REPLACED_MODULES):
         return (InertObject, name)
     return None
