@@ -106,7 +106,7 @@ def evaluate(
     its first run, for `zoo paper table2`.
 
     With --hypotheses and --references, two text files are compared. With --brackets, two files of trees are compared as
-    EVALB does, in EVALB's format.
+    EVALB does. The table has the layout of EVALB's example `sample.rsl`.
     """
     from cli.console import report, show_json
     from zoo.evaluation.ensembles import evaluate_ensemble

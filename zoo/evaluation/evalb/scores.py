@@ -177,10 +177,12 @@ def _summarise(rows: Sequence[SentenceScore]) -> BracketSummary:
 
 
 def format_table(scores: BracketScores) -> str:
-    """Return the scores in EVALB's own layout: one line per sentence, totals, and two summaries.
+    """Return the scores as a table like EVALB's: one line per sentence, totals, and two summaries.
 
     The layout is identical to EVALB's example `sample.rsl`, including its misspellings. `-` replaces tags if the test
     has none. As in that example, the total of the crossing column is the number of sentences without crossing brackets.
+    Current versions of `evalb.c` print the number of crossing brackets there, pad three numbers of the totals
+    differently, and add the line `Bracketing FMeasure` to both summaries.
     """
     return "\n".join(
         [
