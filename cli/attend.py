@@ -39,7 +39,9 @@ _Output = Annotated[
 ]
 _Svg = Annotated[
     Path | None,
-    typer.Option(metavar="FILE.svg", show_default=False, help="Write a drawing of the initial view to this file."),
+    typer.Option(
+        metavar="FILE.svg", show_default=False, help="Also save the plot to this file, as the page first shows it."
+    ),
 ]
 _Target = Annotated[
     str | None,

@@ -110,7 +110,7 @@ def _split_pairs(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
         source, tab, target = line.partition("\t")
         if not tab or "\t" in target:
             problem = f"the line must have one tab, not {line.count(chr(9))}"
-            raise ZooError(problem, where=f"<stdin>:{number}", hint="write the source, a tab and its target")
+            raise ZooError(problem, where=f"<stdin>:{number}", hint="write each line as source, tab, target")
         yield source, target
 
 
@@ -134,8 +134,8 @@ def _score_pairs(
         translator: The model.
         pairs: Sources and targets.
         first: Line number of the first pair.
-        files: Names of the input files for errors.
-        report: Receiver of progress.
+        files: Names of the input files, for error messages.
+        report: Where progress is reported.
     """
     sources, targets = zip(*pairs, strict=True)
     try:

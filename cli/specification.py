@@ -112,7 +112,7 @@ def show(
     spec: options.Reference,
     overrides: options.Overrides = None,
     difference: Annotated[
-        bool, typer.Option("--difference", help="Print only the fields that differ from the spec that it extends.")
+        bool, typer.Option("--difference", help="Print only the fields that differ from the parent spec (`extends`).")
     ] = False,
     json: options.Json = False,
 ) -> None:

@@ -116,5 +116,5 @@ def find_device(name: str) -> str:
         raise ZooError("this machine has no GPU that torch can use", hint="omit `--device`, or use `--device cpu`")
     if (device.index or 0) >= torch.cuda.device_count():
         last = torch.cuda.device_count() - 1
-        raise ZooError(f"there is no device `{name}`", hint=f"this machine has cuda:0 to cuda:{last}")
+        raise ZooError(f"there is no device `{name}`", hint=f"the last GPU of this machine is cuda:{last}")
     return name

@@ -193,7 +193,7 @@ def _max_remaining(graph: Graph, end: str, n: int, direction: str) -> dict[str, 
 
 
 def _shortest(graph: Graph, start: str, end: str, n: int, direction: str) -> int | None:
-    """Return the length of the shortest path that bridges n positions."""
+    """Return the length of the shortest path between values at positions n apart. None if there is none."""
     remaining = _max_remaining(graph, end, n, direction)
     distances: dict[str, _Distances] = {start: {0: 0}}
     for node in graph.nodes:

@@ -103,7 +103,7 @@ def _box(graph: Graph, node: Node, column: int, inputs: list[Box | str]) -> Box:
 
 
 def _label(node: Node) -> str:
-    """Return the name of the node's matrix in a weights file or, without one, the name of its result."""
+    """Return the name of the node's matrix in a weights file. Return the name of its result if it has no matrix."""
     name = next(iter(node.parameters), node.name.rstrip("_0123456789")).removeprefix(f"{node.layer}.")
     name = name.removesuffix("_rows").removesuffix("_int8").removesuffix(".norm_gain")
     return "" if name in _UNINFORMATIVE else ": ".join(name.replace("_", " ").split(".")[-2:])

@@ -34,7 +34,7 @@ def compile_options(
         ZooError: The precision is unknown, or is not float32 in training.
     """
     if precision not in (None, *PRECISIONS):
-        raise ZooError(f"`{precision}` is not a precision", hint=f"it is one of {', '.join(PRECISIONS)}")
+        raise ZooError(f"unknown precision `{precision}`", hint=f"choose one of {', '.join(PRECISIONS)}")
     if Purpose.TRAIN not in purposes:
         return CompileOptions(device.partition(":")[0], precision or spec.compilation.precision)
     if precision not in (None, "float32"):

@@ -76,7 +76,7 @@ def lstm_step(
     recurrent: Float[Tensor, "outer gates"],
     bias: Float[Tensor, " gates"],
 ) -> Float[Tensor, "rows new+1 outer"]:
-    """Return the hidden states of an LSTM layer that continues from a state, for a few positions, then the last cell.
+    """Continue an LSTM layer from a state. Return the hidden state at each new position, and then the last cell state.
 
     Args:
         x: The inputs.

@@ -217,7 +217,7 @@ class Parameter:
 
     @property
     def type(self) -> str:
-        """The type of its numbers: float32, bfloat16 or int8."""
+        """The data type of the tensor: float32, bfloat16 or int8."""
         return {Rounded: "bfloat16", Quantised: "int8"}.get(type(self.origin), "float32")
 
     @property

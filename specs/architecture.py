@@ -25,10 +25,10 @@ class SelfAttention(Section):
 
 
 class CrossAttention(Section):
-    """Multi-head attention of the decoder to the encoder's output (section 3.2.3), with sizes `h`, `d_k` and `d_v`."""
+    """Multi-head attention from the decoder over the encoder's output (section 3.2.3). Sizes: `h`, `d_k`, `d_v`."""
 
     kind: Literal["cross_attention"] = Field(
-        description="Multi-head attention of the decoder to the encoder's output (section 3.2.3)."
+        description="Multi-head attention from the decoder over the encoder's output (section 3.2.3)."
     )
 
 

@@ -51,15 +51,15 @@ def parent(reference: str | os.PathLike[str]) -> Spec | None:
 
 
 def parse(text: str, where: str) -> Spec:
-    """Return the spec in `text`, as `Spec.yaml` writes it.
+    """Parse a complete spec that `Spec.yaml` has written.
 
     Args:
-        text: A complete spec. Without the key `format` it is read in the current format.
+        text: The spec. Without the key `format` it is read in the current format.
         where: The name of the file for error messages.
 
     Raises:
         NewerFormatError: A newer version of zoo wrote the text.
-        ZooError: The text is damaged. The exit code is 1, because zoo wrote the file.
+        ZooError: The text is damaged. The exit code is 1: zoo wrote the file, so the user made no mistake.
     """
     version = writer_version(text)
     try:
@@ -118,7 +118,7 @@ def _merged(chain: Sequence[tuple[Source, LocatedValue]], overrides: Overrides =
 
 
 def _located_overrides(overrides: Overrides) -> list[LocatedValue]:
-    """Return one mapping for each override, in their order. Raise ZooError for texts that are not KEY=VALUE."""
+    """Return one mapping per override, in the same order. Raise ZooError for a text that is not KEY=VALUE."""
     if isinstance(overrides, Mapping):
         return [_nested(key, locate(value, f"override: `{key}`")) for key, value in _flat(overrides).items()]
     return [_parse_override(text) for text in ([overrides] if isinstance(overrides, str) else overrides)]

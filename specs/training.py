@@ -22,7 +22,7 @@ class Training(Section):
     )
     target_tokens: TokenCount = Field(
         description="Maximum number of target tokens in the batch of one step, counting padding (section 5.1: about "
-        "25,000). A batch respects both limits. Unit: tokens."
+        "25,000). `source_tokens` limits the same batch. Unit: tokens."
     )
     accumulation_steps: Size = Field(
         le=65_536,
@@ -44,7 +44,7 @@ class Training(Section):
         description="epsilon of Adam, added to the root of the mean squared gradient (section 5.3: 1e-9)."
     )
     label_smoothing: Probability = Field(
-        description="epsilon_ls, the probability that the training target moves from the correct token to other tokens "
+        description="epsilon_ls, the probability mass that label smoothing moves from the correct token to others "
         "(section 5.4: 0.1). Unit: probability."
     )
     label_smoothing_spread: Literal["wrong_classes", "all_classes"] = Field(
@@ -56,15 +56,15 @@ class Training(Section):
         "Exactly one of this and `checkpoint_minutes` is not null. Unit: steps."
     )
     checkpoint_minutes: Minutes | None = Field(
-        description="Time between checkpoints (section 6.1: 10). The averaged weights then depend on the clock, so two "
-        "runs differ. Unit: minutes."
+        description="Time between checkpoints (section 6.1: 10). If set, the averaged weights depend on the clock, so "
+        "two runs differ. Unit: minutes."
     )
     max_tokens: Annotated[int, Field(ge=1, le=10**15)] | None = Field(
-        description="Stop training after this number of target tokens, if `steps` is not reached before (not in the "
+        description="Stop training after this number of target tokens, unless `steps` is reached first (not in the "
         "paper). null: no limit. Unit: tokens."
     )
     max_minutes: Minutes | None = Field(
-        description="Stop training after this time spent in training steps, if `steps` is not reached before (not in "
+        description="Stop training after this much time in training steps, unless `steps` is reached first (not in "
         "the paper). The last step then depends on the clock. null: no limit. Unit: minutes."
     )
     dev_score: Literal["perplexity", "bleu", "paper_bleu", "chrf", "ter", "f1"] | None = Field(

@@ -167,7 +167,7 @@ class Operation(ABC):
         """Compute the result in simple, slow PyTorch: the reference for every program. Dropout is off."""
 
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
-        """Return the PyTorch expression of the result: `code`, unless a subclass needs more."""
+        """Return the PyTorch expression that computes the result. By default, it is `code`."""
         return self.code.format(*inputs, *parameters, self=self)
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
@@ -252,7 +252,7 @@ class Operation(ABC):
         return False
 
     def is_exportable(self, inputs: ValueTypes) -> bool:
-        """Return whether torch can export its code for any number of positions."""
+        """Return whether `torch.export` accepts the operation with a dynamic number of positions."""
         return not self.loops_in_python(inputs)
 
     def describe(self, inputs: Sequence[str]) -> str:

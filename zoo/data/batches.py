@@ -172,8 +172,8 @@ def epoch_batches(
         target_tokens: Budget of target tokens per batch.
         seed: Seed of the training.
         epoch: Number of the epoch.
-        weights: How often an epoch contains the pairs of each part of the corpus. For a fraction, pairs are drawn
-            again in each epoch. Defaults to 1 for all parts.
+        weights: How often an epoch contains the pairs of each part of the corpus. Of a fraction such as
+            0.5, each epoch draws new pairs at random. Defaults to 1 for all parts.
 
     Raises:
         ZooError: A pair is longer than a budget, or the weights leave no pair.

@@ -29,8 +29,8 @@ def read_sentences(path: Path) -> Iterator[str]:
     """Yield the sentences of a file: its lines, or the segments of an SGML file. Decompress `.gz` files on the fly.
 
     Raises:
-        ZooError: The file is missing or damaged, decompresses to more than text does, or has a line that is not UTF-8
-            or is longer than MAX_LINE_BYTES.
+        ZooError: The file is missing or damaged, is implausibly large after decompression, or has a line that is not
+            UTF-8 or is longer than MAX_LINE_BYTES.
     """
     with file_errors(path), open_gzip(path) if path.suffix == ".gz" else path.open("rb") as stream:
         lines = decoded_lines(bounded_lines(stream, str(path), MAX_LINE_BYTES), str(path))

@@ -120,8 +120,8 @@ def _require_plausible(path: Path, unpacked: int) -> None:
     packed = path.stat().st_size
     if unpacked > (limit := _unpacked_limit(packed)):
         raise ZooError(
-            f"`{path}` has {size(packed)} but unpacks to more than {size(limit)}, which is not plausible for text",
-            hint="download it again from its authors; if its text is like that, unpack the file yourself",
+            f"`{path}` is {size(packed)} but unpacks to more than {size(limit)}, which is not plausible for text",
+            hint="download it again from its authors; if the text really is that large, unpack the file yourself",
         )
 
 

@@ -273,7 +273,7 @@ def _concerns(error: OSError, path: Path, partial: Path | None) -> bool:
 
 
 def _set_aside(path: Path, suffix: str) -> Path:
-    """Rename a file or folder, if it exists, to a partial name with this suffix. Return the new path."""
+    """Give a file or folder a temporary name that ends in `suffix`, if it exists. Return that path."""
     renamed = partial_path(path)
     renamed = renamed.with_name(f"{renamed.name}{suffix}")
     shutil.rmtree(renamed, ignore_errors=True)

@@ -151,7 +151,7 @@ def _attempt(url: str, partial: Path, report: Report, max_bytes: int | None) -> 
 def _require_at_most(url: str, partial: Path, count: int, max_bytes: int | None) -> None:
     if max_bytes is not None and count > max_bytes:
         discard(partial)
-        raise ZooError(f"`{url}` has more than {size(max_bytes)}, which is the limit for it", exit_code=1)
+        raise ZooError(f"`{url}` is larger than its limit of {size(max_bytes)}", exit_code=1)
 
 
 def _receive(

@@ -15,7 +15,7 @@ from compiler.runtime import sinusoids
 from specs import ZooError
 from zoo.interop.numbering import Numbering
 
-RESTORE = "restore the files from where the model came from"
+RESTORE = "restore the files from the model's original source"
 SIDES = ("encoder", "decoder")
 _COMPARED_POSITIONS = 1_000
 _POSITION_TOLERANCE = 1e-3  # error of sinusoids that engines computed in float32 or float16

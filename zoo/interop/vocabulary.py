@@ -52,7 +52,7 @@ class TokenList:
         """Raise ZooError if the embedding has a different number of rows than the list has tokens."""
         if len(self.names) != rows:
             problem = f"the {side} vocabulary lists {len(self.names):,} tokens, but its embedding has {rows:,} rows"
-            raise ZooError(problem, hint="restore the files from where the model came from", exit_code=1)
+            raise ZooError(problem, hint="restore the files from the model's original source", exit_code=1)
 
     def numbering(self, models: Sequence[SentencePieceModel]) -> Numbering:
         """Return the numbering in zoo.

@@ -33,7 +33,7 @@ class Origin(Record):
 
     @classmethod
     def of(cls, revision: Revision, registry: str) -> Self:
-        """Return the origin of a bundle that is this revision of the registry with this address."""
+        """Return the origin of a bundle that was pulled from a registry, given as its address."""
         return cls(registry=registry, name=revision.name, revision=revision.revision, digest=revision.digest)
 
     def write(self, folder: Path) -> None:
@@ -122,7 +122,7 @@ def _matches(folder: Path, reference: Reference) -> bool:
 
 
 def alias_target(name: str) -> str | None:
-    """Return the current name of a renamed model, as it was when the old name was last pulled. None if not renamed."""
+    """Return the new name of a renamed model, as of the last pull. None if it was not renamed."""
     file = alias_file(name)
     return parse_record(Alias, read_bytes(file), str(file)).to if file_exists(file) else None
 

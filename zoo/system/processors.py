@@ -20,7 +20,7 @@ _COPY_ELEMENTS = 2**20
 
 @dataclass(frozen=True)
 class Host:
-    """Machine that a measurement was taken on. `threads` are those of torch."""
+    """Machine that a measurement was taken on. `threads` is the number of threads that torch uses."""
 
     processor: str
     cores: int

@@ -32,7 +32,7 @@ def without_control(text: str) -> str:
 
 
 def clean(line: str) -> str:
-    """Normalise a line as every text is before use: no control characters, no surrounding white space."""
+    """Remove control characters and surrounding white space. All text is normalised in this way before use."""
     return without_control(line).strip()
 
 

@@ -133,8 +133,9 @@ class Run(ModelFolder):
         if current.backend != identity.backend:
             raise ZooError(
                 f"`{self.folder}` was started with the backend `{current.backend}`, but this machine uses "
-                f"`{identity.backend}`, which rounds differently and has other dropout masks",
-                hint=f"`zoo doctor` prints the reason; `--fresh` starts over with `{identity.backend}`",
+                f"`{identity.backend}`, which rounds differently and draws other dropout masks",
+                hint=f"`zoo doctor` shows why `{current.backend}` is not available; "
+                f"`--fresh` starts over with `{identity.backend}`",
             )
         if current.software != identity.software:
             report.info(f"using {identity.software}, and before {current.software}: later steps may differ")

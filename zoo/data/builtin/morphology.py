@@ -282,11 +282,11 @@ class GermanVerb:
         return cls(infinitive, present, _three_forms(past, (past, past, plural_past)), participle, prefix)
 
     def finite(self, agreement: Agreement, past: bool) -> str:
-        """Return the finite form, without the prefix."""
+        """Return the finite form without a separable prefix, such as "sieht" of "ansehen"."""
         return (self.past if past else self.present)[agreement.form]
 
     def non_finite(self, form: VerbForm) -> str:
-        """Return the form that an auxiliary governs, with the prefix."""
+        """Return the participle or infinitive with the separable prefix, as used after an auxiliary verb."""
         return self.prefix + (self.participle if form == "participle" else self.infinitive)
 
     def with_zu(self) -> Words:

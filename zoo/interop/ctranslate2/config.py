@@ -68,7 +68,7 @@ def read_config(folder: Path, binary: Binary) -> Config:
 
 
 def _token(settings: Settings, key: str, default: str) -> str:
-    """Return the name of a token. Raise ZooError if it is not text; `null` is invalid, too."""
+    """Return the name of a token. Raise ZooError if it is not text or is `null`."""
     if settings.any(key, default) is None:
         raise settings.error(key, "is not a token")
     return settings.text(key, default)

@@ -101,7 +101,7 @@ def _dictionary_names(folder: Path, options: Settings) -> tuple[str, str]:
     if isinstance(source, str) and isinstance(target, str) and source and target:
         return source, target
     problem = f"the checkpoint in `{folder}` does not name its languages (`source_lang`, `target_lang`)"
-    raise ZooError(problem, hint="import a checkpoint of the task `translation`, which names them")
+    raise ZooError(problem, hint="import a checkpoint of the task `translation`: it records its languages")
 
 
 def _language_codes(names: tuple[str, str]) -> tuple[str, str] | None:

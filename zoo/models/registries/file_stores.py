@@ -131,7 +131,7 @@ class FolderStore:
 
 
 def _write(chunk: bytes, target: BinaryIO, path: Path) -> None:
-    """Write a chunk. Errors name `path`, not the file that is read at the same time."""
+    """Write a chunk of a copied file. Errors name `path`, the destination, and not the file that is copied."""
     with convert_disk_errors(path):
         target.write(chunk)
         target.flush()

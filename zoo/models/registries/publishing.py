@@ -103,7 +103,7 @@ def require_writable(registry: Registry) -> WritableFileStore:
     store = require_writable_kind(registry)
     if store.create(MARKER, _MARKER_CONTENT) and store.create(MARKER, _MARKER_CONTENT):
         hint = "publish to a folder, or to a service that supports the HTTP header If-None-Match, as S3 does"
-        raise ZooError(f"cannot publish to `{registry.address}`: it does not protect existing files", hint=hint)
+        raise ZooError(f"cannot publish to `{registry.address}`: it lets a second writer overwrite files", hint=hint)
     return store
 
 

@@ -168,7 +168,7 @@ def parse_reference(text: str) -> Reference | None:
 
 
 def is_name(text: str) -> bool:
-    """Return whether a text is a valid model name: the same rule as for `name` in a spec."""
+    """Return whether a text is a valid model name. The same rule holds for `name` in a spec."""
     return _is_valid(_NAME, text)
 
 

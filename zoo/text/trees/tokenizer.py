@@ -231,7 +231,7 @@ def _word_token(linearisation: Linearisation, tag: str, word: str) -> str:
 
 
 def _line_hides_root(line: str) -> bool:
-    """Return the result of `_hides_root` for a bracketed tree, without parsing it."""
+    """Return whether a bracketed tree has a root that linearisations leave out, without parsing the tree."""
     depth = children = 0
     for bracket in _ROUND_BRACKET.findall(line):
         children += depth == 1 and bracket == "("

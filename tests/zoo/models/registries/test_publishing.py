@@ -131,7 +131,7 @@ def test_a_store_that_overwrites_files_is_refused(tmp_path, bundle, summary):
             self.replace(path, content)
             return True
 
-    with pytest.raises(ZooError, match="it does not protect existing files"):
+    with pytest.raises(ZooError, match="it lets a second writer overwrite files"):
         publishing.publish(Registry(Overwriting(tmp_path / "registry")), "model", bundle(1), summary, Report())
     assert not (tmp_path / "registry" / "models").exists()
 
