@@ -62,7 +62,15 @@ _NBest = Annotated[
         max=MAX_N_BEST,
         show_default=False,
         help="Print the N best results of each line, best first, as line number, score and text separated by tabs. "
-        "They differ in their tokens, but two may have the same text. Samples come in the order of drawing.",
+        "They differ in their tokens, but two may have the same text. Samples have the order in which they were drawn.",
+    ),
+]
+_NoSplit = Annotated[
+    bool,
+    typer.Option(
+        "--no-split",
+        help="Translate each line whole. By default, a model that was trained on single sentences translates each "
+        "sentence of a line by itself.",
     ),
 ]
 _Temperature = Annotated[
@@ -109,7 +117,9 @@ _Seed = Annotated[
 _Svg = Annotated[
     Path | None,
     typer.Option(
-        metavar="FILE.svg", show_default=False, help="Also draw the best tree of each line, all in this file."
+        metavar="FILE.svg",
+        show_default=False,
+        help="Also draw the best tree of each line, and write all drawings to this file.",
     ),
 ]
 
@@ -124,6 +134,7 @@ def decode(
     beam: options.Beam = None,
     alpha: options.Alpha = None,
     n_best: _NBest = None,
+    no_split: _NoSplit = False,
     temperature: _Temperature = None,
     top_k: _TopK = None,
     top_p: _TopP = None,
@@ -138,8 +149,8 @@ def decode(
 
     Select a model with either --spec or --model. Each input line gives one output line, in the same order; empty lines
     remain empty. Up to 1,024 lines are read ahead for efficient batches. When the input pauses, all lines read so far
-    are answered. A line that is longer than the spec's decoding.max_source_length is split at sentence boundaries and
-    translated in parts.
+    are answered. Lines of several sentences are split, and their spacing is kept, unless the model learned from
+    longer texts, the line has a prefix, or --no-split is given. A line above decoding.max_source_length is split.
 
     With --json, each line becomes an object with `source` and `translations`. Each translation has `text`, `score`
     (length-penalised) and `log_probability` (natural logarithm, of the whole translation).
@@ -152,7 +163,7 @@ def decode(
     choice |= {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
     translator = _open_model(all_from_options(spec, model, report()), "translation", how, input)
     format_lines = partial(_format_translations, json=json, n_best=n_best)
-    _answer_lines(translator, _Files(input, output, prefix), choice, n_best, format_lines)
+    _answer_lines(translator, _Files(input, output, prefix), choice, n_best, format_lines, split=not no_split)
 
 
 def parse(
@@ -161,7 +172,7 @@ def parse(
     input: options.Input = None,
     output: options.Output = None,
     pretty: Annotated[
-        bool, typer.Option("--pretty", help="Indent long trees over several lines, with an empty line between trees.")
+        bool, typer.Option("--pretty", help="Break long trees into indented lines, with an empty line between trees.")
     ] = False,
     svg: _Svg = None,
     beam: options.Beam = None,
@@ -254,6 +265,8 @@ def _answer_lines(
     choice: GenerationOptions,
     n_best: int | None,
     format_lines: Callable[[int, str, list[Translation]], Iterable[str]],
+    *,
+    split: bool = True,
 ) -> None:
     """Write the results of each line as soon as it and all earlier lines are done.
 
@@ -263,6 +276,7 @@ def _answer_lines(
         choice: Decoding options.
         n_best: Number of results per line, or None for one.
         format_lines: Returns the output lines for a line's number, text and results.
+        split: Whether to split lines into sentences.
     """
     from cli.console import report
     from cli.streams import is_typed, open_lines, open_output
@@ -282,6 +296,7 @@ def _answer_lines(
             texts,
             prefixes=prefixes,
             n_best=n_best,
+            split=split,
             paused=lines.paused,
             report=report() if shows_progress else Report(),
             **choice,

@@ -32,7 +32,7 @@ OPTIONS = {
     "average": ["RUN", "--last", "--search", "--json", "--device"],
     "sweep": ["SPEC|KEY=VALUE", "--seeds", "--jobs", "--folder", "--list", "--table", "--json", "--device"],
     "decode": [
-        *(*_MODEL, "--input", "--prefix", "--output", "--search", "--beam", "--alpha", "--n-best"),
+        *(*_MODEL, "--input", "--prefix", "--output", "--search", "--beam", "--alpha", "--n-best", "--no-split"),
         *("--temperature", "--top-k", "--top-p", "--seed", "--json", *_EXECUTION),
     ],
     "parse": [

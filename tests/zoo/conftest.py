@@ -124,8 +124,8 @@ def run_search(
     size = chunk_size or max(1, len(sentences))
     chunks = (sentences[start : start + size] for start in range(0, len(sentences), size))
     results = list(search_engine(program, chunks, strategy, max_batch_tokens, workers, device))
-    assert sorted(index for index, _ in results) == list(range(len(sentences)))
-    return [hypotheses for _, hypotheses in sorted(results, key=lambda result: result[0])]
+    assert sorted(source.index for source, _ in results) == list(range(len(sentences)))
+    return [hypotheses for _, hypotheses in sorted(results, key=lambda result: result[0].index)]
 
 
 @pytest.fixture(scope="session")

@@ -106,7 +106,7 @@ def compare_models(
                 hint="translate one set with both (`zoo decode --output`), and compare the files with `--references`",
             )
         language = translator.spec.corpus.target
-        outputs.append([best.text for best, *_ in translator.hypotheses(sets[-1][0], report=report)])
+        outputs.append([best.text for best, *_ in translator.hypotheses(sets[-1][0], split=False, report=report)])
     return compare(outputs[0], outputs[1], sets[0][1], language)
 
 

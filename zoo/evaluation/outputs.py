@@ -68,7 +68,7 @@ class ModelOutputs:
     @cached_property
     def _timed_texts(self) -> tuple[list[str], float]:
         start = time.perf_counter()
-        hypotheses = self._translator.hypotheses(self.sources, report=self._report, **self._options)
+        hypotheses = self._translator.hypotheses(self.sources, split=False, report=self._report, **self._options)
         seconds = time.perf_counter() - start
         return [best.text for best, *_ in hypotheses], seconds
 

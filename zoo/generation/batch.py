@@ -163,7 +163,7 @@ def _check_allowed(constraint: ConstraintState, token: Int[Tensor, " rows"], sou
     for source, is_allowed in zip(sources, allowed, strict=True):
         if not is_allowed:
             raise ZooError(
-                f"the prefix of sentence {source.line + 1:,}, {excerpt(source.text)}, has a token that is not allowed",
+                f"the prefix of sentence {source.index + 1:,}, {excerpt(source.text)}, has a token that is not allowed",
                 hint="leave the prefix out, or shorten it",
             )
 

@@ -21,8 +21,7 @@ class Source:
     """One sentence to be translated or parsed, as token IDs.
 
     Attributes:
-        index: Position of the sentence among all sentences, from 0. For a part of a long text, position among its
-            parts.
+        index: Position of the text that the sentence belongs to, from 0.
         tokens: Token IDs, EOS last.
         max_length: Largest number of tokens of the translation, without EOS.
         prefix: Token IDs that the translation must start with.
@@ -30,7 +29,7 @@ class Source:
         word_count: Number of words, separated by white space.
         word_tokens: For trees: the token that each word must be written as. UNK allows any word token. If empty, every
             word may be written as any word token.
-        text_index: Position of the long text that this sentence is a part of, from 0. None if it is a whole text.
+        part: Position of the sentence in its text, from 0. 0 if the text was not split.
     """
 
     index: int
@@ -40,23 +39,13 @@ class Source:
     text: str = ""
     word_count: int = 0
     word_tokens: tuple[int, ...] = ()
-    text_index: int | None = None
-
-    @property
-    def line(self) -> int:
-        """Index of the input line, from 0."""
-        return self.index if self.text_index is None else self.text_index
-
-    @property
-    def part(self) -> int:
-        """Index of this sentence among the parts of its text, from 0."""
-        return 0 if self.text_index is None else self.index
+    part: int = 0
 
 
 def sentence_out_of_memory(source: Source) -> ZooError:
     """Return the error for a sentence that does not fit into memory even in a batch of its own."""
     return ZooError(
-        f"there is not enough memory to translate sentence {source.line + 1:,} alone: {excerpt(source.text)}, "
+        f"there is not enough memory to translate sentence {source.index + 1:,} alone: {excerpt(source.text)}, "
         f"{len(source.tokens) - 1:,} tokens",
         hint="split the sentence, use a smaller beam, or close other programs",
         exit_code=1,

@@ -232,7 +232,7 @@ class BracketState:
         return allowed.scatter_(1, next_word, fixed_word.bool())
 
     def advance(self, rows: Int[Tensor, " rows"] | None, tokens: Int[Tensor, " rows"]) -> BracketState:
-        """Return the state after the next token of each row."""
+        """Return the state after one more token in each row. `rows` are the rows to keep, in this order; None: all."""
         if rows is not None:
             self._counters, self._stack = self._counters.index_select(0, rows), self._stack.index_select(0, rows)
             self._words = None if self._words is None else self._words.index_select(0, rows)

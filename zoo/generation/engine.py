@@ -19,8 +19,8 @@ from zoo.generation.batching import Source, max_rows, sentence_out_of_memory
 from zoo.generation.hypotheses import Hypothesis, SearchHistory, SearchStrategy
 from zoo.system.device_memory import MEMORY_ERRORS, is_out_of_memory
 
-SearchResult = tuple[int, list[Hypothesis]]
-"""The index of a sentence, and its hypotheses."""
+SearchResult = tuple[Source, list[Hypothesis]]
+"""A sentence, and its hypotheses."""
 
 
 class Stopped(Exception):
@@ -72,7 +72,7 @@ class RequestQueue:
                 self._exhausted = True
             else:
                 # Sentences with prefixes of the same length start together.
-                self._queue += sorted(chunk, key=lambda s: (-len(s.prefix), -len(s.tokens), s.index))
+                self._queue += sorted(chunk, key=lambda s: (-len(s.prefix), -len(s.tokens), s.index, s.part))
                 self._refill_threshold = len(chunk) // 2 if self._request_fill else 0
             self._fill_requested = False
             self._changed.notify_all()
@@ -211,10 +211,10 @@ def run_worker(
             running = []
             continue
         for history in done:
-            yield history.source.index, history.hypotheses()
+            yield history.source, history.hypotheses()
         if done:
-            finished = {history.source.index for history in done}
-            running = [source for source in running if source.index not in finished]
+            finished = {(history.source.index, history.source.part) for history in done}
+            running = [source for source in running if (source.index, source.part) not in finished]
 
 
 def _advance(
@@ -265,7 +265,7 @@ def search(
 
     Args:
         program: The program to search.
-        chunks: The sentences. No two sentences may have the same index.
+        chunks: The sentences. No two sentences may have the same index and part.
         strategy: Beam search or sampling.
         max_batch_tokens: Source tokens of a batch, counting padding.
         workers: Number of worker threads; 1 searches in the caller's thread.

@@ -192,7 +192,7 @@ class SearchHistory:
         if not self._finished or not all(math.isfinite(finished.score) for finished in self._finished):
             raise ZooError(
                 "the model's log-probabilities are not usable numbers (nan or -inf)",
-                hint="`zoo verify NAME` checks a published model; the training of a run may have diverged",
+                hint="for a published model, run `zoo verify NAME`; for your own run, the training may have diverged",
                 exit_code=1,
             )
         return [Hypothesis(self._tokens(finished), finished.total, finished.score) for finished in self._finished]

@@ -78,8 +78,8 @@ class Parser(Translator):
         best = [ranked[0] if ranked else None for ranked in trees]
         return best[0] if single else best
 
-    def preprocessor(self) -> Preprocessor:
-        """Return a new preprocessor of sentences."""
+    def preprocessor(self, *, split: bool = False) -> Preprocessor:
+        """Return a new preprocessor of sentences. They are never split."""
         arguments = (self.vocabulary, self.spec, self.positions, self.longest_source, self.report)
         return ParserPreprocessor(self.symbols.word_ids, self.constraint is not None, *arguments)
 

@@ -5,34 +5,43 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 from specs import BOS, EOS, PAD, UNK, Spec, ZooError
 from zoo.generation.batching import Source
 from zoo.report import Report
-from zoo.text.sentences import check_text, excerpt, split_sentences
+from zoo.text.lines import without_control
+from zoo.text.sentences import check_text, excerpt, language_tokens, split_sentences
 from zoo.text.vocabulary import Side, Vocabulary
 
 TextWithPrefix = tuple[str, str]
 """A text, and the prefix that its translation must start with (or an empty string)."""
 
 
+MAX_SENTENCE_TOKENS = 512
+"""A model whose longest source in training has at most this many tokens has learned to translate single sentences."""
+_LANGUAGES_WITHOUT_SPACES = ("zh", "ja", "th", "lo", "km", "my", "bo")
+
+
 @dataclass(frozen=True, slots=True)
 class SplitText:
-    """A text that is too long for the model and is translated in parts.
+    """A text of several sentences, which is translated in parts.
 
     Attributes:
         index: Position of the text, from 0.
         tokens: Token IDs of the whole text, EOS last.
-        parts: The parts, each of whole sentences.
-        prefix: Prefix of the translation.
+        parts: The parts, each of one sentence or more.
+        gaps: The white space between each part and the next.
         text: The whole text.
+        too_long: Whether the text is longer than the model takes.
     """
 
     index: int
     tokens: tuple[int, ...]
-    parts: tuple[str, ...]
-    prefix: str
+    parts: tuple[Source, ...]
+    gaps: tuple[str, ...]
     text: str
+    too_long: bool
 
 
 class InputWarnings:
@@ -68,14 +77,15 @@ class InputWarnings:
     def count(self, texts: Iterable[Source | SplitText]) -> None:
         """Count texts that were read."""
         for text in texts:
-            is_split = isinstance(text, SplitText)
+            is_split = isinstance(text, SplitText) and text.too_long
+            length = max(len(part.tokens) for part in text.parts) if isinstance(text, SplitText) else len(text.tokens)
             self._texts += 1
             self._split += is_split
             if UNK in text.tokens:
                 self._unknown += 1
                 self._first_unknown = self._first_unknown or text
             known = self._longest_in_training
-            self._long += not is_split and known is not None and len(text.tokens) - 1 > known
+            self._long += not is_split and known is not None and length - 1 > known
             if is_split not in self._longest or len(self._longest[is_split].tokens) < len(text.tokens):
                 self._longest[is_split] = text
 
@@ -110,23 +120,37 @@ class InputWarnings:
 class Preprocessor:
     """Converts texts into `Source` sentences for the search, and counts the ones that need a warning.
 
+    A model that has learned single sentences gets single sentences (`splits_sentences`). Other models get a text whole,
+    or, if it is too long, as few parts as possible.
+
     Attributes:
+        splits_sentences: Whether each sentence of a text without a prefix is translated by itself.
         max_source_length: Largest number of tokens of a text that is translated whole, without EOS.
         positions: Number of learned position embeddings, which no sentence may exceed. None for sinusoidal encodings.
         warnings: Counts of unusual texts.
         empty_texts: Indices of texts that were read and have no tokens.
-        split_texts: Texts that were read and have to be translated in parts.
+        split_texts: Texts that were read and are translated in parts, by index.
         error: The error that ended reading, if any.
-        text_index: Index of the long text whose parts are being read, if any.
     """
 
     unknown_effect: str | None = "left out, or translated as something else"
     """The effect on characters or words that the model does not know, for the warning."""
 
     def __init__(
-        self, vocabulary: Vocabulary, spec: Spec, positions: int | None, longest_in_training: int | None, report: Report
+        self,
+        vocabulary: Vocabulary,
+        spec: Spec,
+        positions: int | None,
+        longest_in_training: int | None,
+        report: Report,
+        *,
+        split: bool = False,
     ) -> None:
         self.vocabulary, self.decoding, self.positions = vocabulary, spec.decoding, positions
+        self.language = spec.corpus.source
+        self.splits_sentences = split and (longest_in_training or spec.corpus.max_length) <= MAX_SENTENCE_TOKENS
+        # Sentences in languages that write no spaces are joined by the rules of the language of the translation.
+        self._default_gap = "" if spec.corpus.target.partition("-")[0] in _LANGUAGES_WITHOUT_SPACES else " "
         self.empty_source = (vocabulary.source_end,)
         self.max_source_length = self.decoding.max_source_length
         if positions is not None:
@@ -135,9 +159,8 @@ class Preprocessor:
             longest_in_training, self.max_source_length, report, self.unknown_effect, _units(vocabulary, "source")
         )
         self.empty_texts: deque[int] = deque()
-        self.split_texts: deque[SplitText] = deque()
+        self.split_texts: dict[int, SplitText] = {}
         self.error: Exception | None = None
-        self.text_index: int | None = None
 
     def read_chunks(self, chunks: Iterable[Sequence[TextWithPrefix]], first: int) -> Iterator[list[Source]]:
         """Yield the sentences of each chunk that have to be searched. `first` is the index of the first text.
@@ -149,9 +172,10 @@ class Preprocessor:
                 texts = self._read_until_error(chunk, first)
                 first += len(chunk)
                 self.empty_texts.extend(text.index for text in texts if text.tokens == self.empty_source)
-                self.split_texts.extend(text for text in texts if isinstance(text, SplitText))
+                self.split_texts.update({text.index: text for text in texts if isinstance(text, SplitText)})
                 self.warnings.count(texts)
-                yield [text for text in texts if isinstance(text, Source) and text.tokens != self.empty_source]
+                sources = chain.from_iterable(text.parts if isinstance(text, SplitText) else [text] for text in texts)
+                yield [source for source in sources if source.tokens != self.empty_source]
                 if self.error:
                     return
         except Exception as error:
@@ -170,7 +194,7 @@ class Preprocessor:
         return texts
 
     def encode_source(self, text: str, prefix: str, index: int) -> Source | SplitText:
-        """Encode a text for the search, or split it if it is too long. An empty text has no token but EOS.
+        """Encode a text for the search, whole or in parts. An empty text has no token but EOS.
 
         Args:
             text: The text.
@@ -182,25 +206,45 @@ class Preprocessor:
                 has characters or tokens that the model cannot write.
         """
         tokens = tuple(self._encode(text, "source"))
-        length = len(tokens) - 1
-        parts = tuple(self._split(text, index)) if length > self.max_source_length else ()
         forced = self._encode_prefix(prefix, index)
-        if forced and not length:
+        if forced and tokens == self.empty_source:
             raise ZooError(
                 f"an empty text has the prefix {excerpt(prefix)}",
                 hint="prefix n belongs to text n: leave it empty if the text is empty",
             )
-        beginning = parts[0] if parts else text
-        if forced and len(forced) > (limit := self._max_target_length(len(self._encode(beginning, "source")) - 1)):
+        too_long = len(tokens) - 1 > self.max_source_length
+        by_sentence = self.splits_sentences and not forced
+        parts = []
+        if too_long or by_sentence:
+            parts = list(self._split(text, index, 0 if by_sentence else self.max_source_length))
+        if len(parts) < 2:
+            sources = [self._source(index, text, tokens, forced)]
+        else:
+            encoded = [tuple(self._encode(part, "source")) for part in parts]
+            sources = [
+                self._source(index, part, part_tokens, () if number else forced, number)
+                for number, (part, part_tokens) in enumerate(zip(parts, encoded, strict=True))
+            ]
+        if len(forced) > (limit := sources[0].max_length):
             raise ZooError(
-                f"the prefix {excerpt(prefix)} has {len(forced):,} tokens, but a translation of {excerpt(beginning)} "
-                f"has at most {limit:,}",
+                f"the prefix {excerpt(prefix)} has {len(forced):,} tokens, but a translation of "
+                f"{excerpt(sources[0].text)} has at most {limit:,}",
                 hint="shorten the prefix, or raise `decoding.extra_length` in the model's spec",
             )
-        if parts:
-            return SplitText(index, tokens, parts, prefix, text)
-        max_length = self._max_target_length(length)
-        return Source(index, tokens, max_length, forced, text, len(text.split()), text_index=self.text_index)
+        if len(sources) == 1:
+            return sources[0]
+        gaps = tuple(without_control(part[len(part.rstrip()) :]) or self._default_gap for part in parts[:-1])
+        return SplitText(index, tokens, tuple(sources), gaps, text, too_long)
+
+    def _source(self, index: int, text: str, tokens: tuple[int, ...], forced: tuple[int, ...], part: int = 0) -> Source:
+        max_length = self._max_target_length(len(tokens) - 1)
+        return Source(index, tokens, max_length, forced, text.strip(), len(text.split()), part=part)
+
+    def count_parts(self, text: str, prefix: str) -> int:
+        """Return the number of sentences that a text is split into, unless it is too long."""
+        if prefix or not self.splits_sentences:
+            return 1
+        return len(split_sentences(text, self.language))
 
     def _encode_prefix(self, prefix: str, index: int) -> tuple[int, ...]:
         forced = tuple(self.vocabulary.encode(prefix, "target")) if prefix.strip() else ()
@@ -220,10 +264,15 @@ class Preprocessor:
             )
         return forced
 
-    def _split(self, text: str, index: int) -> Iterator[str]:
-        """Yield as few parts as possible of a long text, in order, each made of whole sentences."""
+    def _split(self, text: str, index: int, max_tokens: int) -> Iterator[str]:
+        """Yield the parts of a text, with the white space that follows them.
+
+        Each part has as many whole sentences as fit `max_tokens`, and at least one. Language tokens at the beginning of
+        the text, such as `>>deu<<`, begin each part.
+        """
+        start = language_tokens(text)
         part, length = "", 0
-        for sentence in split_sentences(text):
+        for sentence in split_sentences(text[len(start) :], self.language):
             sentence_length = len(self.vocabulary.encode(sentence, "source"))
             if sentence_length > self.max_source_length:
                 self._require_positions(sentence_length + 1, sentence, "source")
@@ -232,11 +281,12 @@ class Preprocessor:
                     f"takes at most {self.max_source_length:,} (`decoding.max_source_length`)",
                     hint="break it into lines",
                 )
-            if part and length + sentence_length > self.max_source_length:
-                yield part
+            if length and length + sentence_length > max_tokens:
+                yield start + part
                 part, length = "", 0
-            part, length = f"{part} {sentence}" if part else sentence, length + sentence_length
-        yield part
+            part, length = part + sentence, length + sentence_length
+        if length:
+            yield start + part
 
     def encode_pairs_side(self, texts: Sequence[str], side: Side, *, first: int = 1) -> list[list[int]]:
         """Encode one side of sentence pairs for scoring.

@@ -47,7 +47,7 @@ class Sampling:
 
     def new_history(self, source: Source) -> SearchHistory:
         """Return an empty search history for a sentence, with one random stream per sample."""
-        position = (source.line, source.part) if source.part else (source.line,)
+        position = (source.index, source.part) if source.part else (source.index,)
         streams = tuple(Random(stream(self.seed, "sample", *position, number)) for number in range(self.count))
         penalty = partial(length_penalty, alpha=self.alpha, kind=self.length_penalty)
         return SearchHistory(source, self.count, penalty, ranked=False, random_streams=streams)

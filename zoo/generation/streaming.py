@@ -25,6 +25,7 @@ def translate_lines(
     *,
     prefixes: Iterable[str] | None = None,
     n_best: int | None = None,
+    split: bool = True,
     max_chunk_lines: int = MAX_CHUNK_LINES,
     paused: Callable[[], bool] = never_paused,
     report: Report | None = None,
@@ -39,13 +40,14 @@ def translate_lines(
         lines: The texts, one per line.
         prefixes: The prefix of each line's translation.
         n_best: Number of translations per line. None for one.
+        split: Whether to split lines into sentences, as `Translator.translate` does.
         max_chunk_lines: Largest number of lines that are read ahead.
         paused: Whether the next line is not there yet. Then all lines that were read are translated first, for a user
             who waits for the answer.
         report: Where progress goes.
         **options: Generation options. Defaults come from the spec.
     """
-    config, preprocessor = translator.config(n_best, options), translator.preprocessor()
+    config, preprocessor = translator.config(n_best, options), translator.preprocessor(split=split)
     chunks = available_chunks(zip_prefixes(lines, prefixes), max_chunk_lines, paused, FIRST_CHUNK_LINES)
     done: dict[int, list[Translation]] = {}
     answered = 0

@@ -52,10 +52,19 @@ EMPTY_TRANSLATION = Translation("", 0.0, 0.0, ())
 """The translation of an empty text."""
 
 
-def join_parts(parts: Sequence[Translation]) -> Translation:
-    """Join the translations of consecutive parts of a text. Scores and log-probabilities are summed."""
+def join_parts(parts: Sequence[Translation], gaps: Sequence[str]) -> Translation:
+    """Join the translations of consecutive parts of a text. Scores and log-probabilities are summed.
+
+    Args:
+        parts: The translations.
+        gaps: The white space between each part and the next.
+    """
+    text = ""
+    for part, gap in zip(parts, ("", *gaps), strict=True):
+        if part.text:
+            text += (gap if text else "") + part.text
     return Translation(
-        " ".join(part.text for part in parts if part.text),
+        text,
         sum(part.score for part in parts),
         sum(part.log_probability for part in parts),
         tuple(token for part in parts for token in part.tokens),
@@ -66,11 +75,12 @@ class Translator:
     """Translates raw text, and scores given translations.
 
     Sentences are sorted by length into batches; results have the order of the texts. The translation of an empty text
-    is "". A translator that was opened from a folder can be pickled: unpickling opens the folder again. A forked child
-    process can use it, too; torch then computes on one thread.
+    is "". A model that was trained on single sentences translates each sentence of a text by itself. A translator that
+    was opened from a folder can be pickled: unpickling opens the folder again. A forked child process can use it, too;
+    torch then computes on one thread.
 
     Attributes:
-        longest_source: Tokens of the longest source in training. Longer texts are translated whole, with a warning.
+        longest_source: Tokens of the longest source in training. Longer sentences are translated with a warning.
         max_batch_tokens: Source tokens of a batch, unless a call sets another number.
         positions: Number of learned position embeddings. None for sinusoidal encodings, which have no bound.
         backend: Name of the backend that built the program. Empty if the translator was made from a program.
@@ -129,7 +139,7 @@ class Translator:
     def ensemble(cls, translators: Sequence[Translator]) -> Self:
         """Return a translator that averages the probabilities of several models.
 
-        The first translator gives the spec and everything else.
+        The spec, the vocabulary and all settings are those of the first translator.
 
         Raises:
             ZooError: There is no translator, or they differ in vocabulary or device.
@@ -154,11 +164,23 @@ class Translator:
     # mypy checks overloads in order, and str is also an Iterable[str]: str has to come first.
     @overload
     def translate(  # type: ignore[overload-overlap]
-        self, texts: str, *, n_best: None = None, prefixes: str | None = None, **options: Unpack[GenerationOptions]
+        self,
+        texts: str,
+        *,
+        n_best: None = None,
+        prefixes: str | None = None,
+        split: bool = True,
+        **options: Unpack[GenerationOptions],
     ) -> str: ...
     @overload
     def translate(  # type: ignore[overload-overlap]
-        self, texts: str, *, n_best: int, prefixes: str | None = None, **options: Unpack[GenerationOptions]
+        self,
+        texts: str,
+        *,
+        n_best: int,
+        prefixes: str | None = None,
+        split: bool = True,
+        **options: Unpack[GenerationOptions],
     ) -> list[str]: ...
     @overload
     def translate(
@@ -167,11 +189,18 @@ class Translator:
         *,
         n_best: None = None,
         prefixes: Prefixes = None,
+        split: bool = True,
         **options: Unpack[GenerationOptions],
     ) -> list[str]: ...
     @overload
     def translate(
-        self, texts: Iterable[str], *, n_best: int, prefixes: Prefixes = None, **options: Unpack[GenerationOptions]
+        self,
+        texts: Iterable[str],
+        *,
+        n_best: int,
+        prefixes: Prefixes = None,
+        split: bool = True,
+        **options: Unpack[GenerationOptions],
     ) -> list[list[str]]: ...
     def translate(
         self,
@@ -179,6 +208,7 @@ class Translator:
         *,
         n_best: int | None = None,
         prefixes: str | Iterable[str] | None = None,
+        split: bool = True,
         **options: Unpack[GenerationOptions],
     ) -> str | list[str] | list[list[str]]:
         """Translate one text or several.
@@ -188,6 +218,9 @@ class Translator:
             n_best: Number of translations per text: the best ones, or samples in no order. The best ones differ in
                 their tokens, but two of them may have the same text.
             prefixes: The prefix that each translation must start with: a string for one text, a list for several.
+            split: Whether to translate each sentence of a text by itself, if the model was trained on single sentences
+                and the text has no prefix. The white space between the sentences is kept. Otherwise only a text that is
+                too long for the model is split.
             **options: Generation options (`GenerationOptions`). Defaults come from the spec.
 
         Returns:
@@ -202,7 +235,7 @@ class Translator:
             raise TypeError("give one text and one prefix, or a list of texts and a list of prefixes")
         text_list = [texts] if isinstance(texts, str) else texts
         prefix_list = [prefixes] if isinstance(prefixes, str) else prefixes
-        hypotheses = self.hypotheses(text_list, n_best=n_best, prefixes=prefix_list, **options)
+        hypotheses = self.hypotheses(text_list, n_best=n_best, prefixes=prefix_list, split=split, **options)
         lists = [[translation.text for translation in translations] for translations in hypotheses]
         if n_best is not None:
             return lists[0] if single else lists
@@ -214,19 +247,22 @@ class Translator:
         *,
         n_best: int | None = None,
         prefixes: Prefixes = None,
+        split: bool = True,
         report: Report | None = None,
         **options: Unpack[GenerationOptions],
     ) -> list[list[Translation]]:
-        """Return the translations of each text with their scores. Progress goes to `report`."""
+        """Return the translations of each text with their scores. Progress goes to `report`.
+
+        The score and the log-probability of a text that was split are the sums over its sentences.
+        """
         config = self.config(n_best, options)
         text_pairs = list(zip_prefixes(texts, prefixes))
         checked_texts(text for text, _ in text_pairs)  # report an invalid text before the work starts
-        results, preprocessor = [[EMPTY_TRANSLATION]] * len(text_pairs), self.preprocessor()
+        results, preprocessor = [[EMPTY_TRANSLATION]] * len(text_pairs), self.preprocessor(split=split)
         progress_bar = (report or Report()).progress(self.verb, len(text_pairs), "sentences")
         with preprocessor.warnings, progress_bar as progress:
-            for index, translations in self.translate_chunks(
-                [text_pairs], config, preprocessor, max_workers=len(text_pairs)
-            ):
+            sentences = sum(preprocessor.count_parts(*pair) for pair in text_pairs)
+            for index, translations in self.translate_chunks([text_pairs], config, preprocessor, max_workers=sentences):
                 results[index] = translations
                 progress.advance()
         return results
@@ -263,7 +299,7 @@ class Translator:
             config: Options of the search.
             preprocessor: Reads the texts.
             first: Index of the first text.
-            max_workers: Bound of the worker threads; the number of texts, if it is known.
+            max_workers: Bound of the worker threads; the number of sentences, if it is known.
         """
         workers = resolve_workers(self.program, config.workers)
         if max_workers is not None:
@@ -271,37 +307,36 @@ class Translator:
         sources = preprocessor.read_chunks(chunks, first)
         strategy = config.strategy(self.constraint)
         results = search(self.program, sources, strategy, config.max_batch_tokens, workers, self.device)
-        for index, hypotheses in results:
-            yield from self._without_search(preprocessor, config)
-            yield index, self._to_translations(preprocessor, index, hypotheses)
-        yield from self._without_search(preprocessor, config)
+        parts: dict[int, dict[int, list[Translation]]] = {}  # of texts that are partly translated
+        for source, hypotheses in results:
+            yield from self._empty(preprocessor)
+            translations = self._to_translations(preprocessor, source.index, hypotheses)
+            if split := preprocessor.split_texts.get(source.index):
+                done = parts.setdefault(source.index, {})
+                done[source.part] = translations
+                if len(done) < len(split.parts):
+                    continue
+                ranks = zip(*(done[part] for part in range(len(done))), strict=False)
+                translations = [join_parts(same_rank, split.gaps) for same_rank in ranks]
+                del parts[source.index], preprocessor.split_texts[source.index]
+            yield source.index, translations
+        yield from self._empty(preprocessor)
         if preprocessor.error:
             raise preprocessor.error
 
-    def preprocessor(self) -> Preprocessor:
-        """Return a new preprocessor of texts for `translate_chunks`."""
-        return Preprocessor(self.vocabulary, self.spec, self.positions, self.longest_source, self.report)
+    def preprocessor(self, *, split: bool = False) -> Preprocessor:
+        """Return a new preprocessor of texts for `translate_chunks`.
 
-    def _without_search(
-        self, preprocessor: Preprocessor, config: GenerationConfig
-    ) -> Iterator[tuple[int, list[Translation]]]:
-        """Yield the translations of texts that were read but not put into the queue: empty texts and split texts."""
+        Args:
+            split: Whether to split texts into sentences if the model was trained on single sentences.
+        """
+        arguments = (self.vocabulary, self.spec, self.positions, self.longest_source, self.report)
+        return Preprocessor(*arguments, split=split)
+
+    def _empty(self, preprocessor: Preprocessor) -> Iterator[tuple[int, list[Translation]]]:
+        """Yield the translations of empty texts, which are not searched."""
         while preprocessor.empty_texts:
             yield preprocessor.empty_texts.popleft(), [EMPTY_TRANSLATION]
-        while preprocessor.split_texts:
-            split = preprocessor.split_texts.popleft()
-            yield split.index, self._translate_parts(split, config)
-
-    def _translate_parts(self, split: SplitText, config: GenerationConfig) -> list[Translation]:
-        """Translate the parts of a long text, and join the parts' best translations, their second best, and so on."""
-        parts = [(part, "" if number else split.prefix) for number, part in enumerate(split.parts)]
-        preprocessor = self.preprocessor()
-        preprocessor.max_source_length = len(split.tokens)  # parts are not split again
-        preprocessor.text_index = split.index
-        results = dict(self.translate_chunks([parts], config, preprocessor, max_workers=len(parts)))
-        return [
-            join_parts(same_rank) for same_rank in zip(*(results[index] for index in sorted(results)), strict=False)
-        ]
 
     def _to_translations(
         self, preprocessor: Preprocessor, index: int, hypotheses: Sequence[Hypothesis]
@@ -417,7 +452,7 @@ class Translator:
             )
         target_ids: Sequence[int]
         if target is None:
-            ((best, *_),) = self.hypotheses([source])
+            ((best, *_),) = self.hypotheses([source], split=False)
             translation, target_ids = best.text, best.tokens
         else:
             _, (translation,) = self.check_pairs([source], [target])

@@ -150,7 +150,7 @@ def _acceptable(texts: Sequence[str], translator: Translator, report: Report) ->
 
 
 def _best(translator: Translator, texts: Sequence[str]) -> list[Translation]:
-    return [best for best, *_ in translator.hypotheses(texts, workers=1)]
+    return [best for best, *_ in translator.hypotheses(texts, split=False, workers=1)]
 
 
 def _timed(

@@ -119,7 +119,7 @@ def choose_pairs(dev: tuple[Sequence[str], Sequence[str]], translator: Translato
 def translated_pairs(translator: Translator) -> list[tuple[str, str]]:
     """Return a few fixed sentences and the model's own translations of them."""
     sources = [sentence for sentence in _SAMPLE_SENTENCES if _is_short(sentence, "source", translator)] or ["a"]
-    targets = translator.translate(sources, search="beam", beam=1)
+    targets = translator.translate(sources, split=False, search="beam", beam=1)
     # An untrained model may never end a sentence. Any target is good enough then.
     short = (target if _is_short(target, "target", translator) else "a" for target in targets)
     return list(zip(sources, short, strict=True))

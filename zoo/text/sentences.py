@@ -5,6 +5,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import zip_longest
 from typing import Any
 
+from sentencex import segment
+
 from specs import ZooError
 
 MAX_TEXT_LENGTH = 1_000_000
@@ -12,10 +14,7 @@ MAX_TEXT_LENGTH = 1_000_000
 MAX_WORD_LENGTH = 100_000
 """Maximum characters without a space. The time to tokenise a word grows with the square of its length."""
 
-_BOUNDARY = re.compile(r"\s+|(?<=[。！？])(?![」』”）])|(?<=[。！？][」』”）])")
-_SENTENCE_ENDS = (".", "!", "?", "…", "。", "！", "？")
-_CLOSING, _MAX_CLOSING = "\"'”’“‘»«›‹)]」』）", 4
-"""Characters that may follow the end of a sentence, and how many of them (with a sentence end) are examined."""
+_LANGUAGE_TOKENS = re.compile(r"(\s*>>[^\s<>]+<<\s)*")
 
 
 def checked_texts(texts: Iterable[str], *, first: int = 1, label: str = "text") -> list[str]:
@@ -113,20 +112,34 @@ def zip_prefixes(texts: Iterable[str], prefixes: Iterable[str] | None) -> Iterat
         yield text, prefix
 
 
-def split_sentences(text: str) -> list[str]:
-    """Split a line into sentences at their final punctuation marks.
+def split_sentences(text: str, language: str) -> list[str]:
+    """Split a line into sentences, by the abbreviations and the final punctuation marks of its language.
+
+    Args:
+        text: The line.
+        language: Its language code. The rules of English hold for an unknown language.
 
     Returns:
-        The sentences. A text without punctuation, or with punctuation only at its end, is one sentence.
+        The sentences with the white space around them; together they are the line. Marks without any letter or digit
+        are part of a neighbouring sentence.
     """
-    start, sentences = 0, []
-    for boundary in _BOUNDARY.finditer(text):
-        ending = text[max(start, boundary.start() - _MAX_CLOSING) : boundary.start()].rstrip(_CLOSING)
-        if ending.endswith(_SENTENCE_ENDS):
-            sentences.append(text[start : boundary.start()])
-            start = boundary.end()
-    rest = text[start:]
-    return sentences if sentences and not rest.strip() else [*sentences, rest]
+    sentences: list[str] = []
+    for sentence in segment(language, text):
+        if sentences and not (_has_word(sentences[-1]) and _has_word(sentence)):
+            sentences[-1] += sentence
+        else:
+            sentences.append(sentence)
+    return sentences or [text]
+
+
+def _has_word(text: str) -> bool:
+    return any(map(str.isalnum, text))
+
+
+def language_tokens(text: str) -> str:
+    """Return the language tokens at the beginning of a line, such as `>>deu<< `, or an empty string."""
+    match = _LANGUAGE_TOKENS.match(text)
+    return match[0] if match else ""
 
 
 def excerpt(text: str, width: int = 40) -> str:

@@ -223,7 +223,8 @@ def translations(
     workers = resolve_workers(program, spec.decoding.workers)
     # A token budget that is enough for this number of sentences of the greatest length.
     tokens = batch * (LENGTH + 1) if batch > 1 else 1
-    results = dict(search(program, [rows], beam, max_batch_tokens=tokens, workers=workers, device=device))
+    found = search(program, [rows], beam, max_batch_tokens=tokens, workers=workers, device=device)
+    results = {source.index: hypotheses for source, hypotheses in found}
     if any(len(best.tokens) != length - 1 for best, *_ in results.values()):
         raise ZooError(
             f"a vocabulary of {spec.vocabulary.sizes[1]} tokens is too small for a beam of {spec.decoding.beam}",

@@ -54,7 +54,7 @@ def test_scores_equal_the_metrics_of_outputs_and_references(parrot):
     assert scores["perplexity"] == pytest.approx(2.0)
     assert scores["sentences"] == 2
     assert scores["sentences_per_second"] == pytest.approx(2 / scores["seconds"])
-    assert translator.asked == [("outputs", {"beam": 2, "max_batch_tokens": 100}), ("scores", 100)]
+    assert translator.asked == [("outputs", {"split": False, "beam": 2, "max_batch_tokens": 100}), ("scores", 100)]
 
 
 @pytest.mark.parametrize("kind", OF_TASK)

@@ -151,7 +151,7 @@ SENTENCES = ["ab.", "cde!", "fgh ab?", "ab ab ab.", "hh..."]
 def test_parts_of_a_line_have_their_own_random_numbers(translator_of):
     translator = translator_of(["decoding.max_source_length=10"])
     texts = ["abcdefgh. gfedcba.", "gfedcba."]
-    options = {"search": "sample", "n_best": 1, "temperature": 3.0}
+    options = {"search": "sample", "n_best": 1, "temperature": 3.0, "split": False}
     seeds = [[each[0].text for each in translator.hypotheses(texts, seed=seed, **options)] for seed in range(5)]
     assert not all(first.endswith(second) for first, second in seeds)
     alone = [translator.translate("abcdefgh.", seed=seed, **options)[0] for seed in range(5)]
@@ -169,7 +169,7 @@ def test_a_long_line_is_translated_in_parts(translator_of, report, search):
     limited = translator_of(LIMITED, report=report)
     parts = ["ab. cde!", "fgh ab?", "ab ab ab. hh..."]  # of letters and spaces; the marks have no token
     texts, prefixes = ["ab", long, "h", "gfe", long], ["", "ba", "", "", ""]
-    options = {"search": search, "n_best": 2}
+    options = {"search": search, "n_best": 2, "split": False}
     results = list(translate_lines(limited, texts, prefixes=prefixes, **options))
     assert results == limited.hypotheses(texts, prefixes=prefixes, **options)
     unsplit = whole.hypotheses(texts, prefixes=prefixes, **options)
@@ -185,4 +185,43 @@ def test_a_long_line_is_translated_in_parts(translator_of, report, search):
     expected = "2 of 5 texts are longer than `decoding.max_source_length` (10 tokens), the longest is text 2"
     assert report.warnings[0].startswith(expected)
     learned = ["architecture.positional_encoding=learned", "architecture.max_positions=11", "corpus.max_length=9"]
-    assert translator_of(learned).translate(long) == limited.translate(long), "positions limit it as well"
+    expected = limited.translate(long, split=False)
+    assert translator_of(learned).translate(long, split=False) == expected, "positions limit it as well"
+
+
+LINES = ["ab. cde!", "fgh ab?  cde.", "", "gfe", "ab. " * 20 + "b"]
+SENTENCES_OF_LINES = [["ab.", "cde!"], ["fgh ab?", "cde."], [], ["gfe"], ["ab."] * 20 + ["b"]]
+
+
+def test_each_sentence_of_a_line_is_translated_by_itself(translator_of, report):
+    """The batches hold sentences of all lines, and each line keeps its spacing."""
+    translator = translator_of(report=report)
+    results = translator.hypotheses(LINES, n_best=2, max_batch_tokens=60)
+    assert list(translate_lines(translator, LINES, n_best=2, max_chunk_lines=3)) == results
+    for line, sentences, joined in zip(LINES, SENTENCES_OF_LINES, results, strict=True):
+        alone = translator.hypotheses(sentences, n_best=2)
+        gap = "  " if "  " in line else " "
+        assert joined[0].text == gap.join(best.text for best, *_ in alone)
+        assert joined[0].log_probability == pytest.approx(sum(best.log_probability for best, *_ in alone))
+    assert not report.warnings
+    whole = translator.hypotheses(LINES, n_best=2, split=False)
+    prefixes = ["b", *[""] * (len(LINES) - 1)]
+    with_prefix, *others = translator.hypotheses(LINES, n_best=2, prefixes=prefixes)
+    assert others == results[1:]
+    assert with_prefix == translator.hypotheses([LINES[0]], n_best=2, prefixes=["b"], split=False)[0]
+    long = translator_of(longest_source=513).hypotheses(LINES, n_best=2)
+    assert long == whole, "a model that was trained on longer texts gets whole lines"
+
+
+def test_language_tokens_begin_each_sentence(translator_of):
+    sources = translator_of().preprocessor(split=True).encode_source(">>a<< ab. cde!", "", 0)
+    assert [part.text for part in sources.parts] == [">>a<< ab.", ">>a<< cde!"]
+
+
+@pytest.mark.parametrize(("target", "gap"), [("de", " "), ("zh", ""), ("zh-Hans", "")])
+def test_sentences_without_spaces_are_joined_as_the_target_language_does(translator_of, target, gap):
+    translator = translator_of()
+    corpus = translator.spec.corpus.model_copy(update={"source": "zh", "target": target})
+    translator.spec = translator.spec.model_copy(update={"corpus": corpus})
+    first, second = translator.translate(["ab", "cde"])
+    assert translator.translate("ab好。好cde。") == f"{first}{gap}{second}"

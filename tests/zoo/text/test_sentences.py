@@ -1,34 +1,38 @@
 """Splitting a line into sentences, and checks of texts."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from specs import ZooError
 from zoo.text.sentences import MAX_TEXT_LENGTH, MAX_WORD_LENGTH, checked_texts, split_sentences
 
 
 def test_sentences_end_at_punctuation_marks():
-    for sentences in (
-        [""],
-        ["no end"],
-        ["One.", "Two!", "Three?", "Four…", "five"],
-        ["He said: „Go.“", "She went (at last!).", "«Oui.»", "Then"],
-        ["It costs 3.50 and e.g.this or that"],
-        ["...", "?!", "x" * 1000 + "."],
-        ["a.", "b"],
+    for language, sentences in (
+        ("en", ["no end"]),
+        ("en", ["One. ", "Two! ", "Three? ", "five"]),
+        ("en", ["the old dog sleeps. ", "he sees a house."]),
+        ("en", ["Dr. Smith met Mr. J. Brown at 5 p.m. today, e.g. by car. ", "He left.  \t ", "It costs 3.50"]),
+        ("de", ["Am 3. Mai kam Dr. Müller, z. B. mit dem Zug. ", "Das war's! ", "„Geh!“, sagte sie. ", "Er ging."]),
+        ("zh", ["你好。", "「再见！」", "走吗？", "好"]),
+        ("hi", ["यह एक घर है। ", "वह सोता है।"]),
+        ("ar", ["هل أنت هنا؟ ", "نعم."]),
+        ("und", ["A dog. ", "A cat."]),
     ):
-        assert split_sentences(" ".join(sentences)) == sentences
-    assert split_sentences("a.  \t b") == ["a.", "b"]
-    assert split_sentences("你好。「再见！」走吗？好") == ["你好。", "「再见！」", "走吗？", "好"]
+        assert split_sentences("".join(sentences), language) == sentences
 
 
-def test_texts_with_at_most_a_final_mark_are_one_sentence():
-    for text in ("你好。", "Hello. ", "Hello.", "Hello", " "):
-        assert [sentence.strip() for sentence in split_sentences(text)] == [text.strip()]
+@given(st.text(max_size=60) | st.text(alphabet='ab .!?"()…。', max_size=60), st.sampled_from(["en", "de", "zh", "xx"]))
+def test_sentences_are_the_whole_line_and_each_has_a_word(text, language):
+    sentences = split_sentences(text, language)
+    assert "".join(sentences) == text
+    assert len(sentences) == 1 or all(any(map(str.isalnum, sentence)) for sentence in sentences)
 
 
 def test_long_runs_of_marks_take_linear_time():
-    assert split_sentences("." * 200_000 + " a") == ["." * 200_000, "a"]
-    assert split_sentences('"' * 200_000 + " a") == ['"' * 200_000 + " a"]
+    for text in ("." * 200_000 + " a", '"' * 200_000 + " a", "a. " * 100_000):
+        assert "".join(split_sentences(text, "en")) == text
 
 
 def test_too_long_words_and_texts_are_rejected_with_their_number():
