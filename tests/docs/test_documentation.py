@@ -200,7 +200,7 @@ def test_every_block_of_a_page_runs_in_order(page: Path, prepared: Path, tmp_pat
         blocks = [block for block in blocks if "pip install" not in block.text]
     if not blocks:
         pytest.skip("this page has no block that can be run")
-    folder = tmp_path / "work"
+    folder = tmp_path / "page"
     shutil.copytree(prepared, folder, ignore=shutil.ignore_patterns("bin"))
     environment = _environment(tmp_path / "shims")
     environment["ZOO_HOME"] = str(folder / "home")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import shutil
@@ -25,6 +26,7 @@ NAME = "new"
 
 def run(random: Random, trial: Trial) -> None:
     """Import a damaged model: it is in the store and valid, or it is refused and leaves nothing behind."""
+    gc.collect()  # so that the memory of the process is that of this import
     kind = random.choice(sorted(_DAMAGES))
     folder = trial.folder / "foreign"
     shutil.copytree(trial.world.foreign / kind, folder)
