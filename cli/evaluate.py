@@ -106,11 +106,11 @@ def evaluate(
     its first run, for `zoo paper table2`.
 
     With --hypotheses and --references, two text files are compared. With --brackets, two files of trees are compared as
-    EVALB does. The table has the layout of EVALB's example `sample.rsl`.
+    EVALB does, and the table is EVALB's.
     """
     from cli.console import report, show_json
     from zoo.evaluation.ensembles import evaluate_ensemble
-    from zoo.evaluation.evalb.scores import BracketScores, evaluate_bracket_files
+    from zoo.evaluation.evalb.scores import BracketScores, TooManyErrorsError, evaluate_bracket_files, format_rows
     from zoo.evaluation.evaluate import evaluate_model
     from zoo.evaluation.files import evaluate_files
     from zoo.generation.compilation import BackendOptions
@@ -129,7 +129,12 @@ def evaluate(
         options.refuse("translations", hypotheses=hypotheses, references=references, tokenize=tokenize)
         options.refuse("translations", language=language, lowercase=lowercase)
         gold, test = brackets
-        scores = evaluate_bracket_files(test, gold, parameters)
+        try:
+            scores = evaluate_bracket_files(test, gold, parameters)
+        except TooManyErrorsError as error:
+            if not json:
+                print(format_rows(error.rows))
+            raise
     elif hypotheses is not None and references is not None:
         scores = evaluate_files(
             hypotheses, references, language=language, tokenize=tokenize or "13a", lowercase=lowercase

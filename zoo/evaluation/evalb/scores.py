@@ -11,6 +11,7 @@ from specs.notation import quote
 from zoo.evaluation.evalb.parameters import COLLINS, Parameters, read_parameters
 from zoo.evaluation.evalb.sentences import (
     ERROR,
+    NO_TREE,
     SKIPPED,
     VALID,
     SentenceScore,
@@ -58,6 +59,12 @@ class BracketSummary:
     tagging: float | None
 
 
+class TooManyErrorsError(ZooError):
+    """More sentences are in error than `MAX_ERROR` allows. `rows` are the scores of those before."""
+
+    rows: tuple[SentenceScore, ...] = ()
+
+
 @dataclass(frozen=True, slots=True)
 class BracketScores(BracketSummary):
     """Scores of all sentences together, of the short ones, and of each.
@@ -100,18 +107,18 @@ def score_brackets(
             punctuation tagged as a word, is no error, and there is no tagging accuracy.
 
     Raises:
-        ZooError: A reference is not a tree, the numbers of outputs and references differ or are 0, or there are more
-            errors than the parameters allow.
+        ZooError: A reference is not a tree, or the numbers of outputs and references differ or are 0.
+        TooManyErrorsError: There are more errors than the parameters allow.
     """
     check_lengths(outputs, references)
     tests, golds = list(map(parse_bracketing, outputs)), []
     for number, line in enumerate(references, start=1):
         gold = parse_bracketing(line)
-        if gold is None:
+        if not gold.is_tree:
             hint = "write a tree as `(NP (DT the) (NN dog))`"
             raise ZooError(f"{quote(line)} is not a bracketed tree", where=f"reference {number:,}", hint=hint)
         golds.append(gold)
-    use_test_tags = own_tags and {tag for test in tests if test is not None for tag in test.tags} != {XX}
+    use_test_tags = own_tags and {tag for test in tests if test.is_tree for tag in test.tags} != {XX}
     rows = [
         score_sentence(test, gold, parameters, use_test_tags=use_test_tags)
         for test, gold in zip(tests, golds, strict=True)
@@ -144,15 +151,21 @@ def evaluate_bracket_files(test: Path | str, gold: Path | str, parameters: Path 
 
 
 def _check_errors(scores: BracketScores, parameters: Parameters) -> None:
-    """Raise ZooError if EVALB would stop without a summary: at the second error after MAX_ERROR."""
-    if parameters.max_error is None or scores.errors <= parameters.max_error + 1:
+    """Raise TooManyErrorsError if EVALB would stop without a summary: at the second error after MAX_ERROR."""
+    # EVALB counts a skipped sentence as an error if it is no tree.
+    rows = enumerate(scores.rows, start=1)
+    failed = [(number, row) for number, row in rows if row.status == ERROR or row.problem == NO_TREE]
+    if parameters.max_error is None or len(failed) <= parameters.max_error + 1:
         return
-    number, first = scores.failed[0]
-    raise ZooError(
-        f"{scores.errors:,} sentences are in error, more than `MAX_ERROR {parameters.max_error}` allows "
+    number, first = failed[0]
+    last, _ = failed[parameters.max_error + 1]
+    error = TooManyErrorsError(
+        f"{len(failed):,} sentences are in error, more than `MAX_ERROR {parameters.max_error}` allows "
         f"({parameters.name}); the first is sentence {number:,}: {first.problem}",
         hint="compare trees over the same words, or raise `MAX_ERROR` in the parameter file",
     )
+    error.rows = scores.rows[: last - 1]
+    raise error
 
 
 def _summarise(rows: Sequence[SentenceScore]) -> BracketSummary:
@@ -177,17 +190,14 @@ def _summarise(rows: Sequence[SentenceScore]) -> BracketSummary:
 
 
 def format_table(scores: BracketScores) -> str:
-    """Return the scores as a table like EVALB's: one line per sentence, totals, and two summaries.
+    """Return the scores as a table: one line per sentence, totals, and two summaries.
 
-    The layout is identical to EVALB's example `sample.rsl`, including its misspellings. `-` replaces tags if the test
-    has none. As in that example, the total of the crossing column is the number of sentences without crossing brackets.
-    Current versions of `evalb.c` print the number of crossing brackets there, pad three numbers of the totals
-    differently, and add the line `Bracketing FMeasure` to both summaries.
+    The table equals the output of `evalb.c`, including its misspellings, except that `-` replaces tags if the test has
+    none, and that undefined scores are 0 instead of `nan`.
     """
     return "\n".join(
         [
-            _TABLE_HEAD,
-            *(_format_row(number, row) for number, row in enumerate(scores.rows, start=1)),
+            format_rows(scores.rows),
             "=" * 76,
             _format_totals([row for row in scores.rows if row.status == VALID], scores),
             "=== Summary ===",
@@ -201,6 +211,11 @@ def format_table(scores: BracketScores) -> str:
     )
 
 
+def format_rows(rows: Sequence[SentenceScore]) -> str:
+    """Return the beginning of the table: its head, and one line per sentence."""
+    return "\n".join([_TABLE_HEAD, *(_format_row(number, row) for number, row in enumerate(rows, start=1))])
+
+
 def _format_row(number: int, row: SentenceScore) -> str:
     return (
         f"{number:4d}  {row.length:3d}    {row.status:d}  "
@@ -212,9 +227,9 @@ def _format_row(number: int, row: SentenceScore) -> str:
 
 def _format_totals(valid: Sequence[SentenceScore], scores: BracketSummary) -> str:
     gold, test = sum(row.gold for row in valid), sum(row.test for row in valid)
-    matched, without_crossing = sum(row.matched for row in valid), sum(not row.crossing for row in valid)
+    matched, crossing = sum(row.matched for row in valid), sum(row.crossing for row in valid)
     tags = sum(row.tags or 0 for row in valid)
-    brackets = f"{scores.recall:22.2f} {scores.precision:6.2f} {matched:6d} {gold:6d} {test:4d}  {without_crossing:5d}"
+    brackets = f"{scores.recall:22.2f} {scores.precision:6.2f} {matched:6d} {gold:5d} {test:5d}  {crossing:5d}"
     tagging = "    -        -" if scores.tagging is None else f"{tags:5d}   {scores.tagging:6.2f}"
     return f"{brackets if gold and test else ''}  {sum(row.words for row in valid):5d} {tagging}"
 
@@ -227,6 +242,7 @@ def _format_summary(summary: BracketSummary) -> list[str]:
         "Number of Valid sentence": summary.sentences - summary.errors - summary.skipped,
         "Bracketing Recall": summary.recall,
         "Bracketing Precision": summary.precision,
+        "Bracketing FMeasure": summary.f1,
         "Complete match": summary.complete_match,
         "Average crossing": summary.crossing,
         "No crossing": summary.no_crossing,

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from zoo.evaluation.evalb.parameters import Parameters
 
+NO_TREE = "the brackets do not form a tree"
 VALID, ERROR, SKIPPED = 0, 1, 2
 """Status of a sentence: counted, excluded because test and gold have different words, or excluded as empty."""
 
@@ -30,11 +31,15 @@ class Bracket(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Bracketing:
-    """The words of a sentence, a tag for each word, and the constituents in the order in which they open."""
+    """The words of a sentence, a tag for each word, and the constituents in the order in which they open.
+
+    `is_tree` is false if the brackets are unbalanced or a word has no tag. The words are then those before the fault.
+    """
 
     words: tuple[str, ...]
     tags: tuple[str, ...]
     brackets: tuple[Bracket, ...]
+    is_tree: bool = True
 
     def select(self, keep: Sequence[bool]) -> Bracketing:
         """Return the bracketing of the words for which `keep` is true. Brackets that become empty are removed."""
@@ -47,8 +52,8 @@ class Bracketing:
         )
 
 
-def parse_bracketing(line: str) -> Bracketing | None:
-    """Return the bracketing of a line, or None if its brackets are unbalanced or a word has no tag.
+def parse_bracketing(line: str) -> Bracketing:
+    """Return the bracketing of a line.
 
     As EVALB does, it accepts several trees on a line, brackets without a label, and an empty line. Labels lose their
     function tags: `NP-SBJ` and `NP=2` become `NP`.
@@ -69,8 +74,8 @@ def parse_bracketing(line: str) -> Bracketing | None:
             index = unclosed.pop()
             brackets[index] = brackets[index]._replace(end=len(words))
         else:
-            return None
-    return None if unclosed else Bracketing(tuple(words), tuple(tags), tuple(brackets))
+            return Bracketing(tuple(words), tuple(tags), (), is_tree=False)
+    return Bracketing(tuple(words), tuple(tags), tuple(brackets), is_tree=not unclosed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +85,7 @@ class SentenceScore:
     Attributes:
         length: Number of words of the reference.
         status: VALID, ERROR or SKIPPED.
-        words: Number of words of the reference that are compared.
+        words: Number of words of the reference that are compared. 0 if the status is not VALID.
         matched: Number of brackets of the reference that the test has, too.
         gold: Number of brackets of the reference.
         test: Number of brackets of the test.
@@ -115,13 +120,11 @@ def percentage(part: int, whole: int) -> float:
     return 100.0 * part / whole if whole else 0.0
 
 
-def score_sentence(
-    test: Bracketing | None, gold: Bracketing, parameters: Parameters, *, use_test_tags: bool
-) -> SentenceScore:
+def score_sentence(test: Bracketing, gold: Bracketing, parameters: Parameters, *, use_test_tags: bool) -> SentenceScore:
     """Score one sentence. Tags, words and length are compared after the deletions that the parameters specify.
 
     Args:
-        test: The bracketing to score. None if it could not be read.
+        test: The bracketing to score.
         gold: The reference.
         parameters: Parameters of EVALB.
         use_test_tags: Whether the test's own tags are used. If not, each word gets its tag from the reference.
@@ -129,11 +132,12 @@ def score_sentence(
     excluded = SentenceScore(
         length=sum(tag not in parameters.deleted_for_length for tag in gold.tags),
         status=ERROR,
-        words=sum(tag not in parameters.deleted for tag in gold.tags),
+        words=0,
         tags=0 if use_test_tags else None,
     )
-    if test is None:
-        return replace(excluded, problem="the brackets do not form a tree")
+    if not test.is_tree:
+        has_word = any(tag not in parameters.deleted for tag in test.tags)
+        return replace(excluded, status=ERROR if has_word else SKIPPED, problem=NO_TREE)
     if not use_test_tags:
         if test.words and len(test.words) != len(gold.words):
             return replace(excluded, problem=_describe_lengths(test, gold))
