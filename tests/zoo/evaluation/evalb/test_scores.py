@@ -253,7 +253,7 @@ def test_invalid_references_are_an_error(files):
 @pytest.mark.slow
 @pytest.mark.skipif("ZOO_EVALB" not in os.environ, reason="ZOO_EVALB names a folder with `evalb` and `COLLINS.prm`")
 def test_the_table_equals_the_output_of_evalb(tmp_path):
-    """20,000 random sentences, some with other words, without words or in too many pieces."""
+    """20,000 random sentences, some with other words, without words or with other trees."""
     folder = Path(os.environ["ZOO_EVALB"])
     parameters = folder / "COLLINS.prm"
     for seed in range(1000):
