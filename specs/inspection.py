@@ -32,6 +32,33 @@ def _differences(values: Mapping[str, Any], others: Mapping[str, Any], prefix: s
     return differing
 
 
+def describe_head_sizes(spec: Spec, original: Spec) -> str | None:
+    """Return a warning if `spec` has lost the equation h * d_k = h * d_v = d_model (section 3.2.2) of `original`.
+
+    Args:
+        spec: A spec with overrides.
+        original: The spec without them.
+
+    Returns:
+        One line with the override that restores the equation. None if `original` does not satisfy it, or `spec` does.
+    """
+    if not _has_equal_sizes(original) or _has_equal_sizes(spec):
+        return None
+    sizes = spec.architecture
+    products = (
+        f"h * d_k = {sizes.h * sizes.d_k} and h * d_v = {sizes.h * sizes.d_v} differ from d_model = {sizes.d_model}"
+    )
+    size, rest = divmod(sizes.d_model, sizes.h)
+    if rest:
+        return f"{products}; to make them equal, choose an `architecture.h` that divides d_model"
+    return f"{products}; to make them equal, add `architecture.d_k={size} architecture.d_v={size}`"
+
+
+def _has_equal_sizes(spec: Spec) -> bool:
+    sizes = spec.architecture
+    return sizes.h * sizes.d_k == sizes.h * sizes.d_v == sizes.d_model
+
+
 def comments(reference: str | os.PathLike[str]) -> dict[str, str]:
     """Return the comments in the file of a spec, without those of the specs that it extends.
 

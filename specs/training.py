@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from specs.section import Epsilon, Minutes, Positive, Probability, Section, Size, Steps, reject
+from specs.section import Epsilon, Minutes, Probability, Section, Size, Steps, reject
 
 TokenCount = Annotated[int, Field(ge=1, le=100_000_000)]
 
@@ -29,8 +29,11 @@ class Training(Section):
         description="Number of parts into which the batch of one step is split to save memory; their gradients are "
         "accumulated (not in the paper). The result is the same.",
     )
-    learning_rate: Positive = Field(
-        le=1e6, description="Factor by which the schedule's lrate is multiplied (section 5.3: 1.0)."
+    learning_rate_factor: float = Field(
+        ge=0.01,
+        le=100,
+        description="Factor of the schedule, not a rate (section 5.3: 1.0). The highest rate is learning_rate_factor * "
+        "(d_model * warmup_steps)^-0.5, at the end of the warm-up: 0.0007 for base.",
     )
     warmup_steps: Steps = Field(
         description="warmup_steps, the number of steps in which the learning rate rises before it decays (section 5.3: "

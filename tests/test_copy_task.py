@@ -38,7 +38,7 @@ def test_tiny_model_learns_to_copy() -> None:
             "training": {
                 "steps": 250,
                 "warmup_steps": 60,
-                "learning_rate": 0.7,
+                "learning_rate_factor": 0.7,
                 "checkpoint_steps": 10,
                 "average": 5,
                 "source_tokens": 800,

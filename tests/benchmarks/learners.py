@@ -44,7 +44,9 @@ class Zoo:
     @staticmethod
     def spec(spec: Spec, precision: str) -> Spec:
         """Return the spec to train with."""
-        training = spec.training.model_copy(update={"precision": precision, "learning_rate": 0.005, "warmup_steps": 1})
+        training = spec.training.model_copy(
+            update={"precision": precision, "learning_rate_factor": 0.005, "warmup_steps": 1}
+        )
         return spec.model_copy(update={"training": training})
 
     def __call__(self, batch: Batch) -> float:

@@ -194,11 +194,16 @@ DIALECTS = {
     "t2t-v3": {
         *("architecture.positional_encoding", "training.source_tokens", "training.target_tokens", "architecture.norm"),
         *("architecture.attention_dropout", "architecture.activation_dropout"),
-        *("training.learning_rate", "training.warmup_steps", "training.beta2", "decoding.extra_length"),
+        *("training.learning_rate_factor", "training.warmup_steps", "training.beta2", "decoding.extra_length"),
     },
     "fairseq": {
         *("architecture.positional_encoding", "architecture.norm_epsilon", "architecture.projection_bias"),
-        *("architecture.initial_weights", "architecture.first_position", "training.learning_rate", "training.epsilon"),
+        *(
+            "architecture.initial_weights",
+            "architecture.first_position",
+            "training.learning_rate_factor",
+            "training.epsilon",
+        ),
         *("training.label_smoothing", "training.average", "corpus.max_length", "corpus.max_ratio"),
         *("decoding.beam", "decoding.alpha", "decoding.length_penalty", "decoding.stopping_rule"),
         *("decoding.length_factor", "decoding.extra_length", "decoding.min_length"),
@@ -216,5 +221,5 @@ def test_dialects_give_a_reason_for_each_difference(dialect: str) -> None:
 
 def test_peak_learning_rate_of_the_fairseq_dialect() -> None:
     spec = load("fairseq")
-    peak = spec.training.learning_rate / (spec.architecture.d_model * spec.training.warmup_steps) ** 0.5
+    peak = spec.training.learning_rate_factor / (spec.architecture.d_model * spec.training.warmup_steps) ** 0.5
     assert peak == pytest.approx(0.0007, rel=1e-5)

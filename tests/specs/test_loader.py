@@ -38,10 +38,12 @@ class TestOverrides:
         assert (spec.architecture.h, spec.architecture.norm, spec.architecture.d_k) == (4, "pre", 64)
         assert spec.short_name == "base"
 
-    @pytest.mark.parametrize(("written", "value"), [("1e-3", 1e-3), ("5E+2", 500.0), ("2.e0", 2.0)])
+    @pytest.mark.parametrize(("written", "value"), [("1e-1", 0.1), ("5E+1", 50.0), ("2.e0", 2.0)])
     def test_exponent_needs_no_decimal_point_where_a_float_is_expected(self, written: str, value: float) -> None:
-        assert load("tiny", [f"training.learning_rate={written}"]).training.learning_rate == value
-        assert load("tiny", [f"training={{learning_rate: {written}, clip_norm: 1e1}}"]).training.clip_norm == 10.0
+        assert load("tiny", [f"training.learning_rate_factor={written}"]).training.learning_rate_factor == value
+        assert (
+            load("tiny", [f"training={{learning_rate_factor: {written}, clip_norm: 1e1}}"]).training.clip_norm == 10.0
+        )
         assert load("tiny", [f"corpus.folder={written}", f"name={written.replace('+', '')}"]).corpus.folder == written
         with pytest.raises(ZooError, match="must be a whole number"):
             load("tiny", [f"training.steps={written}"])
@@ -104,8 +106,8 @@ class TestFiles:
     def test_aliases_integers_for_floats_and_byte_order_marks_are_accepted(self, write: Write) -> None:
         path = write("mine.yaml", "\ufeffextends: base\ncorpus: {dev: &d [{held_out: 9}], test: *d}\n")
         assert load(path).corpus.dev == load(path).corpus.test == (specs.HeldOut(held_out=9),)
-        path = write("other.yaml", "extends: base\ntraining: {learning_rate: 2}\ndescription: Füße.\n")
-        assert load(path).training.learning_rate == 2.0
+        path = write("other.yaml", "extends: base\ntraining: {learning_rate_factor: 2}\ndescription: Füße.\n")
+        assert load(path).training.learning_rate_factor == 2.0
         assert load(path).description == "Füße."
 
 

@@ -202,7 +202,7 @@ WORLD = [
     "vocabulary.size=200",
     "corpus={train: [{grammar: 300}], dev: [{grammar: 10}], test: [{grammar: 10}]}",
     "training={steps: 24, checkpoint_steps: 4, log_steps: 3, average: 3}",
-    "training={source_tokens: 400, target_tokens: 400, learning_rate: 1.0, warmup_steps: 10}",
+    "training={source_tokens: 400, target_tokens: 400, learning_rate_factor: 1.0, warmup_steps: 10}",
 ]
 
 

@@ -28,7 +28,7 @@ def learning_rate(step: int, spec: Spec) -> float:
     """
     training = spec.training
     rise, fall = step / (training.warmup_steps * sqrt(training.warmup_steps)), 1 / sqrt(step)
-    return training.learning_rate / sqrt(spec.architecture.d_model) * min(rise, fall)
+    return training.learning_rate_factor / sqrt(spec.architecture.d_model) * min(rise, fall)
 
 
 @dataclass(frozen=True)
