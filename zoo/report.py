@@ -22,11 +22,12 @@ _PACKAGE = Path(__file__).parent
 class Progress:
     """Progress of one task, as a context manager. This base class shows nothing."""
 
-    def advance(self, n: int = 1, **figures: float | str) -> None:
+    def advance(self, n: int = 1, *, total: int | None = None, **figures: float | str) -> None:
         """Report that `n` more units are done.
 
         Args:
             n: Number of units.
+            total: Number of units at the end, if the estimate of it has changed.
             figures: Named values to show with the progress, such as `loss=2.3`.
         """
 
@@ -114,7 +115,8 @@ class _PrintedProgress(Progress):
         self._start = self._last_time = time.monotonic()
         self._printed: int | None = None
 
-    def advance(self, n: int = 1, **figures: float | str) -> None:
+    def advance(self, n: int = 1, *, total: int | None = None, **figures: float | str) -> None:
+        self._total = total or self._total
         now = time.monotonic()
         if not self._done and self._printed is None and now - self._start < 0.1:
             self._done_before = n  # a resumed run first reports the earlier work, which must not count for the speed

@@ -7,11 +7,13 @@ products.
 
 from __future__ import annotations
 
+import math
 import os
 import statistics
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from typing import NamedTuple
 
 import torch
 
@@ -46,10 +48,25 @@ _MIN_ROUNDS, _MAX_ROUNDS, _MAX_SECONDS = 2, 6, 2.0
 """Rounds of a calibration. None begins after `_MAX_SECONDS`, except for the first `_MIN_ROUNDS`."""
 
 
+class Done(NamedTuple):
+    """Steps, target tokens and seconds that a training run has behind it."""
+
+    steps: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+
+
+_NOTHING = Done()
+
+
 @dataclass(frozen=True)
 class Forecast:
-    """Predicted or measured time and memory of a training run. The time excludes checkpoints and the dev set."""
+    """Predicted time and memory of a training run. The time excludes checkpoints and the dev set."""
 
+    steps: int
+    """Steps that are left until the run reaches a limit of its spec."""
+    limit: str
+    """Field of `training` whose limit is reached first: `steps`, `max_tokens` or `max_minutes`."""
     step_seconds: float
     seconds: float
     memory_bytes: int
@@ -74,7 +91,6 @@ class TrainingEstimate(Forecast, DeviceSpeed):
     """Seconds of a calibration pass by library. Empty without a calibration."""
     slowdown: float | None
     """Time of bfloat16 divided by that of float32 if the processor only emulates bfloat16. None otherwise."""
-    steps: int
     device_bytes: int
     """Memory of the GPU, or of the machine."""
     fits: bool
@@ -106,7 +122,7 @@ def estimate_training(spec: Spec, length: int, device: str, report: Report | Non
     # If the model does not fit, a calibration would end this process.
     if cpu and backend == "eager" and device_memory.fits_memory(STATE_COPIES * weight_bytes(spec), found):
         measured = calibrate(spec, report or Report())
-    expected = forecast_training(spec, full_batch(spec, length), spec.training.steps, speed, used, calibration=measured)
+    expected = forecast_training(spec, full_batch(spec, length), speed, used_bytes=used, calibration=measured)
     return TrainingEstimate(
         **asdict(speed),
         **asdict(expected),
@@ -117,7 +133,6 @@ def estimate_training(spec: Spec, length: int, device: str, report: Report | Non
         float32_seconds=measured.float32 if measured else {},
         slowdown=measured.slowdown if measured else None,
         keeps_memory=keeps_memory() if cpu else None,
-        steps=spec.training.steps,
         device_bytes=device_memory.available_memory(found),
         fits=device_memory.fits_memory(expected.memory_bytes, found),
     )
@@ -125,30 +140,42 @@ def estimate_training(spec: Spec, length: int, device: str, report: Report | Non
 
 def forecast_training(
     spec: Spec,
-    size: BatchSize,
-    steps: int,
+    batch: BatchSize,
     speed: DeviceSpeed,
+    *,
+    processes: int = 1,
+    sharded: bool = False,
     used_bytes: int = 0,
-    shards: int = 1,
     calibration: Calibration | None = None,
+    done: Done = _NOTHING,
 ) -> Forecast:
-    """Predict time and memory of training steps in one process.
+    """Predict time and memory of the rest of a training run, in one of its processes.
 
     Args:
         spec: The spec that is trained.
-        size: The size of this process's share of a batch.
-        steps: The number of steps.
+        batch: The size of a batch, which the processes share.
         speed: The measured speed of the device.
+        processes: The number of processes.
+        sharded: Whether weights, gradients and moments are sharded over the processes.
         used_bytes: Memory that the process uses already.
-        shards: The number of processes that weights, gradients and moments are sharded over.
         calibration: Scales the predicted time of a pass by what the calibration measured.
+        done: What the run has behind it.
     """
-    parts = spec.training.accumulation_steps
+    training, size = spec.training, batch.share(processes)
+    parts = training.accumulation_steps
     seconds = pass_seconds(spec, -(-size.rows // parts), _padded_lengths(size), speed)
     if calibration:
         seconds = calibration.level * seconds + calibration.new_shape
     seconds = parts * seconds + _WEIGHTS * _train_cost(spec).weight_bytes / speed.bytes
-    return Forecast(seconds, steps * seconds, used_bytes + PROCESS_BYTES + training_bytes(spec, size, shards))
+    left = {"steps": float(training.steps - done.steps)}
+    if training.max_tokens is not None:
+        left["max_tokens"] = (training.max_tokens - done.tokens) / batch.target_tokens
+    if training.max_minutes is not None:
+        left["max_minutes"] = (60 * training.max_minutes - done.seconds) / seconds
+    limit = min(left, key=left.__getitem__)
+    steps = max(0, math.ceil(left[limit]))
+    memory = used_bytes + PROCESS_BYTES + training_bytes(spec, size, processes if sharded else 1)
+    return Forecast(steps, limit, seconds, steps * seconds, memory)
 
 
 def pass_seconds(spec: Spec, rows: int, sizes: Mapping[str, int], speed: DeviceSpeed) -> float:

@@ -15,15 +15,15 @@ import torch
 from safetensors import safe_open
 
 from compiler import find_device
-from specs import ZooError
+from specs import Spec, ZooError
 from zoo.evaluation.bootstrap import bootstrap_scores, difference_half_width
 from zoo.evaluation.metrics import Metric
 from zoo.evaluation.text_metrics import FloatArray
 from zoo.files.reading import read_json
-from zoo.models.weights import Weights, read
+from zoo.models.weights import Weights, read, read_facts
 from zoo.report import Report
 from zoo.text.vocabulary import Vocabulary
-from zoo.training.checkpoints import Checkpoint, scheduled_checkpoints
+from zoo.training.checkpoints import Checkpoint, list_checkpoints, scheduled_checkpoints
 from zoo.training.dev_set import DevSet
 from zoo.training.run import Run
 
@@ -63,6 +63,24 @@ def average(run: Run, last: int | None = None) -> Path:
         file.unlink(missing_ok=True)
     Weights(mean, {"steps": steps, "longest_source": str(longest)}).write(run.weights)
     return run.weights
+
+
+def end_of_training(run: Run, spec: Spec) -> str | None:
+    """Return why the training of a run has ended, if nothing is left to do: its weights are averaged and scored.
+
+    Args:
+        run: The run.
+        spec: The spec to train by. Its limits can differ from those that the run was started with.
+    """
+    checkpoints = list_checkpoints(run)
+    if not (checkpoints and run.trained and (run.known_scores.get("dev") or not spec.corpus.dev)):
+        return None
+    try:
+        averaged = read_facts(run.weights).get("steps")
+    except ZooError:  # damaged: they will be written again
+        return None
+    expected = format_steps(scheduled_checkpoints(run)[-spec.training.average :])
+    return checkpoints[-1].progress.end_reason(spec.training) if averaged == expected else None
 
 
 def averageable_checkpoints(run: Run) -> list[Checkpoint]:

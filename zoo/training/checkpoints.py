@@ -58,14 +58,23 @@ class TrainingProgress:
     worse: int = 0
     """Number of checkpoints scored since the best one."""
 
-    def ended(self, training: Training) -> bool:
-        """Return whether training has reached its end: a number of steps, tokens or minutes, or its patience."""
-        return (
-            self.step >= training.steps
-            or (training.max_tokens is not None and self.tokens >= training.max_tokens)
-            or (training.max_minutes is not None and self.seconds >= 60 * training.max_minutes)
-            or (training.patience is not None and self.worse >= training.patience)
-        )
+    def finished_share(self, training: Training) -> tuple[float, str]:
+        """Return the largest share of a limit on steps, tokens or minutes that is used, and the name of that limit."""
+        shares = [(self.step / training.steps, "steps")]
+        if training.max_tokens is not None:
+            shares.append((self.tokens / training.max_tokens, "max_tokens"))
+        if training.max_minutes is not None:
+            shares.append((self.seconds / (60 * training.max_minutes), "max_minutes"))
+        return max(shares, key=lambda share: share[0])
+
+    def end_reason(self, training: Training) -> str | None:
+        """Return why training has ended, such as "`training.steps` (2,000) is reached". None if it goes on."""
+        share, name = self.finished_share(training)
+        if share >= 1:
+            return f"`training.{name}` ({getattr(training, name):,}) is reached"
+        if training.patience is not None and self.worse >= training.patience:
+            return f"{self.worse} checkpoints in succession were no better than step {self.best_step:,}"
+        return None
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Self
 from compiler import EmittedProgram
 from specs import Spec
 from zoo.data.batches import BatchSize
-from zoo.planning.training_estimate import calibrate, forecast_training
+from zoo.planning.training_estimate import Done, calibrate, forecast_training
 from zoo.report import Report
 from zoo.system.calibration import Calibration, emulation_warning
 from zoo.system.device_memory import peak_memory
@@ -67,11 +67,17 @@ def report_forecast(
         report: Receives the forecast.
         sharded: Whether weights and moments are sharded over the processes.
     """
-    steps = spec.training.steps - start.step
-    if steps <= 0:
-        return
-    share, shards = mean.share(processes.count), processes.count if sharded else 1
-    speed, used = measurements.speed, measurements.used_bytes
-    expected = forecast_training(spec, share, steps, speed, used, shards, measurements.calibration)
+    speed = measurements.speed
+    expected = forecast_training(
+        spec,
+        mean,
+        speed,
+        processes=processes.count,
+        sharded=sharded,
+        used_bytes=measurements.used_bytes,
+        calibration=measurements.calibration,
+        done=Done(start.step, start.tokens, start.seconds),
+    )
+    until = "" if expected.limit == "steps" else f", until `training.{expected.limit}` is reached"
     measured = f"{speed.flops / 1e9:,.0f} GFLOP/s of products and {speed.bytes / 1e9:,.0f} GB/s of copies"
-    report.info(f"forecast for {steps:,} steps: {expected} of memory, based on {measured}")
+    report.info(f"forecast for {expected.steps:,} steps{until}: {expected} of memory, based on {measured}")

@@ -110,7 +110,7 @@ class _KillingReport(Report, Progress):
     def progress(self, label: str, total: int | None, unit: str) -> Progress:
         return self if label == "training" and self._kill_after else Progress()
 
-    def advance(self, n: int = 1, **figures: float | str) -> None:
+    def advance(self, n: int = 1, *, total: int | None = None, **figures: float | str) -> None:
         self._done += n
         now = time.monotonic()
         if n and self._done >= self._kill_after:

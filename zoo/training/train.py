@@ -28,7 +28,7 @@ from zoo.planning.memory_estimate import estimate_memory
 from zoo.report import Report
 from zoo.system.processors import device_name
 from zoo.text.vocabulary import Vocabulary
-from zoo.training.averaging import average
+from zoo.training.averaging import average, end_of_training
 from zoo.training.checkpoints import list_checkpoints
 from zoo.training.dev_set import DevSet, continue_without_score, require_scorable_dev_set
 from zoo.training.distributed import Processes, join_processes, needs_sharding
@@ -103,6 +103,9 @@ def run_training(
             report = report if processes.first else Report()
             if processes.first:
                 lock.enter_context(chosen.locked())
+            if not fresh and chosen.exists and chosen.spec == spec and (reason := end_of_training(chosen, spec)):
+                report.info(f"nothing left to train: {reason}; `{chosen.weights}` is averaged and scored")
+                return TrainingResult(chosen, True, processes.first)
             ended = _train(spec, chosen, processes, fresh=fresh, report=report)
         if ended and processes.first:
             average(chosen)

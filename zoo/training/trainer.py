@@ -112,11 +112,11 @@ class Trainer:
         # Clocks differ, so the first process alone decides by time.
         ended, stop = processes.any(processes.first and self.ended, stopped())
         if ended:
-            self.report.info(f"nothing left to train: the run is at step {self.progress.step:,}")
+            self._report_end()
         elif self.progress.step:
             self.report.info(f"resuming at step {self.progress.step:,}")
         log = self._log() if processes.first else None
-        if self._measurements:
+        if self._measurements and not ended:
             mean = self.data.mean_size(self.progress.epoch, self.progress.batch)
             report_forecast(self.spec, mean, self.progress, processes, self._measurements, self.report, self.sharded)
         with self.report.progress("training", self.spec.training.steps, "steps") as shown:
@@ -125,6 +125,8 @@ class Trainer:
                 line: dict[str, Any] = {}
             else:
                 ended, stop, line = self._train_steps(stopped, log, shown)
+                if ended:
+                    self._report_end()
         if log:
             log.close()
         saved = any(each.step == self.progress.step for each in checkpoints.list_checkpoints(self.run))
@@ -159,7 +161,7 @@ class Trainer:
                 before = self._add_time(before)
                 tokens = self.progress.tokens + step.size.target_tokens
                 self.progress = replace(self.progress, **step.position._asdict(), tokens=tokens)
-                shown.advance(1)
+                shown.advance(1, total=self._expected_steps())
                 due, ended, stop = processes.any(
                     processes.first and self._due(saved), processes.first and self.ended, stopped()
                 )
@@ -191,7 +193,16 @@ class Trainer:
     @property
     def ended(self) -> bool:
         """Whether training has reached its end."""
-        return self.progress.ended(self.spec.training)
+        return self.progress.end_reason(self.spec.training) is not None
+
+    def _report_end(self) -> None:
+        reason = self.progress.end_reason(self.spec.training)
+        self.report.info(f"training has ended at step {self.progress.step:,}: {reason}")
+
+    def _expected_steps(self) -> int:
+        """Return the number of steps at which training is expected to end, from the limit that is closest so far."""
+        share, _ = self.progress.finished_share(self.spec.training)
+        return round(self.progress.step / share)
 
     def step(self, step: StepInput) -> StepResult:
         """Compute one step and update the weights."""
@@ -287,7 +298,7 @@ class Trainer:
 
 
 _DIVERGED_HINT = (
-    "the last checkpoint is finite: start over with a lower `training.learning_rate`, more `training.warmup_steps` or "
-    "a `training.clip_norm`, or continue from it with these changes: `zoo average RUN`, then "
-    "`training.start_from=RUN` and `--run DIR`"
+    "the last checkpoint is finite: start over with a lower `training.learning_rate_factor`, more "
+    "`training.warmup_steps` or a `training.clip_norm`, or continue from it with these changes: "
+    "`zoo average RUN`, then `training.start_from=RUN` and `--run DIR`"
 )

@@ -20,7 +20,7 @@ from compiler import Purpose, cost, graphs, trainable
 from compiler.switches import DEFAULT, keeps_memory, matrix_libraries, matrix_library
 from specs import Spec, ZooError
 from zoo.planning import training_estimate
-from zoo.planning.training_estimate import calibrate, estimate_training, forecast_training, full_batch
+from zoo.planning.training_estimate import Done, calibrate, estimate_training, forecast_training, full_batch
 from zoo.report import Report
 from zoo.system import calibration, device_memory, processors
 from zoo.system.calibration import Calibration, emulation_warning
@@ -42,24 +42,37 @@ def test_time_follows_from_flops_and_bytes(world: World) -> None:
     spec = world()
     batch = full_batch(spec, 20)
     assert batch == (20, 400, 400, 800)
-    whole = forecast_training(spec, batch, 10, SPEED)
-    assert whole.seconds == pytest.approx(10 * whole.step_seconds)
-    products = forecast_training(spec, batch, 1, replace(SPEED, bytes=1e30)).step_seconds
-    traffic = forecast_training(spec, batch, 1, replace(SPEED, flops=1e30)).step_seconds
+    whole = forecast_training(spec, batch, SPEED)
+    assert whole.seconds == pytest.approx(24 * whole.step_seconds)
+    products = forecast_training(spec, batch, replace(SPEED, bytes=1e30)).step_seconds
+    traffic = forecast_training(spec, batch, replace(SPEED, flops=1e30)).step_seconds
     assert products + traffic == pytest.approx(whole.step_seconds)
     flops = 3 * cost(graphs(spec, [Purpose.TRAIN])[Purpose.TRAIN]).flops(batch=20, source=20, target=20)
     assert products == pytest.approx(0.88 * flops / 1e9)
-    accumulated = forecast_training(world("training.accumulation_steps=4"), batch, 10, SPEED)
+    accumulated = forecast_training(world("training.accumulation_steps=4"), batch, SPEED)
     assert accumulated.memory_bytes < whole.memory_bytes
-    assert forecast_training(spec, batch, 10, SPEED, used_bytes=1000).memory_bytes == whole.memory_bytes + 1000
+    assert forecast_training(spec, batch, SPEED, used_bytes=1000).memory_bytes == whole.memory_bytes + 1000
+
+
+def test_limits_in_tokens_and_minutes_shorten_the_forecast(world: World) -> None:
+    batch = full_batch(world(), 20)
+    whole = forecast_training(world(), batch, SPEED)
+    assert (whole.steps, whole.limit) == (24, "steps")
+    tokens = forecast_training(world("training.max_tokens=4000"), batch, SPEED)
+    assert (tokens.steps, tokens.limit) == (10, "max_tokens")
+    minutes = 5.5 * whole.step_seconds / 60
+    timed = world(f"training.max_minutes={minutes:.20f}", "training.max_tokens=4000")
+    assert forecast_training(timed, batch, SPEED).steps == 6
+    rest = forecast_training(timed, batch, SPEED, done=Done(8, 3200, 0.0))
+    assert (rest.steps, rest.limit, rest.seconds) == (2, "max_tokens", pytest.approx(2 * whole.step_seconds))
 
 
 def test_calibration_scales_the_time_of_each_pass(world: World) -> None:
     spec, speed = world("training.accumulation_steps=2"), DeviceSpeed(1e9, 1e30)
     batch = full_batch(spec, 20)
-    plain = forecast_training(spec, batch, 1, speed).step_seconds
+    plain = forecast_training(spec, batch, speed).step_seconds
     slow = replace(MEASURED, level=3.0, new_shape=0.25)
-    slower = forecast_training(spec, batch, 1, speed, calibration=slow).step_seconds
+    slower = forecast_training(spec, batch, speed, calibration=slow).step_seconds
     assert slower == pytest.approx(3 * plain + 2 * 0.25)
 
 
@@ -102,7 +115,7 @@ def test_calibration_is_measured_once_per_machine(world: World, monkeypatch: pyt
     assert first.bfloat16 is None
     with monkeypatch.context() as patch:
         patch.setattr(training_estimate, "_measure", lambda passes: pytest.fail("it is stored"))
-        assert calibrate(world("training.steps=7", "training.learning_rate=0.5"), Report()) == first
+        assert calibrate(world("training.steps=7", "training.learning_rate_factor=0.5"), Report()) == first
     monkeypatch.setattr(training_estimate, "_measure", lambda passes: MEASURED)
     assert calibrate(world("architecture.d_ff=25"), Report()) == MEASURED
     monkeypatch.setattr(calibration, "cpuinfo", lambda: {"model name": "another processor"})

@@ -148,9 +148,42 @@ def test_checkpoints_by_minutes(world: World) -> None:
 
 def test_finished_run_keeps_its_scores(finished_run: Run, world: World, words: Any) -> None:
     evaluate_model(finished_run.folder, "test")
+    written = finished_run.scores.stat().st_mtime_ns, finished_run.weights.stat().st_mtime_ns
     train(world(), report=words)
     assert set(json.loads(finished_run.scores.read_text())) == {"dev", "test"}
-    assert "nothing left to train: the run is at step 24" in words.said
+    assert (finished_run.scores.stat().st_mtime_ns, finished_run.weights.stat().st_mtime_ns) == written
+    reason = "nothing left to train: `training.steps` (24) is reached"
+    assert words.said == [f"{reason}; `runs/tiny/weights.safetensors` is averaged and scored"]
+
+
+@pytest.mark.parametrize(
+    ("limit", "reason"),
+    [
+        ("training.max_tokens=2000", "`training.max_tokens` (2,000) is reached"),
+        ("training.max_minutes=1.0e-9", "`training.max_minutes` (1e-09) is reached"),
+    ],
+)
+def test_limits_are_named_and_bound_the_progress(world: World, words: Any, limit: str, reason: str) -> None:
+    totals: list[int] = []
+
+    class Totals(Progress):
+        def advance(self, n: int = 1, *, total: int | None = None, **figures: float | str) -> None:
+            totals.extend([total] if total is not None else [])
+
+    words.progress = lambda label, *_: Totals() if label == "training" else Progress()
+    spec = world("training.steps=500", limit)
+    run = train(spec, run="limited", report=words)
+    last = list_checkpoints(run)[-1].step
+    assert last < 24
+    assert f"training has ended at step {last}: {reason}" in words.said
+    assert totals[-1] <= last + 1, "the expected number of steps follows from the limit"
+    said = len(words.said)
+    train(spec, run="limited", report=words)
+    assert words.said[said:] == [
+        f"nothing left to train: {reason}; `limited/weights.safetensors` is averaged and scored"
+    ]
+    train(world("training.steps=500", "training.max_tokens=4000"), run="limited")
+    assert list_checkpoints(run)[-1].step > last
 
 
 def test_weights_of_corpus_parts_say_how_often_their_pairs_are_used(

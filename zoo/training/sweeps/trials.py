@@ -17,10 +17,8 @@ from typing import IO
 from compiler.host import cores
 from specs import Spec, ZooError
 from zoo.models.folder import RUNS
-from zoo.models.weights import read_facts
 from zoo.report import Report
-from zoo.training.averaging import format_steps
-from zoo.training.checkpoints import list_checkpoints, scheduled_checkpoints
+from zoo.training.averaging import end_of_training
 from zoo.training.run import Run
 from zoo.training.sweeps.rows import SEED, SweepRow
 
@@ -56,16 +54,7 @@ class Trial:
     @property
     def finished(self) -> bool:
         """Whether the run is trained to its end, averaged as its spec says, and scored on the dev set."""
-        checkpoints, training = list_checkpoints(self.run), self.spec.training
-        scored = self.run.trained and self.run.known_scores.get("dev") and self.run.answers("dev").is_file()
-        if not (checkpoints and scored):
-            return False
-        try:
-            averaged = read_facts(self.run.weights).get("steps")
-        except ZooError:  # damaged: `zoo train` will write the weights again
-            return False
-        expected = format_steps(scheduled_checkpoints(self.run)[-training.average :])
-        return checkpoints[-1].progress.ended(training) and averaged == expected
+        return self.run.answers("dev").is_file() and end_of_training(self.run, self.spec) is not None
 
     @property
     def lock_problem(self) -> str | None:
