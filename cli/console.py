@@ -17,6 +17,7 @@ from rich.progress import Progress as RichProgress
 from rich.table import Table
 from rich.text import Text
 
+from specs import ZooError
 from zoo.evaluation.metrics import DEV_TITLES
 from zoo.report import PlainReport, Progress, Report, duration, escape_control_characters, figure, size
 
@@ -33,6 +34,22 @@ def report() -> Report:
     """Return a report that shows progress bars if stderr is a terminal, and plain lines otherwise."""
     console = Console(stderr=True, markup=False, emoji=False, highlight=False)
     return BarReport(console) if console.is_terminal and not console.is_dumb_terminal else PlainReport()
+
+
+def confirm(question: str, otherwise: str) -> bool:
+    """Ask a question that can be answered with yes or no.
+
+    Args:
+        question: The question, without its choices.
+        otherwise: What does not happen without an answer, for the error message.
+
+    Raises:
+        ZooError: stdin is not a terminal.
+    """
+    if not sys.stdin.isatty():
+        raise ZooError(f"{otherwise}, because stdin is not a terminal", hint="use `--yes` to do it without asking")
+    print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
+    return sys.stdin.readline().strip().lower() in ("y", "yes")
 
 
 def show_json(value: object) -> None:
@@ -132,16 +149,17 @@ class _Bar(Progress):
         self._task: TaskID = self._bars.add_task(self._label, total=self._total, unit=self._unit, figures=[])
         return self
 
-    def advance(self, n: int = 1, **figures: float | str) -> None:
+    def advance(self, n: int = 1, *, total: int | None = None, **figures: float | str) -> None:
+        self._total = total or self._total
         self._figures.update(figures)
         named = {name: self._figures[key] for key, name in _FIGURE_NAMES.items() if key in self._figures}
         words = [f"{name} {figure(value)}" for name, value in (named or self._figures).items()]
         elapsed = next(task for task in self._bars.tasks if task.id == self._task).elapsed or 0.0
         if not self._has_advanced and elapsed < 0.1:
             # A resumed run first reports the earlier work, which must not count for the speed.
-            self._bars.reset(self._task, completed=n, unit=self._unit, figures=words)
+            self._bars.reset(self._task, completed=n, total=self._total, unit=self._unit, figures=words)
         else:
-            self._bars.update(self._task, advance=n, figures=words)
+            self._bars.update(self._task, advance=n, total=self._total, figures=words)
         self._has_advanced = self._has_advanced or n > 0
 
     def __exit__(

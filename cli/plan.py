@@ -69,6 +69,8 @@ def plan(
 
     _refuse_combinations(passes=passes, code=code, graph=graph is not None, device=device is not None, json=json)
     chosen = specs.load(spec, overrides or ())
+    if warning := specs.describe_head_sizes(chosen, specs.load(spec)):
+        report().warn(warning)
     if graph is not None:
         return print(planning.draw_to(chosen, graph, length))
     if code:
@@ -112,6 +114,7 @@ def _show_estimate(estimate: TrainingEstimate) -> None:
     from zoo.report import duration, size
     from zoo.system.calibration import emulation_warning
 
+    until = "" if estimate.limit == "steps" else f", until `training.{estimate.limit}` is reached"
     rows = [("backend", estimate.backend, f"in {estimate.precision}")]
     if estimate.slowdown is not None:
         rows.append(("bfloat16", "emulated", emulation_warning(estimate.slowdown)))
@@ -123,7 +126,7 @@ def _show_estimate(estimate: TrainingEstimate) -> None:
         ("matrix products", f"{estimate.flops / 1e9:,.0f} GFLOP/s", "measured with large matrices"),
         ("copies", f"{estimate.bytes / 1e9:,.0f} GB/s", "measured, reading and writing"),
         ("training step", f"{estimate.step_seconds:,.3g} s", "estimated, for a full batch"),
-        ("training", duration(estimate.seconds), f"estimated, for {estimate.steps:,} steps"),
+        ("training", duration(estimate.seconds), f"estimated, for {estimate.steps:,} steps{until}"),
         ("memory", size(estimate.memory_bytes), f"estimated peak, of {size(estimate.device_bytes)}"),
     ]
     if not estimate.fits:

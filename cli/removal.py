@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cli import options
-from specs import ZooError
 
 if TYPE_CHECKING:
     from zoo.publishing.removal import RemovalPlan
@@ -66,7 +64,7 @@ def remove(
 
 def _remove(plan: RemovalPlan, *, yes: bool) -> None:
     """Remove files after confirmation. Raise ZooError if stdin is not a terminal and `yes` is false."""
-    from cli.console import report, show_table
+    from cli.console import confirm, report, show_table
     from zoo.report import size
 
     messages = report()
@@ -76,19 +74,9 @@ def _remove(plan: RemovalPlan, *, yes: bool) -> None:
         return messages.info("there is nothing to remove")
     rows = [(item.kind, size(item.bytes), str(item.path)) for item in plan.removable]
     show_table(("to remove", ">", "…"), [*rows, ("total", size(plan.bytes), "")])
-    if not yes and not _is_confirmed():
+    if not yes and not confirm("remove all of this?", "nothing was removed"):
         return messages.info("nothing was removed")
     failed = plan.remove()
     for kept in failed:
         messages.info(f"kept: {kept.path}: {kept.reason}")
     return messages.info("removed the rest" if failed else f"removed {size(plan.bytes)}")
-
-
-def _is_confirmed() -> bool:
-    """Ask for confirmation. Raise ZooError if stdin is not a terminal."""
-    if not sys.stdin.isatty():
-        raise ZooError(
-            "nothing was removed, because stdin is not a terminal", hint="use `--yes` to remove without asking"
-        )
-    print("remove all of this? [y/N] ", end="", file=sys.stderr, flush=True)
-    return sys.stdin.readline().strip().lower() in ("y", "yes")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from shlex import join
 from typing import TYPE_CHECKING, Annotated
@@ -12,7 +13,9 @@ from cli import options
 from specs import ZooError
 
 if TYPE_CHECKING:
+    from zoo.report import Report
     from zoo.training.sweeps.comparison import SweepComparison
+    from zoo.training.sweeps.rows import SweepRow
 
 EXAMPLES = (
     "zoo sweep specs/table3 training.steps=2000 --seeds 2"
@@ -65,11 +68,12 @@ def sweep(
     if list and (table or json):
         raise ZooError("`--list` only prints commands", hint="leave `--table` and `--json` out")
     rows = make_rows(*parse_arguments(specs))
+    messages = report()
+    _warn_about_head_sizes(rows, messages)
     trials = make_trials(rows, seeds, folder or default_folder(rows))
     if list:
         print(*(join(trial.command(device)) for trial in trials), sep="\n")
         return None
-    messages = report()
     if not table and not train_all(trials, jobs=jobs, device=device, report=messages):
         return INTERRUPTED
     results = compare_rows(rows, trials, messages)
@@ -80,6 +84,17 @@ def sweep(
     else:
         _show_results(results)
     return None
+
+
+def _warn_about_head_sizes(rows: Sequence[SweepRow], messages: Report) -> None:
+    """Warn about the first row whose heads do not add up to d_model because of an override."""
+    import specs
+
+    warnings = [(row.name, specs.describe_head_sizes(row.spec, specs.load(row.reference))) for row in rows]
+    affected = [(name, warning) for name, warning in warnings if warning]
+    if affected:
+        name, warning = affected[0]
+        messages.warn(f"{name}: {warning}" + (f" ({len(affected) - 1} other rows, too)" if affected[1:] else ""))
 
 
 def _show_results(results: SweepComparison) -> None:

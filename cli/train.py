@@ -16,6 +16,7 @@ from specs import ZooError
 if TYPE_CHECKING:
     from specs import Spec
     from zoo.training.averaging import AverageSearch
+    from zoo.training.run import Run
 
 PREPARE_EXAMPLES = "zoo prepare tiny\n\nzoo prepare base vocabulary.size=32000\n\nZOO_MIRROR=/data/wmt zoo prepare base"
 TRAIN_EXAMPLES = (
@@ -50,7 +51,10 @@ def train(
         Path | None,
         typer.Option(metavar="DIR", show_default="runs/SPEC", help="Folder of the run. An existing run is resumed."),
     ] = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Remove an existing run first, and start again.")] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Remove an existing run first, after confirmation, and start again.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Remove the run without asking for confirmation.")] = False,
     device: options.Device = "auto",
     verify_resume: Annotated[
         bool,
@@ -76,14 +80,20 @@ def train(
     from zoo.models.find import run_of_spec_file
     from zoo.models.folder import differing_fields
     from zoo.system.device_memory import keep_freed_memory
+    from zoo.training.run import Run
     from zoo.training.train import run_training
 
     keep_freed_memory()  # changes the allocator of this process, which does nothing else
     messages = report()
     chosen = specs.load(spec, overrides or ())
+    if warning := specs.describe_head_sizes(chosen, specs.load(spec)):
+        messages.warn(warning)
     if verify_resume:
         return _verify_resume(chosen, device, run, fresh)
     run = run or run_of_spec_file(spec)
+    if fresh and not yes and not _may_remove(Run(run) if run else Run.default(chosen)):
+        messages.info("nothing was removed or trained")
+        return 1
     result = run_training(chosen, run=run, fresh=fresh, device=device, report=messages)
     if not result.ended:
         return INTERRUPTED
@@ -95,6 +105,22 @@ def train(
     command = COMMANDS[chosen.task.kind]
     messages.info(f"next: zoo {command} {model}, zoo evaluate {model}, zoo publish {name}")
     return None
+
+
+def _may_remove(run: Run) -> bool:
+    """Return whether a run has no results yet, or the user agrees to remove them."""
+    from cli.console import confirm
+    from zoo.files.storage import folder_bytes
+    from zoo.report import size
+    from zoo.training.checkpoints import list_checkpoints
+
+    run.require_own_files()
+    checkpoints = list_checkpoints(run)
+    if not (checkpoints or run.trained):
+        return True
+    step = f"trained to step {checkpoints[-1].step:,}, " if checkpoints else ""
+    question = f"remove the run `{run.folder}` ({step}{size(folder_bytes(run.folder))}) and start again?"
+    return confirm(question, f"`{run.folder}` was not removed")
 
 
 def _verify_resume(spec: Spec, device: str, run: Path | None, fresh: bool) -> int | None:

@@ -28,7 +28,7 @@ OPTIONS = {
     "plan": ["SPEC", "KEY=VALUE", "--passes", "--code", "--graph", "--length", "--json", "--device"],
     "schema": [],
     "prepare": ["SPEC", "KEY=VALUE"],
-    "train": ["SPEC", "KEY=VALUE", "--run", "--fresh", "--device", "--verify-resume"],
+    "train": ["SPEC", "KEY=VALUE", "--run", "--fresh", "--yes", "--device", "--verify-resume"],
     "average": ["RUN", "--last", "--search", "--json", "--device"],
     "sweep": ["SPEC|KEY=VALUE", "--seeds", "--jobs", "--folder", "--list", "--table", "--json", "--device"],
     "decode": [

@@ -81,7 +81,7 @@ def test_show_difference_gives_the_comments_as_reasons(zoo: Zoo) -> None:
     assert f"training.beta2: 0.98 -> 0.997  # {reasons['training.beta2']}" in lines
     assert lines[-1] == f"# {reasons['']}"
     values = json.loads(zoo("show", "t2t-v3", "training.warmup_steps=5", "--difference", "--json").out)
-    assert values["training.learning_rate"]["why"] == reasons["training.learning_rate"]
+    assert values["training.learning_rate_factor"]["why"] == reasons["training.learning_rate_factor"]
     assert values["training.warmup_steps"] == {"parent": 4000, "spec": 5}, "an override has no comment"
 
 

@@ -6,10 +6,12 @@ import json
 import math
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from cli.app import run
 from zoo.evaluation.metrics import get_metric
 from zoo.report import Report
 from zoo.training.averaging import AverageSearch, ScoredAverage
@@ -65,13 +67,37 @@ class TestTrain:
         assert requested["run"] is None
 
     def test_options_are_passed_on_and_the_next_commands_printed(self, zoo: Zoo, requested: dict[str, Any]) -> None:
-        result = zoo("train", "tiny", "training.steps=30", "training.average=2", "--fresh", "--device", "cpu")
+        result = zoo("train", "tiny", "training.steps=30", "training.average=2", "--fresh", "--yes", "--device", "cpu")
         assert (result.status, result.out) == (0, "")
         assert "zoo decode --spec tiny" in result.err
         assert "zoo publish tiny" in result.err
         assert (requested["spec"].training.steps, requested["spec"].training.average) == (30, 2)
         assert (requested["run"], requested["fresh"], requested["device"]) == (None, True, "cpu")
         assert isinstance(requested["report"], Report)
+
+    def test_head_sizes_that_an_override_breaks_are_reported(self, zoo: Zoo, requested: dict[str, Any]) -> None:
+        result = zoo("train", "tiny", "architecture.h=8")
+        assert "h * d_k = 256 and h * d_v = 256 differ from d_model = 128" in result.err
+        assert "add `architecture.d_k=16 architecture.d_v=16`" in result.err
+        assert "differ" not in zoo("train", "tiny", "architecture={h: 8, d_k: 16, d_v: 16}").err
+        assert "an `architecture.h` that divides d_model" in zoo("plan", "tiny", "architecture.h=3").err
+        assert "differ" not in zoo("plan", "table3/b-dk16").err, "a spec may differ on purpose"
+
+    @pytest.mark.parametrize(("answer", "removed"), [("y\n", True), ("n\n", False), ("", False)])
+    def test_a_fresh_start_asks_before_it_removes_a_run(
+        self, zoo: Zoo, requested: dict[str, Any], monkeypatch: pytest.MonkeyPatch, answer: str, removed: bool
+    ) -> None:
+        result = zoo("train", "tiny", "training.steps=30", "--fresh")
+        assert (result.status, "fresh" in requested) == (2, False)
+        assert "`runs/tiny` was not removed, because stdin is not a terminal" in result.err
+        assert "--yes" in result.err
+        monkeypatch.setattr("sys.stdin", SimpleNamespace(isatty=lambda: True, readline=lambda: answer))
+        result = run(["train", "tiny", "training.steps=30", "--fresh"])
+        assert (result, "fresh" in requested) == ((0, True) if removed else (1, False))
+
+    def test_a_fresh_start_without_a_run_asks_nothing(self, zoo: Zoo, requested: dict[str, Any]) -> None:
+        assert zoo("train", "tiny", "training.steps=30", "--fresh", "--run", "runs/new").status == 0
+        assert requested["fresh"] is True
 
     def test_the_next_commands_name_the_folder_of_another_run(self, zoo: Zoo, requested: dict[str, Any]) -> None:
         result = zoo("train", "tiny", "training.steps=30", "architecture.dropout=0.3")
