@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 DECODE_EXAMPLES = (
     'echo "the old dog sees a small house" | zoo decode --spec tiny'
-    "\n\nzoo decode --model transformer-big-ende --input news.en --output news.de --device cuda --precision bfloat16"
+    "\n\nzoo decode transformer-big-ende -i news.en -o news.de --device cuda --precision bfloat16"
     "\n\nzoo decode --spec tiny --n-best 4 --json < lines.en"
     "\n\nzoo decode --spec tiny --search sample --top-p 0.9 --seed 7 < lines.en"
     "\n\nzoo decode --model runs/one --model runs/two < lines.en"
@@ -125,6 +125,7 @@ _Svg = Annotated[
 
 
 def decode(
+    name: options.Name = None,
     spec: options.OfSpec = None,
     model: options.Models = None,
     input: options.Input = None,
@@ -147,7 +148,7 @@ def decode(
 ) -> None:
     """Translate stdin to stdout, line by line.
 
-    Select a model with either --spec or --model. Each input line gives one output line, in the same order; empty lines
+    Select a model by MODEL, --model or --spec. Each input line gives one output line, in the same order; empty lines
     remain empty. Up to 1,024 lines are read ahead for efficient batches. When the input pauses, all lines read so far
     are answered. Lines of several sentences are split, and their spacing is kept, unless the model learned from
     longer texts, the line has a prefix, or --no-split is given. A line above decoding.max_source_length is split.
@@ -161,12 +162,15 @@ def decode(
     how: BackendOptions = {"device": device, "precision": precision, "backend": backend}
     choice: GenerationOptions = {"search": search, "beam": beam, "alpha": alpha, "max_batch_tokens": max_batch_tokens}
     choice |= {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
-    translator = _open_model(all_from_options(spec, model, report()), "translation", how, input)
+    translator = _open_model(
+        all_from_options(spec, options.model_names(name, model), report()), "translation", how, input
+    )
     format_lines = partial(_format_translations, json=json, n_best=n_best)
     _answer_lines(translator, _Files(input, output, prefix), choice, n_best, format_lines, split=not no_split)
 
 
 def parse(
+    name: options.Name = None,
     spec: options.OfSpec = None,
     model: options.Models = None,
     input: options.Input = None,
@@ -193,7 +197,7 @@ def parse(
 ) -> None:
     """Print the constituency tree of each line of stdin.
 
-    Select a model with either --spec or --model. The words of a sentence are separated by spaces, and punctuation marks
+    Select a model by MODEL, --model or --spec. The words of a sentence are separated by spaces, and punctuation marks
     are words, as in treebanks: `The cat , too , does not sleep ( today ) .` Each input line gives one bracketed tree
     over exactly its words, in the same order; `(` and `)` are written `-LRB-` and `-RRB-`. Empty lines remain empty. A
     model without parts of speech writes `XX` for them.
@@ -209,7 +213,7 @@ def parse(
     for option, is_given in (("--json", json), ("--n-best", n_best is not None)):
         if pretty and is_given:
             raise ZooError(f"`--pretty` and `{option}` exclude each other", hint="use one of them")
-    folders = all_from_options(spec, model, report())
+    folders = all_from_options(spec, options.model_names(name, model), report())
     how: BackendOptions = {"device": device, "precision": precision, "backend": backend}
     choice: GenerationOptions = {"beam": beam, "alpha": alpha, "max_batch_tokens": max_batch_tokens}
     with _tree_drawing(svg, input, output) as draw:

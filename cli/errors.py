@@ -79,9 +79,37 @@ def to_zoo_error(error: Exception, command: str = "zoo") -> ZooError:
     return ZooError(f"internal error in zoo: {type(error).__name__}: {error}", hint=action, exit_code=1)
 
 
+_COMMANDS_OF_OTHERS = {
+    "decode": "translate predict infer inference generate interactive run sample",
+    "train": "fit finetune fine-tune resume continue learn",
+    "evaluate": "eval test bleu sacrebleu",
+    "score": "rescore logprob",
+    "prepare": "preprocess binarize tokenize vocab build-vocab download-data",
+    "pull": "download get fetch install clone",
+    "publish": "upload push release save register",
+    "remove": "delete rm uninstall",
+    "list": "ls models specs runs search catalog status",
+    "show": "info describe inspect cat config view",
+    "plan": "summary params flops estimate graph",
+    "verify": "check validate",
+    "attend": "attention visualize visualise plot",
+    "import": "convert",
+    "doctor": "env devices backends diagnose",
+    "clean": "clear purge gc prune",
+    "average": "avg average-checkpoints",
+    "compare": "diff",
+    "sweep": "tune search-hyperparameters grid",
+    "benchmark": "bench profile time",
+    "--help": "help man",
+    "--version": "version",
+}
+"""Words of other programs for each command of ours."""
+
+
 def unknown_command(word: str, commands: list[str]) -> ZooError:
     """Return the error for a word that is not a command."""
-    near = nearest(word, commands)
+    meant = (command for command, words in _COMMANDS_OF_OTHERS.items() if word.lower() in words.split())
+    near = next(meant, None) or nearest(word, commands)
     hint = f"did you mean `zoo {near}`?" if near else f"the commands are {', '.join(commands)}"
     return ZooError(f"`{word}` is not a command of zoo", hint=hint)
 
@@ -104,6 +132,8 @@ def _from_usage_error(error: Any, command: str) -> ZooError:
     if parameter is None:
         if "extra argument" in error.message and "=" in error.message:
             hint = f"the fields of a trained model cannot be changed; {hint}"
+        elif "extra argument" in error.message and any(each.name == "input" for each in context.command.params):
+            hint = f"text is read from stdin or from `--input FILE`; {hint}"
         return ZooError(f"`{command}`: {_without_capital(error.format_message())}", hint=hint)
     name = parameter.metavar if parameter.param_type_name == "argument" else parameter.opts[-1]
     if kind == "MissingParameter":

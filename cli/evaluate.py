@@ -78,6 +78,7 @@ _Parameters = Annotated[
 
 
 def evaluate(
+    name: options.Name = None,
     spec: options.OfSpec = None,
     model: options.Models = None,
     set: _Set = None,
@@ -144,7 +145,7 @@ def evaluate(
         raise ZooError("`--hypotheses` and `--references` need each other", hint=hint)
     else:
         options.refuse("files", language=language, tokenize=tokenize, lowercase=lowercase)
-        folders, split = all_from_options(spec, model, messages), set or "test"
+        folders, split = all_from_options(spec, options.model_names(name, model), messages), set or "test"
         if len(folders) > 1:
             scores = evaluate_ensemble(folders, split, **how, max_batch_tokens=max_batch_tokens, report=messages)
         else:
@@ -181,8 +182,24 @@ def _show_brackets(scores: BracketScores, messages: Report) -> None:
 
 
 def compare(
-    a: Annotated[str, typer.Argument(metavar="A", help="First model (NAME or RUN), or first file of translations.")],
-    b: Annotated[str, typer.Argument(metavar="B", help="Second model or file.")],
+    a: Annotated[
+        str,
+        typer.Argument(
+            metavar="A",
+            show_default=False,
+            autocompletion=options.complete_model_or_run,
+            help="First model (NAME or RUN), or first file of translations.",
+        ),
+    ],
+    b: Annotated[
+        str,
+        typer.Argument(
+            metavar="B",
+            show_default=False,
+            autocompletion=options.complete_model_or_run,
+            help="Second model or file.",
+        ),
+    ],
     set: _Set = None,
     references: Annotated[
         Path | None,

@@ -30,6 +30,50 @@ def complete_model(incomplete: str) -> list[str]:
     return []
 
 
+def complete_run(incomplete: str) -> list[str]:
+    """Return the names of runs under runs/ that complete a word in a shell."""
+    from zoo.models.find import run_names
+
+    with suppress(OSError):
+        return [name for name in run_names() if name.startswith(incomplete)]
+    return []
+
+
+def complete_model_or_run(incomplete: str) -> list[str]:
+    """Return the published models and runs that complete a word in a shell."""
+    return list(dict.fromkeys([*complete_model(incomplete), *complete_run(incomplete)]))
+
+
+def complete_override(incomplete: str) -> list[str]:
+    """Return the fields of a spec that complete a word in a shell, such as `training.steps=`."""
+    fields = (f"{key}=" for key in specs.field_names())
+    return [field for field in fields if field.startswith(incomplete)]
+
+
+def complete_backend(incomplete: str) -> list[str]:
+    """Return the backends that complete a word in a shell."""
+    from compiler.backends import BACKENDS
+
+    return [name for name in ("auto", *BACKENDS) if name.startswith(incomplete)]
+
+
+def model_names(name: str | None, others: list[str] | None) -> list[str] | None:
+    """Return the models that the argument MODEL and the options `--model` name. None if there are none.
+
+    Raises:
+        ZooError: The argument is an override, a text or a file.
+    """
+    if name is None:
+        return others
+    if "=" in name and not Path(name).is_dir():
+        hint = "options such as `--beam` change how it is used; leave KEY=VALUE out"
+        raise ZooError(f"`{name}`: the fields of a trained model cannot be changed", hint=hint)
+    if Path(name).is_file() or " " in name:
+        hint = "text is read from stdin or from `--input FILE`"
+        raise ZooError(f"`{name}` is not the name of a model", hint=hint)
+    return [name, *(others or ())]
+
+
 def check_backend(backend: str | None) -> str | None:
     """Return `backend`. Raise ZooError if it is unknown, before a missing model is reported or pulled."""
     if backend is not None:
@@ -65,7 +109,10 @@ Reference = Annotated[
 Overrides = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="KEY=VALUE", show_default=False, help="Fields of the spec to set, such as `training.steps=500`."
+        metavar="KEY=VALUE",
+        show_default=False,
+        autocompletion=complete_override,
+        help="Fields of the spec to set, such as `training.steps=500`.",
     ),
 ]
 Run = Annotated[
@@ -73,7 +120,17 @@ Run = Annotated[
     typer.Argument(
         metavar="RUN",
         show_default=False,
+        autocompletion=complete_run,
         help="Run: its folder, or the name of its spec (`tiny` stands for `runs/tiny`).",
+    ),
+]
+Name = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="MODEL",
+        show_default=False,
+        autocompletion=complete_model_or_run,
+        help="Model to use. The same as --model MODEL.",
     ),
 ]
 OfSpec = Annotated[
@@ -91,7 +148,7 @@ Model = Annotated[
     typer.Option(
         "--model",
         metavar="NAME|RUN",
-        autocompletion=complete_model,
+        autocompletion=complete_model_or_run,
         help="Use this model: the name of a published model (NAME@2 for revision 2), the folder of a run, or the name "
         "of a run's spec.",
     ),
@@ -101,18 +158,26 @@ Models = Annotated[
     typer.Option(
         "--model",
         metavar="NAME|RUN",
-        autocompletion=complete_model,
+        autocompletion=complete_model_or_run,
         help="Use this model: the name of a published model (NAME@2 for revision 2), the folder of a run, or the name "
         "of a run's spec. Repeat the option to use an ensemble.",
     ),
 ]
 Input = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", show_default="stdin", help="Read UTF-8 text from this file, one sentence per line."),
+    typer.Option(
+        "--input",
+        "-i",
+        metavar="FILE",
+        show_default="stdin",
+        help="Read UTF-8 text from this file, one sentence per line.",
+    ),
 ]
 Output = Annotated[
     Path | None,
     typer.Option(
+        "--output",
+        "-o",
         metavar="FILE",
         show_default="stdout",
         help="Write to this file. A regular file appears when it is complete; a pipe or device receives each line at "
@@ -156,6 +221,7 @@ Backend = Annotated[
     str | None,
     typer.Option(
         callback=check_backend,
+        autocompletion=complete_backend,
         metavar="NAME",
         show_default=SPEC_DEFAULT,
         rich_help_panel=_EXECUTION_PANEL,

@@ -25,7 +25,7 @@ _RunOrName = Annotated[
     typer.Argument(
         metavar="RUN|NAME",
         show_default=False,
-        autocompletion=options.complete_model,
+        autocompletion=options.complete_model_or_run,
         help="Run: its folder, or the name of its spec (`tiny` stands for `runs/tiny`). With --to also a published "
         "model.",
     ),
@@ -121,6 +121,7 @@ def pull(
         typer.Argument(
             metavar="NAME",
             show_default=False,
+            autocompletion=options.complete_model,
             help="Published model. NAME@2 or NAME@sha256:... is one revision; otherwise the newest is pulled.",
         ),
     ],
@@ -149,13 +150,17 @@ def verify(
     name: Annotated[
         str,
         typer.Argument(
-            metavar="NAME|DIR", show_default=False, help="Published model: its name (`zoo list` prints them) or folder."
+            metavar="NAME|DIR",
+            show_default=False,
+            autocompletion=options.complete_model,
+            help="Published model: its name (`zoo list` prints them) or folder.",
         ),
     ],
     backend: Annotated[
         str | None,
         typer.Option(
             callback=options.check_backend,
+            autocompletion=options.complete_backend,
             metavar="NAME",
             show_default="eager on the CPU",
             help="Backend that runs the model, on a GPU if there is one: auto, or one that `zoo doctor` lists.",

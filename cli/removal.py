@@ -23,6 +23,7 @@ def clean(
         typer.Argument(
             metavar="compiled|prepared|archives|pulls|runs|RUN",
             show_default="all except runs",
+            autocompletion=options.complete_run,
             help="What to remove. RUN is the folder of a run, or the name of its spec.",
         ),
     ] = None,

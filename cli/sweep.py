@@ -30,6 +30,7 @@ def sweep(
         typer.Argument(
             metavar="SPEC|KEY=VALUE",
             show_default=False,
+            autocompletion=options.complete_spec,
             help="Specs or folders of specs (such as `specs/table3`), and fields to set in all of them.",
         ),
     ],

@@ -18,7 +18,7 @@ from specs.catalogue import names
 from specs.corpus import Archive, Corpus, Files, Grammar, HeldOut, Part, Treebank
 from specs.decoding import Decoding
 from specs.errors import ZooError, nearest
-from specs.inspection import comments, describe_head_sizes, difference, schema
+from specs.inspection import comments, describe_head_sizes, difference, field_names, schema
 from specs.loader import Overrides, load, parent, parse
 from specs.spec import METADATA_FIELDS, Compilation, Parsing, Spec, Task, Translation
 from specs.training import Training
@@ -62,6 +62,7 @@ __all__ = [
     "comments",
     "describe_head_sizes",
     "difference",
+    "field_names",
     "load",
     "names",
     "nearest",

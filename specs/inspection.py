@@ -9,6 +9,7 @@ import yaml
 
 from specs.catalogue import find
 from specs.history import FIRST_FORMAT, FORMAT
+from specs.loader import load
 from specs.reader import LocatedValue, read
 from specs.spec import Spec
 
@@ -107,6 +108,16 @@ def _leaves(located: LocatedValue, prefix: str = "") -> Iterator[tuple[str, int 
             yield from _leaves(value, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", value.line
+
+
+def field_names() -> tuple[str, ...]:
+    """Return the dotted names of all fields of a spec, such as `training.steps`, without those of list entries."""
+    values = load("base").model_dump()
+    return tuple(
+        f"{section}.{field}" if field else section
+        for section, value in values.items()
+        for field in (value if isinstance(value, Mapping) else ("",))
+    )
 
 
 def schema() -> dict[str, Any]:

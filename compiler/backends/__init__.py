@@ -64,7 +64,7 @@ def build_program(name: str, backend: Backend, request: BuildRequest) -> Program
 
 
 def _fastest(request: BuildRequest) -> str:
-    # Measured (BENCHMARKS.md): on a CPU, inductor's layers are not faster and take a minute to compile.
+    # Measured (docs/benchmarks/decoding.md): on a CPU, inductor's layers are not faster and take a minute to compile.
     best = inductor if request.device.startswith("cuda") else native
     is_usable = best.unavailable_reason() is None and best.unsupported_reason(request) is None
     return best.name if is_usable else eager.name

@@ -17,6 +17,8 @@ import typer
 import specs
 from cli import options
 from cli.app import COMMANDS, GROUPS, app
+from zoo.publishing.publish import publish
+from zoo.training.run import Run
 
 Zoo = Callable[..., Any]
 ROOT = Path(__file__).parents[2]
@@ -32,16 +34,38 @@ OPTIONS = {
     "average": ["RUN", "--last", "--search", "--json", "--device"],
     "sweep": ["SPEC|KEY=VALUE", "--seeds", "--jobs", "--folder", "--list", "--table", "--json", "--device"],
     "decode": [
-        *(*_MODEL, "--input", "--prefix", "--output", "--search", "--beam", "--alpha", "--n-best", "--no-split"),
+        *(
+            "MODEL",
+            *_MODEL,
+            "--input",
+            "--prefix",
+            "--output",
+            "--search",
+            "--beam",
+            "--alpha",
+            "--n-best",
+            "--no-split",
+        ),
         *("--temperature", "--top-k", "--top-p", "--seed", "--json", *_EXECUTION),
     ],
     "parse": [
-        *(*_MODEL, "--input", "--output", "--pretty", "--svg", "--beam", "--alpha", "--n-best", "--unconstrained"),
+        *(
+            "MODEL",
+            *_MODEL,
+            "--input",
+            "--output",
+            "--pretty",
+            "--svg",
+            "--beam",
+            "--alpha",
+            "--n-best",
+            "--unconstrained",
+        ),
         *("--json", *_EXECUTION),
     ],
     "score": [*_MODEL, "--source", "--target", "--output", "--json", *_EXECUTION],
     "evaluate": [
-        *(*_MODEL, "--set", "--hypotheses", "--references", "--language", "--tokenize", "--lowercase"),
+        *("MODEL", *_MODEL, "--set", "--hypotheses", "--references", "--language", "--tokenize", "--lowercase"),
         *("--brackets", "--parameters", "--json", *_EXECUTION),
     ],
     "attend": [
@@ -118,6 +142,8 @@ def test_help_and_version(zoo: Zoo) -> None:
     [
         ("zoo ev", ["evaluate"]),
         ("zoo decode --prec", ["--precision"]),
+        ("zoo train tiny training.check", ["training.checkpoint_steps=", "training.checkpoint_minutes="]),
+        ("zoo decode --backend nat", ["native"]),
         ("zoo plan variants/", [name for name in specs.names() if name.startswith("variants/")]),
     ],
 )
@@ -135,7 +161,18 @@ def test_completion_hides_errors(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr("zoo.names", refuse)
     assert options.complete_model("ti") == []
+    monkeypatch.setattr("zoo.models.find.run_names", refuse)
+    assert options.complete_model_or_run("ti") == []
     assert options.complete_spec("bi") == ["big", "big-enfr"]
+
+
+def test_published_models_and_runs_are_completed(trained: Callable[..., Run]) -> None:
+    trained("runs/tiny2")
+    trained("runs/other")
+    publish(trained("runs/tiny").folder)
+    assert options.complete_model("t") == ["transformer-tiny-ende"]
+    assert options.complete_run("t") == ["tiny", "tiny2"]
+    assert options.complete_model_or_run("t") == ["transformer-tiny-ende", "tiny", "tiny2"]
 
 
 @pytest.mark.integration

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import re
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,12 @@ ERRORS = [
     ("foo", "`foo` is not a command of zoo", "the commands are list, show, plan"),
     ("pubish tiny", "`pubish` is not a command of zoo", "did you mean `zoo publish`?"),
     ("benchmark decoed tiny", "`benchmark decoed` is not a command", "did you mean `zoo benchmark decode`?"),
+    ("translate tiny", "`translate` is not a command of zoo", "did you mean `zoo decode`?"),
+    ("eval", "`eval` is not a command of zoo", "did you mean `zoo evaluate`?"),
+    ("help", "`help` is not a command of zoo", "did you mean `zoo --help`?"),
+    ("decode tiny hello", "`zoo decode`: got unexpected extra argument", "text is read from stdin or from `--input"),
+    ("decode 'the old dog'", "`the old dog` is not the name of a model", "text is read from stdin or from `--input"),
+    ("decode beam=3", "`beam=3`: the fields of a trained model cannot be changed", "options such as `--beam`"),
     ("--foo", "`zoo` has no option `--foo`", "run `zoo --help`"),
     ("decode --beem 3", "`zoo decode` has no option `--beem`", "did you mean `--beam`? run `zoo decode --help`"),
     ("decode --spec tiny --beam", "`--beam` needs a value", "run `zoo decode --help`"),
@@ -28,7 +35,7 @@ ERRORS = [
     ("train tiny --fresh=yes", "`--fresh` takes no value", "run `zoo train --help`"),
     ("show", "`zoo show` needs SPEC", "run `zoo show --help`"),
     ("verify one two", "`zoo verify`: got unexpected extra argument", "run `zoo verify --help`"),
-    ("decode --spec tiny decoding.beam=2", "`zoo decode`: got unexpected", "the fields of a trained model"),
+    ("decode --spec tiny decoding.beam=2", "the fields of a trained model cannot be changed", "leave KEY=VALUE out"),
     ("show bgi", "no spec is named `bgi`", "did you mean `big`?"),
     ("show mine.yaml", "`architecture.d_modle` is not a field of this spec (mine.yaml:3)", "`d_model`?"),
     ("train tiny training.steps=many", "(command line: `training.steps=many`)", "Number of training steps"),
@@ -72,7 +79,7 @@ ERRORS = [
 @pytest.mark.parametrize(("words", "problem", "hint"), ERRORS, ids=[words for words, *_ in ERRORS])
 def test_usage_errors_have_a_problem_and_a_hint(zoo: Zoo, words: str, problem: str, hint: str) -> None:
     Path("mine.yaml").write_text("extends: tiny\narchitecture:\n  d_modle: 3\n")
-    result = zoo(*words.split())
+    result = zoo(*shlex.split(words))
     assert (result.status, result.out) == (2, "")
     first, _, second = result.err.partition("\n\n")
     assert first.startswith("error: ")

@@ -55,7 +55,13 @@ def of_spec(reference: str) -> Path:
         ZooError: There is no such model, or the model with its name is of another spec. The error lists the paths that
             were searched, or the fields that differ.
     """
-    spec = specs.load(reference)
+    try:
+        spec = specs.load(reference)
+    except ZooError:
+        if _is_model_here(reference):
+            hint = f"use `--model {reference}`, or name the spec that it was trained by"
+            raise ZooError(f"`{reference}` is a model and not a spec", hint=hint) from None
+        raise
     trained = [run for run in runs_of(spec) if run.trained]
     if trained:
         return max(trained, key=lambda run: run.weights.stat().st_mtime_ns).folder
@@ -99,7 +105,7 @@ def model(reference: str | os.PathLike[str], report: Report | None = None) -> Pa
             return _require_trained(named_run)
     if parsed is not None and (folder := pull(parsed, report)) is not None:
         return folder
-    known = [*local_store.names(), *_run_names(), *([] if parsed is None else registry_names())]
+    known = [*local_store.names(), *run_names(), *([] if parsed is None else registry_names())]
     raise _not_found_error("model", name, searched, known, "" if parsed is None else describe_search(parsed))
 
 
@@ -182,7 +188,7 @@ def run(reference: str | os.PathLike[str]) -> Path:
     for candidate in candidates:
         if candidate.exists and not candidate.published:
             return candidate.folder
-    raise _not_found_error("run", name, [candidate.folder for candidate in candidates], _run_names())
+    raise _not_found_error("run", name, [candidate.folder for candidate in candidates], run_names())
 
 
 def runs_of(spec: Spec) -> list[ModelFolder]:
@@ -197,6 +203,14 @@ def all_runs(root: Path = RUNS) -> list[Path]:
     """Return the folders of all runs under a folder, sorted. Leave out half-removed runs."""
     folders = (file.parent for file in root.rglob(SPEC)) if root.is_dir() else ()
     return sorted(folder for folder in folders if not any(map(partial_target, folder.parts)))
+
+
+def _is_model_here(name: str) -> bool:
+    """Return whether a name stands for a run or a published model on this machine."""
+    if name.endswith(_YAML):
+        return False
+    run = _run_of_name(name)
+    return local_model(name) is not None or ModelFolder(Path(name)).exists or (run is not None and run.exists)
 
 
 def _find_local(reference: Reference, report: Report) -> Path | None:
@@ -269,7 +283,8 @@ def _require_trained(run: ModelFolder) -> Path:
     raise ZooError(problem, hint=f"`zoo train {run.spec_file}` continues the training")
 
 
-def _run_names() -> list[str]:
+def run_names() -> list[str]:
+    """Return the names of all runs under runs/, which are their folders relative to it."""
     return [folder.relative_to(RUNS).as_posix() for folder in all_runs()]
 
 

@@ -140,6 +140,16 @@ def test_a_missing_model_is_an_error_with_paths_and_commands(home: Path) -> None
     assert raised.value.exit_code == 2
 
 
+def test_a_model_that_is_named_as_a_spec_is_an_error_with_the_right_option(trained: Callable[..., Run]) -> None:
+    trained("runs/mine")
+    for name in ("mine", "runs/mine"):
+        with pytest.raises(ZooError, match=f"`{name}` is a model and not a spec") as caught:
+            find.of_spec(name)
+        assert f"use `--model {name}`" in (caught.value.hint or "")
+    with pytest.raises(ZooError, match="no spec is named `yours`"):
+        find.of_spec("yours")
+
+
 def test_a_model_is_named_by_folder_published_name_or_spec(trained: Callable[..., Run], tmp_path: Path) -> None:
     run, other = trained("runs/table3/a-h1"), trained(tmp_path / "other")
     bundle = store(run, "published")
