@@ -1,10 +1,14 @@
-"""Resolve the paths of a corpus against the file that lists them."""
+"""The files of a corpus: their paths, relative to the file that lists them, and their languages."""
 
 import os
-from collections.abc import Collection, Mapping
+import re
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+from specs.corpus import Corpus
+from specs.errors import ZooError
 from specs.reader import LocatedValue
 
 _SPLITS = ("train", "dev", "test")
@@ -48,6 +52,58 @@ def resolve_folder(spec: LocatedValue, user_files: Collection[str], overrides: C
         path = os.path.normpath(os.path.join(base, path))
     resolved = LocatedValue({"folder": replace(folder, value=path)}, folder.file)
     return spec.overlaid(LocatedValue({"corpus": resolved}, folder.file))
+
+
+def require_languages(layers: Sequence[LocatedValue], corpus: Corpus) -> None:
+    """Check that training files do not inherit the languages of another corpus.
+
+    Args:
+        layers: The values of each file and of all overrides, in the order in which they are laid over each other.
+        corpus: The corpus that results.
+
+    Raises:
+        ZooError: A file or override lists training files whose suffixes are not the languages of the corpus, and
+            neither it nor a later one sets these languages.
+    """
+    listing = [index for index, layer in enumerate(layers) if _training_files(layer)]
+    if not listing:
+        return
+    files = _training_files(layers[listing[-1]])
+    set_there = {key for layer in layers[listing[-1] :] for key in _mapping(layer.at(["corpus"]))}
+    missing: dict[str, str] = {}
+    for side in ("source", "target"):
+        suffixes = {language_suffix(part.value[side].value) for part in files}
+        if side not in set_there and suffixes != {getattr(corpus, side)}:
+            suffix = suffixes.pop()
+            missing[side] = suffix if not suffixes and re.fullmatch("[a-z]{2,3}", suffix) else "CODE"
+    if missing:
+        in_file = f"corpus: {{{', '.join(f'{side}: {language}' for side, language in missing.items())}}}"
+        as_override = " ".join(f"corpus.{side}={language}" for side, language in missing.items())
+        is_override = files[0].line is None
+        codes = ", with codes such as en, de or pt-BR" if "CODE" in missing.values() else ""
+        raise ZooError(
+            f"the language of {' and '.join(missing)} is not given for the files of `corpus.train`",
+            where=files[0].where,
+            hint=f"add `{as_override if is_override else in_file}`{codes}",
+        )
+
+
+def _training_files(layer: LocatedValue) -> list[LocatedValue]:
+    """Return the parts of `corpus.train` in a file or override that name a source and a target."""
+    parts = _parts(_mapping(layer.at(["corpus"])), "train")
+    return [part for part in parts if {"source", "target"} <= part.value.keys()]
+
+
+def _mapping(located: LocatedValue) -> Mapping[str, LocatedValue]:
+    return located.value if isinstance(located.value, dict) else {}
+
+
+def language_suffix(path: Path | str) -> str:
+    """Return the last suffix of a file name that does not denote a file format, such as `de` for `test.de.gz`."""
+    path = Path(path)
+    while path.suffix.lower() in (".gz", ".sgm", ".sgml", ".txt"):
+        path = path.with_suffix("")
+    return path.suffix.removeprefix(".")
 
 
 def _rebased(part: LocatedValue, base: str, user_files: Collection[str]) -> LocatedValue:

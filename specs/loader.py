@@ -4,9 +4,10 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import reduce
 
 from specs.catalogue import Source, find
-from specs.corpus_paths import resolve_folder
+from specs.corpus_paths import require_languages, resolve_folder
 from specs.errors import ZooError
 from specs.history import NewerFormatError, upgrade, writer_version
 from specs.notation import quote
@@ -114,6 +115,8 @@ def _merged(chain: Sequence[tuple[Source, LocatedValue]], overrides: Overrides =
     user_files = {file.file for file, _ in chain[:-1] if not file.is_shipped}
     merged = resolve_folder(merged, user_files, origins)
     spec = validate(merged, [file.file for file, _ in reversed(chain)], origins)
+    all_overrides = reduce(LocatedValue.overlaid, override_values, LocatedValue({}, "override"))
+    require_languages([*(values for _, values in reversed(chain)), all_overrides], spec.corpus)
     return spec.with_short_name(source.short_name, has_own_name=has_own_name)
 
 

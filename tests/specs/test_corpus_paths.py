@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from specs import ZooError
+from specs.corpus_paths import language_suffix
 from specs.loader import load, parent, parse
 
 Write = Callable[[str, str], str]
@@ -108,3 +109,50 @@ def test_complete_spec_of_a_run_keeps_its_folder(write: Write) -> None:
     assert folder(file) == parse(spec.yaml(), file).corpus.folder == "odd"
     assert folder(write("runs/again.yaml", "extends: odd/spec.yaml\n")) == "odd"
     assert folder(write("runs/old/spec.yaml", spec.yaml().replace("folder: odd", "folder: ."))) == "."
+
+
+# languages
+
+
+def test_the_language_is_the_last_suffix_that_is_no_format():
+    names = {"train.de": "de", "test.en-de.de.sgm.gz": "de", "a.txt": "", "de": "", "x.EN.TXT": "EN"}
+    assert {name: language_suffix(name) for name in names} == names
+
+
+FRENCH = "corpus: {train: [{source: a.en, target: b.fr}, {source: c.en, target: d.fr.gz}]}"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem", "hint"),
+    [
+        (FRENCH, "the language of target is not given", "add `corpus: {target: fr}`"),
+        ("corpus: {train: [{source: a, target: b}]}", "source and target", "{source: CODE, target: CODE}`, with codes"),
+        (
+            "corpus: {train: [{source: a.de, target: a.en}]}",
+            "source and target",
+            "add `corpus: {source: de, target: en}`",
+        ),
+        ("corpus: {train: [{source: a.en, target: a.fr}, {source: b.en, target: b.de}]}", "target", "{target: CODE}`"),
+    ],
+)
+def test_files_do_not_inherit_languages(tmp_path: Path, text: str, problem: str, hint: str) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(f"extends: tiny\n{text}\n")
+    with pytest.raises(ZooError, match=problem) as caught:
+        load(path)
+    assert f"{path}:2" in str(caught.value)
+    assert hint in (caught.value.hint or "")
+
+
+def test_given_languages_and_fitting_suffixes_are_accepted(tmp_path: Path) -> None:
+    path = tmp_path / "mine.yaml"
+    path.write_text(f"extends: tiny\n{FRENCH[:-1]}, target: fr}}\n")
+    assert load(path).corpus.target == "fr"
+    further = "corpus.test=[{source: x, target: y}]"
+    assert load(path, [further]).corpus.target == "fr", "other sets have the languages of the training text"
+    assert load("tiny", ["corpus.train=[{source: a.en, target: a.de.txt}]"]).corpus.target == "de"
+    override = "corpus.train=[{source: a.en, target: a.fr}]"
+    assert load("tiny", ["corpus.target=fr", override]).corpus.target == "fr"
+    with pytest.raises(ZooError, match="the language of target is not given") as caught:
+        load("tiny", [override])
+    assert caught.value.hint == "add `corpus.target=fr`"

@@ -12,7 +12,7 @@ from typing import IO, Any, Literal
 
 from specs import Archive, Corpus, Files, Grammar, HeldOut, Parsing, Spec, Treebank, ZooError
 from zoo.data import builtin
-from zoo.data.text_files import digest, file_errors, is_sgml, language_suffix, read_sentences
+from zoo.data.text_files import digest, file_errors, is_sgml, read_sentences
 from zoo.files import manifest, storage
 from zoo.files.archive import extract, extracted
 from zoo.files.atomic import atomic_folder
@@ -55,17 +55,10 @@ class ParallelCorpus:
                     self._check_sides(part, f"corpus.{split}[{number}]")
 
     def _check_sides(self, part: Files | Archive, name: str) -> None:
-        """Reject a part with the same file on both sides, and warn if the sides seem to be swapped."""
+        """Reject a part with the same file on both sides."""
         if os.path.normpath(part.source) == os.path.normpath(part.target):
             hint = "name two files: line n of the target translates line n of the source"
             raise ZooError(f"`{name}` has the same file for source and target: `{part.source}`", hint=hint)
-        languages = self.corpus.source, self.corpus.target
-        suffixes = language_suffix(part.target), language_suffix(part.source)
-        if languages[0] != languages[1] and suffixes == languages:
-            self._report.warn(
-                f"`{name}` seems to have source and target swapped: its source (language `{languages[0]}`) is "
-                f"`{part.source}`, and its target (language `{languages[1]}`) is `{part.target}`"
-            )
 
     def close(self) -> None:
         """Delete the temporary files."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
-from specs import EOS, Parsing, Spec, ZooError
+from specs import EOS, Archive, Files, Parsing, Spec, ZooError
 from specs.notation import dump
 from zoo.data.cleaning import (
     CleaningCounts,
@@ -23,6 +23,7 @@ from zoo.data.cleaning import (
     pairs_with_status,
 )
 from zoo.data.corpus import Pair, ParallelCorpus, Split
+from zoo.data.languages import other_language
 from zoo.data.prefetch import prefetch
 from zoo.data.store import Store, StoreWriter
 from zoo.files import hashes, manifest, storage
@@ -36,6 +37,7 @@ from zoo.text.vocabulary import Vocabulary, check_learnable, learning_pairs
 
 _FORMAT = 2  # increase it whenever the same corpus gives other prepared files
 _CHUNK_PAIRS = 8192
+_LANGUAGE_PAIRS = 500  # from which the languages are guessed
 _CHUNK_CHARACTERS = 4_000_000  # encoding takes fifty bytes per character
 _MAX_SCORED_TEXT = 256_000_000
 _PAIR_OVERHEAD = 200  # bytes of memory per pair, in addition to its text
@@ -200,6 +202,8 @@ class _Preparation:
         self.spec, self.corpus, self.vocabulary, self.folder, self.report = spec, corpus, vocabulary, folder, report
         self.part_counts: list[int] = []
         """Number of training pairs that were read from each part of the corpus."""
+        self._first_pairs: list[Pair] = []
+        """The first training pairs from the user's files and archives."""
 
     def write(self) -> None:
         """Read, classify, learn, encode, and describe the result."""
@@ -212,6 +216,7 @@ class _Preparation:
             test=self.corpus.held_out("test"),
         )
         _require_pairs(counts)
+        self._check_languages()
         vocabulary = self.vocabulary or self._learn_vocabulary(statuses, counts)
         vocabulary.save(self.folder)
         counts = self._write_train(statuses, counts, vocabulary)
@@ -234,11 +239,23 @@ class _Preparation:
 
     def _read_train(self) -> Iterator[Pair]:
         """Yield the training pairs, and count those of each part."""
-        for part in range(len(self.spec.corpus.train)):
+        for number, part in enumerate(self.spec.corpus.train):
             self.part_counts.append(0)
-            for pair in self.corpus.part_pairs("train", part):
-                self.part_counts[part] += 1
+            for pair in self.corpus.part_pairs("train", number):
+                self.part_counts[number] += 1
+                if isinstance(part, (Files, Archive)) and len(self._first_pairs) < _LANGUAGE_PAIRS:
+                    self._first_pairs.append(pair)
                 yield pair
+
+    def _check_languages(self) -> None:
+        """Warn if a side of the corpus seems to be in another language than the spec names."""
+        for side, lines in zip(("source", "target"), zip(*self._first_pairs, strict=True), strict=False):
+            language = getattr(self.spec.corpus, side)
+            if seen := other_language(lines, language):
+                self.report.warn(
+                    f"the {side} text looks like `{seen}`, but `corpus.{side}` is `{language}`: set "
+                    f"`corpus.{side}={seen}`, or correct the order of the files"
+                )
 
     def _learn_vocabulary(self, statuses: PairStatuses, counts: CleaningCounts) -> Vocabulary:
         sample = learning_pairs(counts.kept)

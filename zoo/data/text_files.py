@@ -65,14 +65,6 @@ def digest(path: Path) -> str:
         return sha256(path)
 
 
-def language_suffix(path: Path | str) -> str:
-    """Return the last suffix of a file name that does not denote a file format, such as `de` for `test.de.gz`."""
-    path = Path(path)
-    while path.suffix.lower() in (".gz", ".sgm", ".sgml", ".txt"):
-        path = path.with_suffix("")
-    return path.suffix.removeprefix(".")
-
-
 def _check_complete(path: Path) -> None:
     """Reject a file with a hole. An interrupted copy has one, although the size of the file may look right."""
     with path.open("rb") as file:

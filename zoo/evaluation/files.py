@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from specs import ZooError
-from zoo.data.text_files import language_suffix
+from specs.corpus_paths import language_suffix
 from zoo.evaluation.metrics import get_metric
 from zoo.evaluation.scores import Scores
 from zoo.evaluation.text_metrics import TEXT_METRICS, moses_languages, read_aligned, text_metric

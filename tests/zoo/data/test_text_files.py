@@ -9,7 +9,7 @@ import pytest
 
 from specs import ZooError
 from zoo.data import text_files
-from zoo.data.text_files import MAX_LINE_BYTES, digest, language_suffix, read_sentences
+from zoo.data.text_files import MAX_LINE_BYTES, digest, read_sentences
 
 SGML = """<srcset setid="newstest" srclang="any">
 <doc sysid="ref" docid="1" genre="news" origlang="en">
@@ -37,11 +37,6 @@ def test_plain_text_is_read_line_by_line(tmp_path):
 def test_sgml_is_read_segment_by_segment(tmp_path):
     for name in ("set.sgm", "set.sgm.gz", "set.SGML"):
         assert list(read_sentences(write(tmp_path / name, SGML))) == ["Café & Co. <b> AT&T", "two lines", ""]
-
-
-def test_the_language_is_the_last_suffix_that_is_no_format():
-    names = {"train.de": "de", "test.en-de.de.sgm.gz": "de", "a.txt": "", "de": "", "x.EN.TXT": "EN"}
-    assert {name: language_suffix(name) for name in names} == names
 
 
 def test_incomplete_files_are_detected_without_reading_them(tmp_path):

@@ -1,0 +1,31 @@
+"""Compare the language of a corpus with the one that its spec names."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+_MIN_LETTERS = 20  # shorter lines are often guessed wrongly
+_MIN_LINES, _MAX_CHARACTERS = 20, 500
+
+
+def other_language(lines: Iterable[str], language: str) -> str | None:
+    """Return the code of the language that the lines seem to be in, if it is clearly not `language`.
+
+    Args:
+        lines: Some hundred lines of text.
+        language: The expected language, such as `en` or `pt-BR`.
+
+    Returns:
+        The code of another language, if most of the long lines are in it and at most a fifth as many are in
+        `language`. None if the text is too short, or if py3langid does not know `language`.
+    """
+    from py3langid import classify, rank  # takes a second to load its model
+
+    expected = language.partition("-")[0]
+    long_lines = [line[:_MAX_CHARACTERS] for line in lines if sum(map(str.isalpha, line)) >= _MIN_LETTERS]
+    if len(long_lines) < _MIN_LINES or expected not in {code for code, _ in rank(long_lines[0])}:
+        return None
+    counts = Counter(classify(line)[0] for line in long_lines)
+    best, count = counts.most_common(1)[0]
+    return best if count > len(long_lines) / 2 and counts[expected] <= count / 5 else None
