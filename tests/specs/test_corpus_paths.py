@@ -146,13 +146,13 @@ def test_files_do_not_inherit_languages(tmp_path: Path, text: str, problem: str,
 
 def test_given_languages_and_fitting_suffixes_are_accepted(tmp_path: Path) -> None:
     path = tmp_path / "mine.yaml"
-    path.write_text(f"extends: tiny\n{FRENCH[:-1]}, target: fr}}\n")
+    path.write_text(f"extends: tiny\n{FRENCH[:-1]}, target: fr, dev: [], test: []}}\n")
     assert load(path).corpus.target == "fr"
     further = "corpus.test=[{source: x, target: y}]"
     assert load(path, [further]).corpus.target == "fr", "other sets have the languages of the training text"
     assert load("tiny", ["corpus.train=[{source: a.en, target: a.de.txt}]"]).corpus.target == "de"
     override = "corpus.train=[{source: a.en, target: a.fr}]"
-    assert load("tiny", ["corpus.target=fr", override]).corpus.target == "fr"
+    assert load("multi30k-ende", ["corpus.target=fr", override]).corpus.target == "fr"
     with pytest.raises(ZooError, match="the language of target is not given") as caught:
-        load("tiny", [override])
+        load("multi30k-ende", [override])
     assert caught.value.hint == "add `corpus.target=fr`"
