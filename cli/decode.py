@@ -29,8 +29,8 @@ DECODE_EXAMPLES = (
     "\n\nzoo decode --model runs/one --model runs/two < lines.en"
 )
 PARSE_EXAMPLES = (
-    'echo "The old dog sees a house , and it can not sleep ." | zoo parse --spec parsing/tiny --pretty'
-    "\n\nzoo parse --spec parsing/tiny --input words.txt --output words.trees --svg trees.svg"
+    'echo "The old dog sees a house, and it can not sleep." | zoo parse --spec parsing/tiny --pretty'
+    "\n\nzoo parse --spec parsing/tiny --tokenized --input words.txt --output words.trees --svg trees.svg"
     "\n\nzoo parse --model parser-tiny --n-best 3 --json < words.txt"
 )
 _SAMPLING_PANEL = "Sampling"
@@ -182,6 +182,9 @@ def parse(
     beam: options.Beam = None,
     alpha: options.Alpha = None,
     n_best: _NBest = None,
+    tokenized: Annotated[
+        bool, typer.Option("--tokenized", help="Take words as they are: each is between two spaces, as in treebanks.")
+    ] = False,
     unconstrained: Annotated[
         bool,
         typer.Option(
@@ -197,9 +200,10 @@ def parse(
 ) -> None:
     """Print the constituency tree of each line of stdin.
 
-    Select a model by MODEL, --model or --spec. The words of a sentence are separated by spaces, and punctuation marks
-    are words, as in treebanks: `The cat , too , does not sleep ( today ) .` Each input line gives one bracketed tree
-    over exactly its words, in the same order; `(` and `)` are written `-LRB-` and `-RRB-`. Empty lines remain empty. A
+    Select a model by MODEL, --model or --spec. English sentences are first tokenised as in the Penn Treebank:
+    `The cat can't sleep.` has the words `The cat ca n't sleep .` With --tokenized, and in other languages, the words
+    are those between spaces. Each input line gives one bracketed tree over exactly its words, in the same order; `(`
+    and `)` are written `-LRB-` and `-RRB-`. Empty lines remain empty. A
     model without parts of speech writes `XX` for them.
 
     With --json, each line becomes an object with `source` and `trees`. Each tree has `tree`, `score`
@@ -228,7 +232,8 @@ def parse(
                 return [_format_pretty(number, parses[0].text)]
             return _format_trees(number, source, parses, json, n_best)
 
-        _answer_lines(parser, _Files(input, output), choice, n_best, format_lines)
+        prepare = None if tokenized else parser.tokenize
+        _answer_lines(parser, _Files(input, output), choice, n_best, format_lines, prepare=prepare)
 
 
 class _Files(NamedTuple):
@@ -271,6 +276,7 @@ def _answer_lines(
     format_lines: Callable[[int, str, list[Translation]], Iterable[str]],
     *,
     split: bool = True,
+    prepare: Callable[[str], str] | None = None,
 ) -> None:
     """Write the results of each line as soon as it and all earlier lines are done.
 
@@ -281,6 +287,7 @@ def _answer_lines(
         n_best: Number of results per line, or None for one.
         format_lines: Returns the output lines for a line's number, text and results.
         split: Whether to split lines into sentences.
+        prepare: Changes each line before the model reads it.
     """
     from cli.console import report
     from cli.streams import is_typed, open_lines, open_output
@@ -297,7 +304,7 @@ def _answer_lines(
         texts, sources = tee(lines)
         results = translate_lines(
             translator,
-            texts,
+            map(prepare, texts) if prepare else texts,
             prefixes=prefixes,
             n_best=n_best,
             split=split,

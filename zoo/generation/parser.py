@@ -13,15 +13,16 @@ from zoo.generation.hypotheses import Hypothesis
 from zoo.generation.preprocessing import Preprocessor
 from zoo.generation.translator import Translation, Translator
 from zoo.text.lines import clean
-from zoo.text.sentences import excerpt
+from zoo.text.sentences import checked_texts, excerpt
 from zoo.text.trees.bracketed import read_tree, simplify
 from zoo.text.trees.tokenizer import TreeTokenizer
 from zoo.text.trees.tree import MAX_DEPTH, Tree, escape_brackets, unescape_brackets
+from zoo.text.trees.words import tokenize_words
 from zoo.text.vocabulary import Side
 
 
 class Parser(Translator):
-    """Parses sentences whose words and punctuation marks are separated by spaces, as in the treebank of its training.
+    """Parses sentences.
 
     It is a translator whose translations are bracketed trees, such as `(TOP (S (NP (XX the) (XX dog)) ...))`, over
     exactly the words of their sentences. The search produces only such trees. If `task.constrained` is false, outputs
@@ -44,23 +45,41 @@ class Parser(Translator):
             )
 
     @overload
-    def parse(self, texts: str, *, n_best: None = None, **options: Unpack[GenerationOptions]) -> Tree | None: ...  # type: ignore[overload-overlap]
+    def parse(  # type: ignore[overload-overlap]
+        self, texts: str, *, n_best: None = None, tokenized: bool = False, **options: Unpack[GenerationOptions]
+    ) -> Tree | None: ...
     @overload
-    def parse(self, texts: str, *, n_best: int, **options: Unpack[GenerationOptions]) -> list[Tree]: ...  # type: ignore[overload-overlap]
+    def parse(  # type: ignore[overload-overlap]
+        self, texts: str, *, n_best: int, tokenized: bool = False, **options: Unpack[GenerationOptions]
+    ) -> list[Tree]: ...
     @overload
     def parse(
-        self, texts: Iterable[str], *, n_best: None = None, **options: Unpack[GenerationOptions]
+        self,
+        texts: Iterable[str],
+        *,
+        n_best: None = None,
+        tokenized: bool = False,
+        **options: Unpack[GenerationOptions],
     ) -> list[Tree | None]: ...
     @overload
-    def parse(self, texts: Iterable[str], *, n_best: int, **options: Unpack[GenerationOptions]) -> list[list[Tree]]: ...
     def parse(
-        self, texts: str | Iterable[str], *, n_best: int | None = None, **options: Unpack[GenerationOptions]
+        self, texts: Iterable[str], *, n_best: int, tokenized: bool = False, **options: Unpack[GenerationOptions]
+    ) -> list[list[Tree]]: ...
+    def parse(
+        self,
+        texts: str | Iterable[str],
+        *,
+        n_best: int | None = None,
+        tokenized: bool = False,
+        **options: Unpack[GenerationOptions],
     ) -> Tree | list[Tree] | list[Tree | None] | list[list[Tree]] | None:
         """Parse one sentence or several. NLTK reads the trees' string form, `str(tree)`.
 
         Args:
             texts: One sentence, or an iterable of sentences.
             n_best: Number of trees per sentence, best first. None for one.
+            tokenized: Whether words and punctuation marks are already separated by spaces, as in treebanks. Otherwise,
+                English sentences are tokenised first.
             **options: Generation options. Defaults come from the spec.
 
         Returns:
@@ -71,12 +90,19 @@ class Parser(Translator):
             ZooError: As `translate`.
         """
         single = isinstance(texts, str)
-        hypotheses = self.hypotheses([texts] if isinstance(texts, str) else texts, n_best=n_best, **options)
+        text_list = checked_texts([texts] if isinstance(texts, str) else texts)
+        if not tokenized:
+            text_list = [self.tokenize(text) for text in text_list]
+        hypotheses = self.hypotheses(text_list, n_best=n_best, **options)
         trees = [[read_tree(each.text) for each in translations if each.text] for translations in hypotheses]
         if n_best is not None:
             return trees[0] if single else trees
         best = [ranked[0] if ranked else None for ranked in trees]
         return best[0] if single else best
+
+    def tokenize(self, text: str) -> str:
+        """Return a sentence with spaces between its words, as in the treebank of the training."""
+        return tokenize_words(text, self.spec.corpus.source)
 
     def preprocessor(self, *, split: bool = False) -> Preprocessor:
         """Return a new preprocessor of sentences. They are never split."""

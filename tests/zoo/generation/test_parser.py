@@ -19,6 +19,7 @@ from zoo.generation.streaming import translate_lines
 from zoo.text.trees.bracketed import read_tree, simplify
 from zoo.text.trees.tokenizer import Linearisation
 from zoo.text.trees.tree import Tree
+from zoo.text.trees.words import tokenize_words
 from zoo.text.vocabulary import Vocabulary
 
 PAIRS = [tree_pair(simplify(pair.tree)) for pair in builtin.sentences("dev", 60)]
@@ -70,6 +71,21 @@ def test_one_sentence_gives_a_tree_and_a_list_gives_a_list(parser: MakeParser) -
     assert [best[0] for best in one.parse(SENTENCES, n_best=2)] == several
     assert one.parse(["", " "]) == [None, None]
     assert one.parse([], n_best=2) == []
+
+
+def test_words_are_those_of_a_treebank(parser: MakeParser) -> None:
+    one = parser()
+    sentences = {"She can't sing (today).": "She ca n't sing -LRB- today -RRB- .", "a , b": "a , b"}
+    for text, tokens in sentences.items():
+        assert words(one.parse(text)) == tokens.split()
+        assert one.parse(tokens, tokenized=True) == one.parse(text)
+    assert words(one.parse("She sings.", tokenized=True)) == ["She", "sings."]
+    assert words(one.parse(["She sings."], n_best=2)[0][1]) == ["She", "sings", "."]
+
+
+def test_only_english_is_tokenised() -> None:
+    assert tokenize_words("She isn't old.", "en-GB") == "She is n't old ."
+    assert tokenize_words("Sie ist's.", "de") == "Sie ist's."
 
 
 def test_escaped_and_plain_brackets_are_equal(parser: MakeParser) -> None:
