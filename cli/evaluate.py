@@ -239,7 +239,11 @@ def compare(
     else:
         options.refuse("files", language=language)
         models = model(a, messages), model(b, messages)
-        compared = compare_models(*models, set or "test", **how, max_batch_tokens=max_batch_tokens, report=messages)
+        split = set or "test"
+        found = compare_models(*models, split, **how, max_batch_tokens=max_batch_tokens, report=messages)
+        compared = found.comparisons
+        messages.info(f"A is `{a}`, B is `{b}`; {found.sentences:,} sentences of the {split} set")
+        messages.info(f"the specs differ in {'; '.join(found.settings)}" if found.settings else "the specs are equal")
     if json:
         show_json([{**asdict(item), "difference": item.difference, "better": item.better} for item in compared])
     else:

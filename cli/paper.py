@@ -53,14 +53,14 @@ def paper(
     """Print which of the paper's claims hold, and how each was checked.
 
     A claim is derived and checked (by the compiler, or from the paper's own numbers), measured (by runs of its spec, at
-    the given scale), or not reproduced, for the given reason.
+    the given scale), or not reproduced, for the given reason. Numbers of other systems are counted separately.
     """
     from cli.console import report, show_json
     from zoo.files.output import open_output, require_html
     from zoo.paper import ledger
     from zoo.paper.evidence import evidence
     from zoo.paper.page import paper_page
-    from zoo.paper.tables import TABLES, of_table, summary_table, tables
+    from zoo.paper.tables import TABLES, contradiction_table, of_table, summary_table, tables
 
     if what is not None and what not in TABLES:
         near = nearest(what, list(TABLES))
@@ -86,7 +86,8 @@ def paper(
         selected = of_table(what or "claims", claims)
         return show_json({"summary": ledger.summary(selected), "claims": [ledger.as_json(claim) for claim in selected]})
     if what is None:
-        return _show_tables([summary_table(claims, facts), *tables("claims", claims, facts)])
+        _show_tables([summary_table(claims, facts), contradiction_table(claims)])
+        return report().info("`zoo paper claims` prints every claim, `zoo paper table3` compares a table with ours")
     return _show_tables(tables(what, claims, facts))
 
 

@@ -27,7 +27,7 @@ _Graph = Annotated[
     typer.Option(
         metavar="FILE.svg",
         show_default=False,
-        help="Draw the network in the style of Figure 1, and print nothing else.",
+        help="Draw the network as in Figure 1, and beside it the compiled program. Print nothing else.",
     ),
 ]
 _Length = Annotated[

@@ -34,7 +34,7 @@ def list_models(
     ] = False,
     json: options.Json = False,
 ) -> None:
-    """List shipped specs, runs and published models, with their scores."""
+    """List runs, published models and shipped specs, with their scores."""
     from cli.console import report, show_json, show_table
     from zoo.publishing.inventory import inventory
 
@@ -44,9 +44,6 @@ def list_models(
     if json:
         return show_json(asdict(found))
     tables: list[tuple[str, Sequence[str], Sequence[Sequence[str]]]] = []
-    if found.specs:
-        spec_rows = [(spec.short_name, f"{spec.parameters:,}", spec.description) for spec in found.specs]
-        tables.append(("Specs", ("spec", "parameters>", "description…"), spec_rows))
     if found.runs:
         columns, cells = _score_cells(found.runs)
         run_rows = [
@@ -64,6 +61,9 @@ def list_models(
             for model, scores in zip(found.models, cells, strict=True)
         ]
         tables.append(("Published", ("model", "parameters>", *columns, "description…"), model_rows))
+    if found.specs:
+        spec_rows = [(spec.short_name, f"{spec.parameters:,}", spec.description) for spec in found.specs]
+        tables.append(("Specs", ("spec", "parameters>", "description…"), spec_rows))
     for number, (title, headings, rows) in enumerate(tables):
         print("\n" * bool(number), end="")
         show_table(headings, rows, title=title)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from shlex import quote
@@ -39,7 +41,8 @@ def prepare(spec: options.Reference, overrides: options.Overrides = None) -> Non
     from zoo.training.initial_model import prepare_corpus
 
     messages = report()
-    prepared = prepare_corpus(specs.load(spec, overrides or ()), messages)
+    with _missing_files_located(spec, overrides):
+        prepared = prepare_corpus(specs.load(spec, overrides or ()), messages)
     messages.info(f"train: {prepared.counts}")
     print(prepared.folder)
 
@@ -94,7 +97,8 @@ def train(
     if fresh and not yes and not _may_remove(Run(run) if run else Run.default(chosen)):
         messages.info("nothing was removed or trained")
         return 1
-    result = run_training(chosen, run=run, fresh=fresh, device=device, report=messages)
+    with _missing_files_located(spec, overrides):
+        result = run_training(chosen, run=run, fresh=fresh, device=device, report=messages)
     if not result.ended:
         return INTERRUPTED
     if not result.first:
@@ -105,6 +109,19 @@ def train(
     command = COMMANDS[chosen.task.kind]
     messages.info(f"next: zoo {command} {model}, zoo evaluate {model}, zoo publish {name}")
     return None
+
+
+@contextmanager
+def _missing_files_located(spec: str, overrides: list[str] | None) -> Iterator[None]:
+    """Add the file and line of the spec to the error about a missing file of the corpus."""
+    import specs
+    from zoo.data.corpus import MissingFileError
+
+    try:
+        yield
+    except MissingFileError as error:
+        where = specs.where_written(spec, overrides or (), error.name)
+        raise ZooError(error.problem, where=where, hint=error.hint) from None
 
 
 def _may_remove(run: Run) -> bool:

@@ -19,7 +19,7 @@ from specs.corpus import Archive, Corpus, Files, Grammar, HeldOut, Part, Treeban
 from specs.decoding import Decoding
 from specs.errors import ZooError, nearest
 from specs.inspection import comments, describe_head_sizes, difference, field_names, schema
-from specs.loader import Overrides, load, parent, parse
+from specs.loader import Overrides, load, parent, parse, where_written
 from specs.spec import METADATA_FIELDS, Compilation, Parsing, Spec, Task, Translation
 from specs.training import Training
 from specs.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
@@ -69,4 +69,5 @@ __all__ = [
     "parent",
     "parse",
     "schema",
+    "where_written",
 ]

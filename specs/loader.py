@@ -2,7 +2,7 @@
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 
@@ -43,6 +43,26 @@ def load(reference: str | os.PathLike[str], overrides: Overrides = ()) -> Spec:
     except RecursionError:  # only an override from Python can be nested so deeply
         problem, hint = "the values are nested too deeply", "a spec has at most four levels"
         raise ZooError(problem, where="override", hint=hint) from None
+
+
+def where_written(reference: str | os.PathLike[str], overrides: Overrides, path: str) -> str | None:
+    """Return the file and line, or the override, that names a file of the corpus. None if it is not found.
+
+    Args:
+        reference: The spec's path or name.
+        overrides: Its overrides.
+        path: The file, as the loaded spec has it.
+    """
+    merged, _ = _merge(_chain(find(os.fspath(reference))), _located_overrides(overrides))
+    return next((each.where for each in _scalars(merged.at(["corpus"])) if each.value == path), None)
+
+
+def _scalars(located: LocatedValue) -> Iterator[LocatedValue]:
+    if isinstance(located.value, dict | list):
+        for inner in located.value.values() if isinstance(located.value, dict) else located.value:
+            yield from _scalars(inner)
+    else:
+        yield located
 
 
 def parent(reference: str | os.PathLike[str]) -> Spec | None:
@@ -96,28 +116,35 @@ def _chain(source: Source) -> list[tuple[Source, LocatedValue]]:
             raise ZooError(f"`extends` is circular: {circle}", where=extends.where, hint=hint)
 
 
-def _merged(chain: Sequence[tuple[Source, LocatedValue]], overrides: Overrides = ()) -> Spec:
+def _merge(
+    chain: Sequence[tuple[Source, LocatedValue]], overrides: Sequence[LocatedValue]
+) -> tuple[LocatedValue, bool]:
+    """Return the values of files and overrides, laid over each other, and whether one of them names the spec."""
     merged = chain[-1][1]
     for _, upper in reversed(chain[:-1]):
         merged = merged.overlaid(upper)
     source, own = chain[0]
-    override_values = _located_overrides(overrides)
-    has_own_name = len(chain) == 1 or any("name" in values.value for values in (own, *override_values))
+    has_own_name = len(chain) == 1 or any("name" in values.value for values in (own, *overrides))
     if len(chain) > 1 and not source.is_shipped:
         # The description and licence of the extended spec do not apply to a user's spec.
         inherited = {"description": f"A user's model that extends `{chain[1][0].short_name}`.", "licence": None}
         for key, value in inherited.items():
             if key not in own.value:
                 merged = merged.overlaid(LocatedValue({key: LocatedValue(value, own.file, own.line)}, own.file))
-    for values in override_values:
+    for values in overrides:
         merged = merged.overlaid(values)
-    origins = [values.file for values in override_values]
     user_files = {file.file for file, _ in chain[:-1] if not file.is_shipped}
-    merged = resolve_folder(merged, user_files, origins)
+    return resolve_folder(merged, user_files, [values.file for values in overrides]), has_own_name
+
+
+def _merged(chain: Sequence[tuple[Source, LocatedValue]], overrides: Overrides = ()) -> Spec:
+    override_values = _located_overrides(overrides)
+    merged, has_own_name = _merge(chain, override_values)
+    origins = [values.file for values in override_values]
     spec = validate(merged, [file.file for file, _ in reversed(chain)], origins)
     all_overrides = reduce(LocatedValue.overlaid, override_values, LocatedValue({}, "override"))
     require_languages([*(values for _, values in reversed(chain)), all_overrides], spec.corpus)
-    return spec.with_short_name(source.short_name, has_own_name=has_own_name)
+    return spec.with_short_name(chain[0][0].short_name, has_own_name=has_own_name)
 
 
 def _located_overrides(overrides: Overrides) -> list[LocatedValue]:

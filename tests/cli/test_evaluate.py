@@ -141,7 +141,11 @@ class TestCompare:
     def test_two_models_need_the_same_test_set(self, zoo: Zoo, trained: Callable[..., Run]) -> None:
         trained("runs/one")
         trained("runs/other", **{"training.seed": 7})
-        values = json.loads(zoo("compare", "one", "runs/other", "--device", "cpu", "--json").out)
+        result = zoo("compare", "one", "runs/other", "--device", "cpu", "--json")
+        assert "A is `one`, B is `runs/other`; " in result.err
+        assert " sentences of the test set\n" in result.err
+        assert "the specs " in result.err
+        values = json.loads(result.out)
         assert [each["metric"] for each in values] == ["bleu", "paper_bleu", "chrf", "ter"]
         trained("runs/third", **{"corpus.test": [{"grammar": 4}]})
         result = zoo("compare", "one", "third")

@@ -23,7 +23,7 @@ def test_list_has_specs_runs_and_models(zoo: Zoo, trained: Callable[..., Run]) -
     zoo("publish", "tiny", "--name", "mine")
     result = zoo("list")
     assert result.err == ""
-    titles = ["Specs", "Runs", "Published"]
+    titles = ["Runs", "Published", "Specs"]
     assert [line for line in result.out.splitlines() if line in titles] == titles
     lines = {line.split()[0]: line for line in result.out.splitlines() if line}
     assert f"{compiler.parameters(specs.load('big')):,}" in lines["big"]

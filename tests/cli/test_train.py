@@ -54,6 +54,16 @@ class TestTrain:
         assert (result.status, "`pairs.en`" in result.err, "hint: " in result.err) == (2, True, True)
         assert not Path("runs").exists()
 
+    def test_a_missing_file_is_located_in_the_spec(self, zoo: Zoo) -> None:
+        corpus = "{source: en, target: de, dev: [], test: [],\n  train: [{source: a.en, target: a.de}]}"
+        Path("mine").mkdir()
+        Path("mine/own.yaml").write_text(f"extends: tiny\ncorpus: {corpus}\n")
+        for command in ("train", "prepare"):
+            result = zoo(command, "mine/own.yaml")
+            assert "the corpus file `mine/a.en` does not exist (mine/own.yaml:3)" in result.err
+        result = zoo("prepare", "mine/own.yaml", "corpus.train=[{source: b.en, target: b.de}]")
+        assert "`b.en` does not exist (command line: `corpus.train=" in result.err
+
     def test_the_spec_of_a_run_resumes_that_run(self, zoo: Zoo, requested: dict[str, Any]) -> None:
         Path("runs/x/deep").mkdir(parents=True)
         for file in ("runs/x/deep/spec.yaml", "runs/x/spec.yaml"):

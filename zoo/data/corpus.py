@@ -32,6 +32,14 @@ _GZIP_RATIO = 4  # assumed size of a text relative to its compressed file
 _BUILTIN_FILES = ("source.txt", "target.txt")
 
 
+class MissingFileError(ZooError):
+    """Error for a file of the corpus that does not exist. `name` is the file as the spec has it."""
+
+    def __init__(self, problem: str, *, hint: str, name: str, where: str | None = None) -> None:
+        super().__init__(problem, hint=hint, where=where)
+        self.name = name
+
+
 class ParallelCorpus:
     """Sentence pairs of a spec's corpus, read again at each request. Call `close` at the end."""
 
@@ -162,9 +170,9 @@ class ParallelCorpus:
     def _existing_file(self, name: str) -> Path:
         path = corpus_path(self.corpus, name)
         if not os.path.isfile(path):
-            hint = "set `corpus.folder=DIR`, relative to the current folder: the paths of the corpus start there"
+            hint = "correct the path, or set `corpus.folder=DIR` to the folder from which it starts"
             problem = "is a folder, not a file" if os.path.isdir(path) else "does not exist"
-            raise ZooError(f"the corpus file `{path}` {problem}", hint=hint)
+            raise MissingFileError(f"the corpus file `{path}` {problem}", hint=hint, name=name)
         return path
 
 

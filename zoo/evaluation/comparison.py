@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Unpack
 
-from specs import Parsing, ZooError
+from specs import METADATA_FIELDS, Parsing, Spec, ZooError, difference
+from specs.notation import quote
 from zoo.evaluation.bootstrap import SEED, interval_half_width, p_value, sample_counts
 from zoo.evaluation.evaluate import check_split, read_split
 from zoo.evaluation.files import resolve_language
@@ -19,6 +20,17 @@ from zoo.report import Report
 
 SIGNIFICANCE_LEVEL = 0.05
 """Differences with a p-value below this are significant."""
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedModels:
+    """Result of comparing two models."""
+
+    comparisons: tuple[Comparison, ...]
+    sentences: int
+    """Number of sentences of the set."""
+    settings: tuple[str, ...]
+    """Fields in which the specs differ, such as "training.steps: 2000 and 500"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +97,7 @@ def compare_models(
     max_batch_tokens: int | None = None,
     report: Report,
     **options: Unpack[BackendOptions],
-) -> tuple[Comparison, ...]:
+) -> ComparedModels:
     """Compare the models in two folders on their common dev or test set, each with its spec's beam and length penalty.
 
     Raises:
@@ -94,11 +106,13 @@ def compare_models(
     known_split = check_split(split)
     outputs: list[list[str]] = []
     sets: list[tuple[list[str], list[str]]] = []
+    used_specs: list[Spec] = []
     for folder in (first, second):
         translator = open_model(folder, max_batch_tokens=max_batch_tokens, report=report, **options)
         if isinstance(translator.spec.task, Parsing):
             problem = f"`{folder}` is a parser, and only translations are compared"
             raise ZooError(problem, hint=f"`zoo evaluate --model {folder}` scores it")
+        used_specs.append(translator.spec)
         sets.append(read_split(translator.spec, known_split, report, translator.vocabulary))
         if sets[0] != sets[-1]:
             raise ZooError(
@@ -107,7 +121,14 @@ def compare_models(
             )
         language = translator.spec.corpus.target
         outputs.append([best.text for best, *_ in translator.hypotheses(sets[-1][0], split=False, report=report)])
-    return compare(outputs[0], outputs[1], sets[0][1], language)
+    differing = difference(used_specs[1], used_specs[0]).items()
+    settings = (
+        f"{key}: {quote(a)} and {quote(b)}"
+        for key, (a, b) in differing
+        if key not in (*METADATA_FIELDS, "corpus.folder")
+    )
+    references = sets[0][1]
+    return ComparedModels(compare(outputs[0], outputs[1], references, language), len(references), tuple(settings))
 
 
 def _compare_by(

@@ -28,6 +28,7 @@ class Status(StrEnum):
     DERIVED = "derived and checked"
     MEASURED = "measured here"
     OPEN = "not reproduced"
+    CITED = "another system's"
 
 
 @dataclass(frozen=True)
@@ -163,10 +164,12 @@ def scored(split: str, *metrics: str) -> Check:
     """
 
     def check(claim: Claim, evidence: Evidence) -> Finding:
-        runs = evidence.of(claim.spec) if claim.spec is not None else ()
+        if claim.spec is None:
+            return Finding(Status.CITED, "a number of another system, which the paper cites")
+        runs = evidence.of(claim.spec)
         comparable = _comparable_runs(runs, split, [get_metric(name) for name in metrics])
         if comparable is None:
-            return Finding(Status.OPEN, _reason_for_no_score(claim, evidence, runs, split))
+            return Finding(Status.OPEN, _reason_for_no_score(claim.spec, evidence, runs, split))
         metric, chosen, scale = comparable
         values = [run.score(split, metric) or 0.0 for run in chosen]
         spread = (
@@ -241,7 +244,7 @@ def drawn(figure: int) -> Check:
         assert claim.spec is not None
         trained = [run for run in evidence.of(claim.spec) if run.weights]
         if not trained:
-            return Finding(Status.OPEN, _reason_for_no_score(claim, evidence, (), "test"))
+            return Finding(Status.OPEN, _reason_for_no_score(claim.spec, evidence, (), "test"))
         how = f"`zoo attend --model {trained[0].folder} --figure {figure}` draws it, for readers to judge"
         return Finding(Status.OPEN, how, runs=tuple(run.folder for run in trained))
 
@@ -268,11 +271,9 @@ def _comparable_runs(
     return metric, by_metric[metric], scale
 
 
-def _reason_for_no_score(claim: Claim, evidence: Evidence, runs: Sequence[RunEvidence], split: str) -> str:
-    if claim.spec is None:
-        return "a model of other authors, for which this zoo has no spec"
+def _reason_for_no_score(spec: str, evidence: Evidence, runs: Sequence[RunEvidence], split: str) -> str:
     if runs:
         folders, first = ", ".join(run.folder for run in runs[:3]), runs[0].folder
         return f"not scored on the {split} set: {folders}; `zoo evaluate --model {first} --set {split}` scores it"
-    missing = missing_part(specs.load(claim.spec))
-    return f"no run of {claim.spec} in `{evidence.root}`" + (f"; {missing}" if missing else "")
+    missing = missing_part(specs.load(spec))
+    return f"no run of {spec} in `{evidence.root}`" + (f"; {missing}" if missing else "")

@@ -13,8 +13,8 @@ from zoo.visualization.page import escape_text, page
 from zoo.visualization.plot import STYLE as PLOT_STYLE
 from zoo.visualization.plot import Plot, plot_svg
 
-_KINDS = {Status.DERIVED: "derived", Status.MEASURED: "measured", Status.OPEN: "open"}
-_SIGNS = {Status.DERIVED: "✓", Status.MEASURED: "●", Status.OPEN: "✗"}
+_KINDS = {Status.DERIVED: "derived", Status.MEASURED: "measured", Status.OPEN: "open", Status.CITED: "cited"}
+_SIGNS = {Status.DERIVED: "✓", Status.MEASURED: "●", Status.OPEN: "✗", Status.CITED: "·"}
 _HIDDEN = "\n".join(
     f"body:has(#only-{kind}:checked) tr.claim:not(.{kind}) {{ display: none }}" for kind in _KINDS.values()
 )

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import specs
 from zoo.evaluation.metrics import get_metric
 from zoo.paper import table1, table2, table3, table4
-from zoo.paper.claims import CheckedClaim, power_of_ten
+from zoo.paper.claims import CheckedClaim, Status, power_of_ten
 from zoo.paper.evidence import Evidence
 from zoo.paper.ledger import summary
 from zoo.report import duration
@@ -43,10 +43,32 @@ def of_table(name: str, entries: Sequence[CheckedClaim]) -> tuple[CheckedClaim, 
 
 
 def summary_table(entries: Sequence[CheckedClaim], evidence: Evidence) -> Table:
-    """Return a table of the number of claims by status."""
-    counts = summary(tuple(entries))
-    rows = tuple((status, f"{count:,}") for status, count in counts.items())
-    return Table("The paper's claims", ("status", "claims>"), (*rows, ("all", f"{len(entries):,}")))
+    """Return a table of the number of claims by part of the paper and status."""
+    rows = []
+    for key, name in {**_PARTS, "": "all"}.items():
+        part = tuple(entry for entry in entries if entry.claim.key.startswith(f"{key}." if key else ""))
+        rows.append((name, *(f"{count:,}" for count in summary(part).values()), f"{len(part):,}"))
+    return Table("The paper's claims", ("part", *(f"{status}>" for status in Status), "all>"), tuple(rows))
+
+
+def contradiction_table(entries: Sequence[CheckedClaim]) -> Table:
+    """Return a table of the claims for which our own number or finding differs from the paper's."""
+    columns = ("section", "claim…", "paper>", "ours>", "because…")
+    differing = [entry for entry in entries if entry.finding.status is Status.OPEN and entry.finding.ours]
+    cells = [claim_row(entry) for entry in differing]
+    rows = tuple((section, says, paper, ours, because) for section, says, _, paper, ours, _, because in cells)
+    return Table("Claims that come out differently", columns, rows)
+
+
+_PARTS = {
+    "network": "sections 3 and 4: the network",
+    "table1": "Table 1: complexity",
+    "recipe": "section 5: training",
+    "table2": "Table 2: BLEU and cost",
+    "table3": "Table 3: variations",
+    "table4": "Table 4: parsing",
+    "figures": "Figures 3 to 5",
+}
 
 
 def _claims(entries: Entries, evidence: Evidence) -> Iterator[Table]:

@@ -136,17 +136,21 @@ def code(spec: Spec) -> str:
 
 
 def draw_to(spec: Spec, file: Path, length: int = LENGTH) -> Path:
-    """Draw Figure 1 of the paper for this spec after all passes: once for training, once for translating.
+    """Draw Figure 1 of the paper for this spec, and beside it the program that translates, after all passes.
 
     Raises:
         ZooError: The file's name does not end in .svg, or the file cannot be written.
     """
     require_svg(file)
-    final, whole = _final_graphs(spec), cost(lower(spec, Purpose.TRAIN))
+    model, final = lower(spec, Purpose.TRAIN), graphs(spec, TRANSLATE)
+    whole = cost(model)
     flops = whole.flops(batch=1, source=length, target=length) / length
     panels = {
-        "Training": [final[Purpose.TRAIN]],
-        f"Translating, in {spec.compilation.precision}": [final[Purpose.ENCODE], final[Purpose.DECODE_STEP]],
+        "The model": [model],
+        f"Compiled for translating, in {spec.compilation.precision}": [
+            final[Purpose.ENCODE],
+            final[Purpose.DECODE_STEP],
+        ],
     }
     title = f"{spec.name}: {whole.parameters:,} parameters, {flops:,.0f} FLOPs per target token"
     with open_output(file) as stream:

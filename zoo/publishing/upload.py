@@ -53,6 +53,8 @@ def upload(
         ZooError: There is no such bundle, it does not pass the verification, or the registry cannot be written to.
     """
     report, registry = report or Report(), require_registry(to, alias)
+    if "://" not in to and not os.path.exists(to):
+        report.info(f"creating a new registry in the folder `{os.path.abspath(to)}`")
     publishing.require_writable(registry)
     folder = find.local_model(model, report)
     if folder is None:

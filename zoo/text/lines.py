@@ -87,18 +87,36 @@ def decoded_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
     Raises:
         ZooError: A line is not UTF-8. The error contains the line number.
     """
+    beginning = b""
     for number, line in enumerate(stream, start=1):
+        beginning = beginning or line[:8]
         try:
             text = line.decode("utf-8")
         except UnicodeDecodeError as error:
             raise ZooError(
                 f"byte {error.start + 1} of the line, {line[error.start]:#04x}, is not UTF-8",
                 where=f"{name}:{number}",
-                hint="convert the text first, for instance with `iconv -f latin1 -t utf-8`",
+                hint=_encoding_hint(beginning),
             ) from error
         if number == 1:
             text = text.removeprefix("\ufeff")
         yield text.removesuffix("\n").removesuffix("\r")
+
+
+_CONVERT = "convert the text first, for instance with `iconv -f latin1 -t utf-8`"
+_OTHER_FILES = {
+    b"PK": "it is an Office document or a ZIP archive: save its text as plain text in UTF-8",
+    b"%PDF": "it is a PDF document: save its text as plain text in UTF-8",
+    bytes.fromhex("d0cf11e0"): "it is an Office document: save its text as plain text in UTF-8",
+    bytes.fromhex("1f8b"): "it is compressed: write `zcat FILE | zoo ...`",
+    bytes.fromhex("fffe"): "convert it first: `iconv -f utf-16 -t utf-8`",
+    bytes.fromhex("feff"): "convert it first: `iconv -f utf-16 -t utf-8`",
+}
+"""Hints for files by their first bytes."""
+
+
+def _encoding_hint(beginning: bytes) -> str:
+    return next((hint for start, hint in _OTHER_FILES.items() if beginning.startswith(start)), _CONVERT)
 
 
 class LineStream:

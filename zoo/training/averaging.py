@@ -50,6 +50,8 @@ def average(run: Run, last: int | None = None) -> Path:
     checkpoints = averageable_checkpoints(run)
     if last is not None and not 1 <= last <= len(checkpoints):
         problem = f"cannot average {last:,} checkpoints: `{run.folder}` has {len(checkpoints)}"
+        if others := len(list_checkpoints(run)) - len(checkpoints):
+            problem += f", and {others} between two due steps, written when the training stopped"
         raise ZooError(problem, hint=f"give a number from 1 to {len(checkpoints)}; `training.average` keeps more")
     chosen = checkpoints[-(last or run.spec.training.average) :]
     steps = format_steps(chosen)

@@ -91,7 +91,8 @@ def test_sentence_holds_or_not() -> None:
 
 def test_missing_score_is_explained(make_run: MakeRun) -> None:
     check = scored("dev", "paper_bleu", "bleu")
-    assert find(check, "25.8").because == "a model of other authors, for which this zoo has no spec"
+    cited = find(check, "25.8")
+    assert (cited.status, cited.because) == (Status.CITED, "a number of another system, which the paper cites")
     missing = find(check, "25.8", spec="table3/a-h1")
     assert (missing.status, missing.value) == (Status.OPEN, None)
     assert missing.because.startswith("no run of table3/a-h1 in `runs`; ")

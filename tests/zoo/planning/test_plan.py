@@ -116,6 +116,11 @@ def test_drawing_is_written_to_a_file(small: Callable[..., Spec]) -> None:
     text = file.read_text(encoding="utf-8")
     assert text.startswith("<svg ")
     assert f"{plans.plan(small()).parameters:,} parameters" in text
+    figure_1, compiled = text.split("Compiled for translating")
+    assert "The model" in figure_1
+    assert "Linear query" in figure_1
+    assert "query key value" not in figure_1, "the products of an attention are separate, as in Figure 1"
+    assert "query key value" in compiled
     with pytest.raises(ZooError, match=r"does not end in \.svg"):
         plans.draw_to(small(), Path("figure.png"))
 

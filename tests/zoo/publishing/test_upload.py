@@ -70,6 +70,13 @@ def test_a_bundle_that_fails_its_verification_is_not_published(bundle: Path, add
     assert upload.upload(bundle, address).revision == 1
 
 
+def test_a_new_registry_is_reported(bundle: Path, tmp_path: Path, report: Any) -> None:
+    new = tmp_path / "new"
+    for _ in range(2):
+        upload.upload(bundle, str(new), report=report)
+    assert report.said.count(f"creating a new registry in the folder `{new}`") == 1
+
+
 def test_the_store_records_the_revision(published: Path, address: str, stored: Callable[..., Path]) -> None:
     origin = read_origin(published)
     assert origin is not None

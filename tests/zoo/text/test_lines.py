@@ -12,6 +12,23 @@ from zoo.text.lines import LineStream, available_chunks, clean, never_paused, re
 
 
 @pytest.mark.parametrize(
+    ("beginning", "hint"),
+    [
+        (b"PK\x03\x04\n\xff", "Office document or a ZIP archive"),
+        (b"%PDF-1.7\n%\xe2\xe3", "PDF"),
+        (bytes.fromhex("1f8b08ff"), "zcat"),
+        ("Hund".encode("utf-16"), "iconv -f utf-16"),
+        (b"sch\xf6n", "iconv -f latin1"),
+    ],
+)
+def test_files_that_are_not_plain_text_are_recognised(tmp_path, beginning, hint):
+    (tmp_path / "file").write_bytes(beginning)
+    with pytest.raises(ZooError, match="is not UTF-8") as caught:
+        read_lines(tmp_path / "file")
+    assert hint in caught.value.hint
+
+
+@pytest.mark.parametrize(
     ("written", "lines"),
     [
         (b"", []),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -45,6 +46,13 @@ def test_average_writes_the_mean_of_the_last_checkpoints(finished_run: Run) -> N
     assert open_model(finished_run.folder, device="cpu").longest_source == finished_run.identity.longest_source
     left = [finished_run.scores, finished_run.answers("dev"), finished_run.answers("test")]
     assert not any(file.exists() for file in left), "they are scores of other weights"
+
+
+def test_checkpoints_of_a_stop_are_explained(finished_run: Run) -> None:
+    state = list_checkpoints(finished_run)[-2].folder / "state.json"
+    state.write_text(json.dumps({**json.loads(state.read_text()), "due": False}))
+    with pytest.raises(ZooError, match=r"has \d+, and 1 between two due steps, written when the training stopped"):
+        average(finished_run, last=50)
 
 
 def test_average_that_exists_changes_nothing(finished_run: Run) -> None:
