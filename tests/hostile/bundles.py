@@ -111,6 +111,25 @@ def _bad_run(random: Random, trial: Trial) -> None:
     trial.zoo("decode", *model, stdin=b"the old dog\n")
 
 
+def _bad_log(random: Random, trial: Trial) -> None:
+    """Damage the log of a run, which `zoo paper` and `zoo list` read."""
+    run = trial.folder / "runs" / "bad"
+    shutil.copytree(trial.world.run, run)
+    keys = ("step", "seconds", "source_tokens_per_second", "target_tokens_per_second", "utilisation")
+    good = dict.fromkeys(keys, 1.0)
+    wrong = ("1e999", "-1e999", "NaN", "9" * 400, "[" * 100_000, "null", '"x"', "1e308", "true", "-1")
+    text = json.dumps({**good, random.choice(keys): "here"}).replace('"here"', random.choice(wrong))
+    whole = random.choice(("[" * 100_000, "[]", "5", "null", "{" * 100_000, "\x00", "\ud800", '{"step": 1}'))
+    lines = [json.dumps(good), text, whole]
+    random.shuffle(lines)
+    (run / "log.jsonl").write_bytes("\n".join(lines).encode("utf-8", "surrogatepass"))
+    if random.random() < 0.3:
+        (run / "data.json").write_text(json.dumps({"processes": values.writable(values.value(random))}))
+    trial.log(f"{text[:200]!r}")
+    for command in (["paper"], ["paper", "table2"], ["list"]):
+        trial.zoo(*command)
+
+
 def _mutate_spec(random: Random, file: Path, **changes: str) -> str:
     tree = {**yaml.safe_load(file.read_text()), **changes}
     note = values.mutate(random, tree)
@@ -176,6 +195,7 @@ _DAMAGES: dict[Callable[[Random, Trial], None], int] = {
     _forged_texts: 3,
     _bad_cache: 2,
     _bad_run: 2,
+    _bad_log: 2,
 }
 
 # Intruders: `zoo verify` must refuse all of them, without any effect outside of the bundle

@@ -31,7 +31,7 @@ _BREAKS = "\x0b\x0c\x1c\x1d\x1e\x85\u2028\u2029\r"
 def run_lines(random: Random, trial: Trial) -> None:
     """Translate, score, sample or encode odd lines."""
     texts = [_line(random) for _ in range(random.randrange(1, 5))]
-    kinds = {_translate: 6, _prefixes: 4, _score: 4, _sample: 2, _encode: 2, _pipe: 4}
+    kinds = {_translate: 6, _prefixes: 4, _score: 4, _sample: 2, _encode: 2, _pipe: 4, _endless: 1}
     kind = values.weighted(random, kinds)
     trial.log(f"{kind.__name__}: {[each[:80] for each in texts]!a}")
     kind(random, trial, texts)
@@ -123,6 +123,24 @@ def _encode(random: Random, trial: Trial, texts: list[str]) -> None:
         check(valid, f"invalid token IDs: {tokens}")
     tokens = random.choices(range(vocabulary.sizes[0]), k=random.choice((0, 1, 20, 2000)))
     check(isinstance(vocabulary.decode(tokens), str), "no text")
+
+
+def _endless(random: Random, trial: Trial, texts: list[str]) -> None:
+    """Name a device without line ends where a command reads lines."""
+    (trial.folder / "short.txt").write_text("".join(f"{text!a}\n" for text in texts))
+    model = ["--model", str(trial.world.run)]
+    commands = (
+        ["decode", *model, "--input", "/dev/zero"],
+        ["decode", *model, "--input", "short.txt", "--prefix", "/dev/zero"],
+        ["score", *model, "--source", "/dev/zero", "--target", "short.txt"],
+        ["score", *model, "--source", "short.txt", "--target", "/dev/zero"],
+        ["evaluate", "--hypotheses", "/dev/zero", "--references", "short.txt"],
+        ["evaluate", "--brackets", "short.txt", "/dev/zero"],
+        ["compare", "short.txt", "/dev/zero", "--references", "short.txt"],
+    )
+    command = random.choice(commands)
+    trial.log(command)
+    check(trial.zoo(*command).status == 2, "an endless line is accepted")
 
 
 def _pipe(random: Random, trial: Trial, texts: list[str]) -> None:

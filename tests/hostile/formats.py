@@ -391,6 +391,19 @@ def _pickle_no_model(random: Random, file: Path, trial: Trial) -> None:
     torch.save(content, file)
 
 
+def _pickle_without_values(random: Random, file: Path, trial: Trial) -> None:
+    """Save tensors that have shapes but no values."""
+    try:
+        with torch.serialization.safe_globals([argparse.Namespace]):
+            content = torch.load(file, weights_only=True)
+    except (OSError, RuntimeError):  # the model has no file of this kind
+        content = {"model.shared.weight": torch.zeros(2, 2)}
+    tensors = content.get("model", content)
+    for name in random.sample(sorted(tensors), random.choice((1, len(tensors)))):
+        tensors[name] = tensors[name].to("meta")
+    torch.save(content, file)
+
+
 def _in_file(name: str, change: Callable[[Random, Path, Trial], None]) -> Damage:
     def damage(random: Random, folder: Path, trial: Trial) -> bool:
         (folder / "model.safetensors").unlink(missing_ok=True)
@@ -453,6 +466,7 @@ _PICKLES = (
     _pickle_hidden,
     _pickle_broken,
     _pickle_no_model,
+    _pickle_without_values,
 )
 BIN: tuple[Damage, ...] = tuple(_in_file("pytorch_model.bin", change) for change in _PICKLES)
 PT: tuple[Damage, ...] = (

@@ -59,6 +59,21 @@ def _not_a_file(random: Random, folder: Path, trial: Trial) -> None:
         trial.log(values.replace_file(random, file))
 
 
+def _optional_file(random: Random, folder: Path, trial: Trial) -> bool:
+    """Put something that is not a file in the place of a file that a model may lack."""
+    file = folder / "generation_config.json"
+    file.unlink(missing_ok=True)
+    kind = random.choice(("folder", "fifo", "dangling link"))
+    if kind == "folder":
+        file.mkdir()
+    elif kind == "fifo":
+        os.mkfifo(file)
+    else:
+        file.symlink_to("nowhere")
+    trial.log(f"{file.name}: {kind}")
+    return True
+
+
 def _linked(random: Random, folder: Path, trial: Trial) -> None:
     """Replace all files by links, as in the cache of the Hugging Face Hub: the model is the same."""
     store = trial.folder / "blobs"
@@ -191,7 +206,7 @@ def _fairseq_dictionary(random: Random, folder: Path, trial: Trial) -> bool:
 _ALL = (_damaged_file, _damaged_file, _not_a_file, _linked)
 _DAMAGES: dict[str, tuple[Damage, ...]] = {
     "marian": (*_ALL, *formats.NPZ, _marian_decoder, _marian_outside, _sentencepiece),
-    "hf-marian": (*_ALL, *formats.BIN, _transformers_config, _token_ids, _sentencepiece, _safetensors),
+    "hf-marian": (*_ALL, _optional_file, *formats.BIN, _transformers_config, _token_ids, _sentencepiece, _safetensors),
     "ctranslate2": (*_ALL, *formats.CTRANSLATE2, _ctranslate2_texts, _sentencepiece),
     "fairseq": (*_ALL, *formats.PT, _fairseq_dictionary),
 }

@@ -13,6 +13,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from random import Random
+from time import monotonic
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
@@ -65,7 +66,7 @@ def run(random: Random, trial: Trial) -> None:
 def _configured(folder: Path, trick: Trick | None, on_web: bool) -> Iterator[None]:
     """Set ZOO_REGISTRIES to the registry, and count the seconds that zoo would wait, instead of waiting."""
     waits: list[float] = []
-    time = SimpleNamespace(sleep=waits.append)
+    time = SimpleNamespace(sleep=waits.append, monotonic=monotonic)
     with mock.patch.object(transfer, "time", time), _served(folder, trick) if on_web else nullcontext(folder) as place:
         settings = {"ZOO_REGISTRIES": str(place), "no_proxy": "*", "ZOO_OFFLINE": "" if on_web else "1"}
         with mock.patch.dict(os.environ, settings):
@@ -245,6 +246,14 @@ def _served(folder: Path, trick: Trick | None) -> Iterator[str]:
 
 _LARGE = b"x" * (1 << 20)
 _MANY_DIGITS = "9" * 5000
+_CHUNKS = (
+    b"-5\r\nhello\r\n0\r\n\r\n",
+    b"x\r\nhello\r\n",
+    b"\r\n",
+    b"9" * 30 + b"\r\n",
+    b"-0\r\n",
+    b"5;" + b"x" * 10**5,
+)
 _LOCATIONS = (
     *("file:///etc/passwd", "file:secret", "/dev/zero", "../../secret", "http://[::1", "http://", "http://x:y/"),
     *("data:text/plain,x", "ftp://127.0.0.1:1/x", "javascript:x", "\xff\xfe", "http://127.0.0.1:1/x", "x" * 60_000),
@@ -255,7 +264,7 @@ _LOCATIONS = (
 def _trick(random: Random, trial: Trial) -> tuple[Trick, bool]:
     """Return a trick, and whether a pull of GOOD must be refused because of it."""
     where = random.choice(("models/", f"models/{GOOD}/2.json", "blobs/", "index.json", "alias.json"))
-    kind = random.choice(("endless", "status", "length", "range", "redirect", "revisions", "page"))
+    kind = random.choice(("endless", "status", "length", "range", "redirect", "revisions", "page", "chunks", "little"))
     trial.log(f"server: {where}, {kind}")
     if kind == "revisions":
         return _every_revision(random.choice((10**4, 10**9, 10**30))), where in ("models/", "blobs/")
@@ -270,15 +279,22 @@ def _trick(random: Random, trial: Trial) -> tuple[Trick, bool]:
         "endless": (200, random.choice(({}, {"Content-Length": str(10**12)}, {"Content-Length": "5"})), _LARGE, True),
         "status": (random.choice(statuses), {"Content-Length": "2", "Retry-After": waits}, b"{}", False),
         "redirect": (302, {"Location": random.choice((*_LOCATIONS, f"/{where}")), "Content-Length": "0"}, b"", False),
+        "chunks": (200, {"Transfer-Encoding": "chunked"}, random.choice(_CHUNKS), False),
+        "little": (206, {}, b"x", False),
         "page": (200, {"Content-Length": str(len(body)), "Content-Encoding": encoding}, body, False),
     }
     content_range = random.choice(ranges)
+    served: list[bytes] = []
 
     def trick(path: str, answer: Answer) -> Answer:
         if where not in path:
             return answer
         if kind == "length":
             return answer[0], {"Content-Length": length, "ETag": tag}, answer[2], False
+        if kind == "little":  # one byte for each connection, from where the client goes on
+            served.append(b"x")
+            first = len(served) - 1
+            return 206 if first else 200, {"Content-Range": f"bytes {first}-{10**6}/{10**6 + 1}"}, b"x", False
         if kind == "range":
             return 206, {"Content-Range": content_range}, answer[2][:10], False
         return answers[kind]

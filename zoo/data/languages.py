@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
+from py3langid import classify, rank
+
 _MIN_LETTERS = 20  # shorter lines are often guessed wrongly
 _MIN_LINES, _MAX_CHARACTERS = 20, 500
 
@@ -20,8 +22,6 @@ def other_language(lines: Iterable[str], language: str) -> str | None:
         The code of another language, if most of the long lines are in it and at most a fifth as many are in
         `language`. None if the text is too short, or if py3langid does not know `language`.
     """
-    from py3langid import classify, rank  # takes a second to load its model
-
     expected = language.partition("-")[0]
     long_lines = [line[:_MAX_CHARACTERS] for line in lines if sum(map(str.isalpha, line)) >= _MIN_LETTERS]
     if len(long_lines) < _MIN_LINES or expected not in {code for code, _ in rank(long_lines[0])}:

@@ -89,6 +89,17 @@ def file_exists(path: Path) -> bool:
         return False
 
 
+def is_present(path: Path) -> bool:
+    """Return whether there is anything at this path, even a folder, a FIFO or a dangling link.
+
+    For optional files of a foreign model: reading them then reports what is wrong, instead of ignoring them.
+    """
+    try:
+        return os.path.lexists(path)
+    except ValueError:  # a name that no file can have
+        return False
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """Return the JSON object in a file.
 

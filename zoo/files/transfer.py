@@ -24,8 +24,11 @@ from zoo.report import Report, size, sizes
 
 _MAX_FAILURES = 5
 """Attempts in a row that bring no new byte."""
+_MAX_ATTEMPTS = 50
+"""Attempts in all. A server that always sends a little would otherwise be asked for ever."""
 _TIMEOUT = 30.0
-"""Seconds without a byte after which a connection counts as broken."""
+"""Seconds without `_MIN_BYTES` after which a connection counts as broken."""
+_MIN_BYTES = 1 << 14
 _MAX_WAIT = 60.0
 """Longest time in seconds that a server can make the download wait."""
 _CHUNK = 1 << 18
@@ -93,8 +96,9 @@ def transfer(
         ForbiddenError: The server refuses access.
         ZooError: The download fails, the file is larger than `max_bytes`, or the disk is full.
     """
-    longest, failures = _size(partial), 0
+    longest, failures, attempts = _size(partial), 0, 0
     while True:
+        attempts += 1
         try:
             with convert_disk_errors(partial):
                 return _attempt(url, partial, report, max_bytes)
@@ -102,7 +106,7 @@ def transfer(
             failures = 1 if _size(partial) > longest else failures + 1
             longest = max(longest, _size(partial))
             reason = str(getattr(error, "reason", None) or error) or type(error).__name__
-            if failures >= max_failures:
+            if failures >= max_failures or attempts >= _MAX_ATTEMPTS:
                 hint = "run the same command again to resume the download, or set ZOO_MIRROR to another source"
                 raise ZooError(f"`{url}` could not be downloaded: {reason}", hint=hint, exit_code=1) from error
             wait = getattr(error, "wait", None) or 2.0 ** (failures - 1)
@@ -167,9 +171,14 @@ def _receive(
         file.seek(start)
         file.truncate()
         progress.advance(start)
+        measured_from, time_from = start, time.monotonic()
         while (max_bytes is None or file.tell() <= max_bytes) and (chunk := _read(response)):
             file.write(chunk)
             progress.advance(len(chunk))
+            if (now := time.monotonic()) - time_from > _TIMEOUT:
+                if file.tell() - measured_from < _MIN_BYTES:
+                    raise _RetryError(f"the server sends less than {size(_MIN_BYTES)} in {_TIMEOUT:.0f} s")
+                measured_from, time_from = file.tell(), now
         end = file.tell()
     if total is not None and end != total:
         end_text, total_text = sizes(end, total)
@@ -180,11 +189,16 @@ def _receive(
 
 
 def _read(response: Any) -> bytes:
-    """Return the next chunk. An OSError here comes from the network, not from the local disk."""
+    """Return the bytes that have arrived, or nothing at the end.
+
+    An OSError here comes from the network, not from the local disk. A ValueError comes from a malformed response.
+    """
     try:
-        chunk: bytes = response.read(_CHUNK)
+        chunk: bytes = response.read1(_CHUNK)
     except OSError as error:
         raise _RetryError(f"the connection was lost: {error.strerror or error}") from error
+    except ValueError as error:
+        raise _RetryError(f"the response is malformed: {str(error)[:_QUOTED_CHARACTERS]}") from error
     return chunk
 
 

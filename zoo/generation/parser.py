@@ -190,8 +190,11 @@ class ParserPreprocessor(Preprocessor):
 
 
 def split_words(text: str) -> tuple[str, ...]:
-    """Return the words and marks of a sentence, with `-LRB-` and `-RRB-` replaced by brackets."""
-    return tuple(map(unescape_brackets, clean(text).split()))
+    """Return the words and marks of a sentence, with `-LRB-` and `-RRB-` replaced by brackets.
+
+    A zero-width space separates words, as for the tokeniser.
+    """
+    return tuple(map(unescape_brackets, clean(text).replace("\u200b", " ").split()))
 
 
 def _unescape_words(text: str) -> str:

@@ -29,6 +29,9 @@ from zoo.text.vocabulary import Vocabulary
 
 Prefixes = Iterable[str] | None
 
+_LARGE_BEAM = 100
+"""Hypotheses per sentence from which the user is told about the time."""
+
 
 @dataclass(frozen=True, slots=True)
 class Translation:
@@ -277,6 +280,11 @@ class Translator:
         complete: GenerationOptions = {**options, "max_batch_tokens": self.max_batch_tokens if given is None else given}
         config = GenerationConfig.from_spec(self.spec, complete, n_best)
         rows = config.beam if config.search == "beam" else config.n_best
+        if rows > _LARGE_BEAM:
+            kind = "beam size" if config.search == "beam" else "number of samples"
+            usual = self.spec.decoding.beam
+            factor = f"{rows / usual:,.0f} times as long as with {usual}"
+            self.report.info(f"with a {kind} of {rows:,}, this takes about {factor}")
         limit = MIN_ROW_TOKENS * max_sentences(self.spec, rows, self.device)
         return config.model_copy(update={"max_batch_tokens": min(config.max_batch_tokens, limit)})
 

@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 
 from specs import ZooError
-from zoo.files.reading import file_exists, open_file
+from zoo.files.reading import is_present, open_file
 from zoo.files.transfer import is_offline
 from zoo.report import Report
 
@@ -81,7 +81,7 @@ def licence_of_card(folder: Path) -> str | None:
     Model cards on the Hub begin with YAML front matter. Only a licence in the front matter counts.
     """
     card = folder / _CARD
-    if not folder.is_dir() or not file_exists(card):
+    if not folder.is_dir() or not is_present(card):
         return None
     with open_file(card) as file:
         first_line, _, rest = file.read(_MAX_CARD).replace(b"\r\n", b"\n").partition(b"\n")

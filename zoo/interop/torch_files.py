@@ -54,7 +54,22 @@ def load(file: Path, toolkit: str, replacement: Callable[[str], Any] = lambda na
             )
         allowed.append(harmless)
     with torch.serialization.safe_globals(allowed):
-        return torch.load(file, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(file))
+        content = torch.load(file, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(file))
+    _require_values(content, file)
+    return content
+
+
+def _require_values(content: Any, file: Path) -> None:
+    """Raise ZooError if a tensor in dictionaries and lists of `content` has a shape but no values."""
+    waiting, seen = [content], set[int]()
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, torch.Tensor) and item.is_meta:
+            problem = f"`{file}` contains a tensor of shape {list(item.shape)} without values (on the device `meta`)"
+            raise ZooError(problem, hint="ask its author for a file with the values", exit_code=1)
+        if isinstance(item, dict | list | tuple) and id(item) not in seen:
+            seen.add(id(item))
+            waiting.extend(item.values() if isinstance(item, dict) else item)
 
 
 def unreadable(file: Path, error: Exception) -> ZooError:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from specs import ZooError
-from zoo.files.reading import file_exists
+from zoo.files.reading import is_present
 from zoo.interop.numbering import Numbering
 from zoo.interop.sentencepiece_model import (
     WORD_LIST_KIND,
@@ -98,7 +98,7 @@ def find_model_files(folder: Path) -> tuple[Path, Path] | None:
         ZooError: There is a model of one side only.
     """
     source, target = (
-        next((folder / name for name in (*names, *_FILES_OF_BOTH_SIDES) if file_exists(folder / name)), None)
+        next((folder / name for name in (*names, *_FILES_OF_BOTH_SIDES) if is_present(folder / name)), None)
         for names in ([name.format(side) for name in _FILES_OF_SIDE] for side in ("source", "target"))
     )
     if source and target:

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from compiler import Purpose, cost, lower
-from specs import Spec
+from specs import Spec, ZooError
 from zoo.data.batches import BatchSize
 from zoo.evaluation.metrics import DEV_TITLES
 from zoo.files.atomic import atomic_file, convert_disk_errors
@@ -193,6 +193,8 @@ def training_record(run: ModelFolder, spec: Spec) -> TrainingRecord | None:
     flops, busy = _training_flops(spec, source, target), sum(line["utilisation"] * span for line, span in spans)
     identity = read_json(run.folder / RUN_IDENTITY) if (run.folder / RUN_IDENTITY).is_file() else {}
     devices = identity.get("processes", 1)
+    if not isinstance(devices, int) or devices < 1:
+        raise ZooError(f"`{run.folder / RUN_IDENTITY}` is damaged: `processes` is not a number above 0", exit_code=1)
     return TrainingRecord(int(lines[-1]["step"]), ends[-1], devices, flops, flops / busy / devices if busy else 0.0)
 
 
@@ -209,7 +211,7 @@ def _training_flops(spec: Spec, source: float, target: float) -> float:
 def _complete_lines(path: Path) -> Iterator[Mapping[str, Any]]:
     """Yield the lines of a log. A killed run may have left an incomplete one, which is skipped."""
     for text in path.read_text("utf-8", errors="replace").splitlines():
-        with suppress(ValueError, KeyError, TypeError):
+        with suppress(ValueError, KeyError, TypeError, RecursionError, OverflowError):
             line = json.loads(text)
-            if all(isinstance(line[name], int | float) for name in _REQUIRED):
+            if all(math.isfinite(line[name]) for name in _REQUIRED):
                 yield line

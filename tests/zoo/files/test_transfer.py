@@ -2,12 +2,17 @@
 
 import errno
 import http.client
+import itertools
 import random
+import socketserver
 import ssl
+from threading import Thread
+from types import SimpleNamespace
 
 import pytest
 
 from specs import ZooError
+from zoo.files import transfer as transfer_module
 from zoo.files.transfer import ForbiddenError, NotFoundError, discard, transfer
 from zoo.report import Report
 
@@ -126,6 +131,39 @@ def test_the_number_of_failures_is_limited(site, partial):
     assert len(site.requests) == 2
 
 
+def test_a_server_that_always_sends_a_little_is_not_asked_for_ever(site, partial):
+    site.content, site.breaks = bytes(100_000), [1] * 1_000
+    with pytest.raises(ZooError, match="the connection was lost"):
+        fetch(site, partial)
+    assert len(site.requests) == 50
+    assert partial.stat().st_size == 50, "what has arrived is kept"
+
+
+def test_a_connection_that_is_too_slow_counts_as_broken(site, partial, monkeypatch):
+    site.content, clock = bytes(100_000), itertools.count(step=20)
+    monkeypatch.setattr(transfer_module, "time", SimpleNamespace(sleep=lambda _: None, monotonic=lambda: next(clock)))
+    monkeypatch.setattr(http.client.HTTPResponse, "read1", lambda response, count: response.read(100))
+    with pytest.raises(ZooError, match=r"sends less than 16 kB in 30 s"):
+        fetch(site, partial)
+
+
+@pytest.mark.parametrize("size", ["-5", "x", "", "9" * 30])
+def test_chunks_of_impossible_sizes_are_an_error(partial, size):
+    answer = f"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{size}\r\nhello\r\n0\r\n\r\n".encode()
+
+    class Chunked(socketserver.BaseRequestHandler):
+        def handle(self):
+            self.request.recv(10_000)
+            self.request.sendall(answer)
+
+    with socketserver.TCPServer(("127.0.0.1", 0), Chunked) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        address = f"http://127.0.0.1:{server.server_address[1]}/a"
+        with pytest.raises(ZooError, match="could not be downloaded: "):
+            transfer(address, partial, Report(), max_bytes=1_000, max_failures=2)
+        server.shutdown()
+
+
 @pytest.mark.parametrize(
     ("status", "kind"), [(404, NotFoundError), (410, NotFoundError), (403, ForbiddenError), (401, ZooError)]
 )
@@ -189,13 +227,13 @@ def test_a_file_above_the_limit_is_refused_without_reading_all_of_it(site, parti
 @pytest.mark.parametrize("error", [ssl.SSLError(1, "bad record mac"), OSError(errno.EHOSTUNREACH, "No route to host")])
 def test_an_error_of_the_network_is_not_one_of_the_disk(site, partial, report, monkeypatch, error):
     site.content, errors = CONTENT, iter([error])
-    read = http.client.HTTPResponse.read
+    read = http.client.HTTPResponse.read1
 
     def failing(response, count):
         if broken := next(errors, None):
             raise broken
         return read(response, count)
 
-    monkeypatch.setattr(http.client.HTTPResponse, "read", failing)
+    monkeypatch.setattr(http.client.HTTPResponse, "read1", failing)
     assert fetch(site, partial, report) == CONTENT
     assert "the connection was lost: " in report.warnings[0]

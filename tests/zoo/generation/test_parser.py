@@ -88,6 +88,12 @@ def test_only_english_is_tokenised() -> None:
     assert tokenize_words("Sie ist's.", "de") == "Sie ist's."
 
 
+def test_a_zero_width_space_separates_words(parser: MakeParser) -> None:
+    one = parser()
+    assert one.parse("\u200b") is None, "no word"
+    assert words(one.parse("the\u200bdog \u200b sleeps", tokenized=True)) == ["the", "dog", "sleeps"]
+
+
 def test_escaped_and_plain_brackets_are_equal(parser: MakeParser) -> None:
     one = parser()
     assert one.parse("-LRB- x -RRB-") == one.parse("( x )")

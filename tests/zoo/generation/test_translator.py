@@ -216,6 +216,18 @@ def test_a_source_longer_than_any_in_training_gives_a_warning(translator_of, rep
     assert len(report.warnings) == 1
 
 
+@pytest.mark.parametrize(
+    ("options", "kind"), [({"beam": 200}, "beam size"), ({"search": "sample", "n_best": 200}, "number of samples")]
+)
+def test_the_cost_of_many_hypotheses_is_announced(translator_of, report, options, kind):
+    translator = translator_of(["decoding.beam=4"], report=report)
+    translator.hypotheses(["ab"], beam=8)
+    announced = f"with a {kind} of 200, this takes about 50 times as long as with 4"
+    assert announced not in report.said
+    translator.hypotheses(["ab"], **options)
+    assert announced in report.said
+
+
 def test_learned_positions_limit_sources_and_translations(translator_of):
     learned = ["architecture.positional_encoding=learned", "architecture.max_positions=6"]
     translator = translator_of([*learned, "corpus.max_length=5"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import zipfile
 from pathlib import Path
@@ -206,6 +207,29 @@ def test_damaged_pickle_is_reported(folder: Any) -> None:
     content[content.index(b"ctorch", member.header_offset) + 3] ^= 1
     pickled.write_bytes(content)
     with pytest.raises(ZooError, match="cannot read"):
+        read(folder)
+
+
+def test_tensors_without_values_are_rejected(folder: Any) -> None:
+    tensors = load_file(folder.weights_file)
+    tensors["final_logits_bias"] = tensors["final_logits_bias"].to("meta")
+    torch.save(tensors, folder.path / "pytorch_model.bin")
+    folder.weights_file.unlink()
+    with pytest.raises(ZooError, match=r"contains a tensor of shape .* without values"):
+        read(folder)
+
+
+@pytest.mark.parametrize("kind", ["folder", "FIFO", "dangling link"])
+def test_an_optional_file_that_cannot_be_read_is_not_ignored(folder: Any, kind: str) -> None:
+    file = folder.path / "generation_config.json"
+    file.unlink(missing_ok=True)
+    if kind == "folder":
+        file.mkdir()
+    elif kind == "FIFO":
+        os.mkfifo(file)
+    else:
+        file.symlink_to("nowhere")
+    with pytest.raises(ZooError, match=r"generation_config\.json` is (not a regular file|missing)"):
         read(folder)
 
 

@@ -17,6 +17,7 @@ from tensorboardX.proto.event_pb2 import Event, SessionLog
 
 from specs import Spec, ZooError
 from zoo.data.batches import BatchSize
+from zoo.models.folder import ModelFolder
 from zoo.training import run_log
 from zoo.training.checkpoints import TrainingProgress
 from zoo.training.run import Run
@@ -31,6 +32,14 @@ def open_log(path: Path, start: TrainingProgress) -> RunLog:
 
 def add_step(log: RunLog) -> None:
     log.add(BatchSize(2, 40, 60, 100), StepResult(*torch.tensor([6.0, 6.0, 1.0]), 60), 4e9)
+
+
+@pytest.mark.parametrize("damage", ["[" * 100_000, '{"step": 1e999}', "[]", '"x"', "NaN", "9" * 5_000])
+def test_damaged_lines_are_skipped(tmp_path: Path, damage: str) -> None:
+    good = dict.fromkeys(run_log._REQUIRED, 1.0)
+    other = json.dumps({**good, "seconds": "here"}).replace('"here"', damage)
+    (tmp_path / "log.jsonl").write_text(f"{damage}\n{other}\n{json.dumps(good)}\n")
+    assert run_log.read_log(ModelFolder(tmp_path)) == [good]
 
 
 @pytest.mark.parametrize("rest", [b"", b'{"step": 3, "lo', b"\x00\x00\x00", b'{"step": 3, "name": "M\xc3'])

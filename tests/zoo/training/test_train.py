@@ -225,7 +225,8 @@ def test_changed_corpus_is_refused(world: World) -> None:
     pairs = list(sentences("train", 300))
     for side in ("source", "target"):
         Path(f"train.{side}").write_text("".join(f"{getattr(pair, side)}\n" for pair in pairs))
-    own = ["corpus.train=[{source: train.source, target: train.target}]", "training.steps=1"]
+    files = "corpus.train=[{source: train.source, target: train.target}]"
+    own = [files, "corpus.source=en", "corpus.target=de", "training.steps=1"]
     train_steps(world(*own), "runs/tiny")
     with Path("train.source").open("a") as source, Path("train.target").open("a") as target:
         source.write("One more sentence.\n")

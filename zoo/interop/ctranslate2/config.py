@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from specs import ZooError
-from zoo.files.reading import file_exists, read_bytes, read_json
+from zoo.files.reading import is_present, read_bytes, read_json
 from zoo.interop.ctranslate2.binary import Binary
 from zoo.interop.settings import Settings
 from zoo.interop.vocabulary import TokenList
@@ -100,7 +100,7 @@ def read_token_lists(folder: Path, config: Config, *, starts_from_zeros: bool) -
     """
     shared = _read_list(folder, "shared_vocabulary")
     sides = [_read_list(folder, f"{side}_vocabulary") if shared is None else shared for side in ("source", "target")]
-    if (sides[0] is None and file_exists(folder / "source_1_vocabulary.txt")) or file_exists(
+    if (sides[0] is None and is_present(folder / "source_1_vocabulary.txt")) or is_present(
         folder / "source_1_vocabulary.json"
     ):
         raise ZooError(f"`{folder}` has several source vocabularies (source factors), but a model in zoo reads one")
@@ -133,7 +133,7 @@ def _token_list(folder: Path, names: list[str], config: Config, start: str | Non
 
 def _read_list(folder: Path, name: str) -> list[str] | None:
     """Return the tokens in a JSON list, or in a text file with one token per line. Return None if there is neither."""
-    if file_exists(file := folder / f"{name}.json"):
+    if is_present(file := folder / f"{name}.json"):
         try:
             names = json.loads(read_bytes(file))
         except (ValueError, RecursionError):
@@ -141,7 +141,7 @@ def _read_list(folder: Path, name: str) -> list[str] | None:
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
             raise ZooError(f"`{file}` is damaged: it is not a list of tokens", exit_code=1)
         return names
-    if not file_exists(file := folder / f"{name}.txt"):
+    if not is_present(file := folder / f"{name}.txt"):
         return None
     try:
         lines = read_bytes(file).decode("utf-8").split("\n")

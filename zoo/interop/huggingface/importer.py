@@ -13,7 +13,7 @@ from torch import Tensor
 
 from compiler.operations.embedding import sinusoidal_encoding
 from specs import ZooError
-from zoo.files.reading import file_exists, read_json
+from zoo.files.reading import is_present, read_json
 from zoo.interop.formats import (
     Engine,
     EngineTranslation,
@@ -59,7 +59,7 @@ class HuggingFaceMarianImport:
 
     def recognises(self, path: Path) -> bool:
         """Return whether the path is a folder whose `config.json` has the model type `marian`."""
-        if not file_exists(path / CONFIG):
+        if not is_present(path / CONFIG):
             return False
         try:
             return read_json(path / CONFIG).get("model_type") == "marian"
@@ -114,7 +114,7 @@ class HuggingFaceMarianImport:
 
 def _generation_file(path: Path, config: Settings) -> Settings:
     """Return the settings of the search: `generation_config.json`, or in older folders `config.json`."""
-    if file_exists(path / GENERATION_CONFIG):
+    if is_present(path / GENERATION_CONFIG):
         config.ignore(*GENERATION_KEYS)
         return Settings(read_json(path / GENERATION_CONFIG), str(path / GENERATION_CONFIG))
     return config
@@ -122,7 +122,7 @@ def _generation_file(path: Path, config: Settings) -> Settings:
 
 def _with_languages(request: ImportRequest, path: Path) -> ImportRequest:
     """Return the request with the languages in `tokenizer_config.json`, unless the user chose languages."""
-    if request.languages or not file_exists(path / TOKENIZER_CONFIG):
+    if request.languages or not is_present(path / TOKENIZER_CONFIG):
         return request
     config: dict[str, Any] = read_json(path / TOKENIZER_CONFIG)
     source, target = (str(config.get(f"{side}_lang", "")).lower().replace("_", "-") for side in ("source", "target"))

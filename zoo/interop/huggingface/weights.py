@@ -14,7 +14,7 @@ from torch import Tensor
 
 from compiler.operations.embedding import sinusoidal_encoding
 from specs import Architecture, ZooError
-from zoo.files.reading import file_exists, open_file
+from zoo.files.reading import is_present, open_file
 from zoo.interop import torch_files
 from zoo.interop.numbering import NEVER, Numbering
 from zoo.interop.tensors import SIDES, ForeignTensors, NetworkTensors, position_fields
@@ -37,7 +37,7 @@ _MAX_D_MODEL = 65_536  # of a spec
 
 def open_weights(folder: Path) -> ForeignTensors:
     """Read the weights in a folder. Raise ZooError if there are none or if they are damaged."""
-    file = next((folder / name for name in FILES if file_exists(folder / name)), None)
+    file = next((folder / name for name in FILES if is_present(folder / name)), None)
     if file is None:
         files = ", ".join(sorted(path.name for path in folder.iterdir())) or "no files"
         problem = f"`{folder}` has neither `{FILES[0]}` nor `{FILES[1]}`, but {files}"

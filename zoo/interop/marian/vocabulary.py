@@ -7,7 +7,7 @@ from pathlib import Path
 import yaml
 
 from specs import UNK, ZooError
-from zoo.files.reading import file_exists, read_bytes
+from zoo.files.reading import is_present, read_bytes
 from zoo.interop.sentencepiece_model import SentencePieceModel, TokenType
 from zoo.interop.vocabulary import ImportedVocabulary, TokenList, convert_vocabulary
 from zoo.text.tokenizer import damaged_vocabulary
@@ -40,7 +40,7 @@ def read_vocabulary(files: tuple[Path, Path], rows: tuple[int, int]) -> Imported
 
 def _models_of_list(file: Path) -> list[SentencePieceModel]:
     models = [file.with_name(f"{side}.spm") for side in ("source", "target")]
-    if not all(map(file_exists, models)):
+    if not all(map(is_present, models)):
         raise ZooError(
             f"`{file.name}` is a list of tokens, but `{file.parent}` lacks `source.spm` or `target.spm`, which split "
             "text into these tokens",
