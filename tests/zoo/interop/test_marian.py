@@ -80,6 +80,26 @@ def test_imported_model_computes_the_same(tiny: SimpleNamespace, tmp_path: Path,
         np.testing.assert_allclose(tiny.log_probabilities(imported, source, target), expected, atol=2e-5)
 
 
+@pytest.mark.parametrize("version", ["v1.9.0 ba94c5b9 2020-05-17", "v1.10.24 4dd30b50", "v1.10.28", "1.2.0"])
+def test_pre_norm_models_of_old_marians_are_rejected(tiny: SimpleNamespace, tmp_path: Path, version: str) -> None:
+    """Until 1.10.23, Marian trained self-attention with keys and values that are not normalised."""
+    with pytest.raises(ZooError) as error:
+        read(Model(tiny, tmp_path, **PRE_NORM, version=version).path)
+    assert f"`version: {version}` is older than 1.10.42" in error.value.problem
+    assert "keys and values that are not normalised" in error.value.problem
+    assert "train it again with Marian 1.11" in str(error.value.hint)
+    read(Model(tiny, tmp_path, version=version).path)  # post-norm models have no such difference
+
+
+def test_pre_norm_models_need_a_version(tiny: SimpleNamespace, tmp_path: Path) -> None:
+    model = Model(tiny, tmp_path, **PRE_NORM, version="unknown")
+    with pytest.raises(ZooError, match="`version: unknown` does not begin with the version of the Marian"):
+        read(model.path)
+    del model.options["version"]
+    with pytest.raises(ZooError, match="the setting `version` is missing"):
+        read(model.write())
+
+
 def test_tied_layers_are_copied(tiny: SimpleNamespace, model: Model) -> None:
     options: dict[str, Any] = {"dec-depth": 2, "transformer-tied-layers": [1, 1]}
     path = model.write(**options)

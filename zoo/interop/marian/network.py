@@ -5,6 +5,7 @@ Marian's layout is the same as zoo's: x @ W, with one matrix for each that the p
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -45,9 +46,18 @@ _NO_EFFECT = (
     *("bert-train-type-embeddings", "bert-type-vocab-size", "ulr-dim-emb", "ulr-trainable-transformation"),
     *("separator-symbol", "factors-combine", "transformer-depth-scaling", "dim-vocabs"),
 )
-"""Options of training, of networks that `_ALLOWED` excludes, and sizes that the matrices show as well."""
+"""Options of training, of networks that `_ALLOWED` excludes, and sizes that the matrices show as well.
+
+`version` has an effect only on pre-norm models, for which `_require_normalised_keys` reads it.
+"""
 _ACTIVATIONS = {"relu": "relu", "swish": "silu"}
 _EPSILON = 1e-6
+_FIRST_WITH_NORMALISED_KEYS = (1, 10, 42)
+"""First version that always normalises keys and values in the self-attention of pre-norm models.
+
+Commit 14042019 of marian-dev (October 2021) added this. All versions up to 1.10.23, and 1.10.25 to 1.10.27, are without
+it. 1.10.24 and 1.10.28 were built both with it and without it. There is no version between 1.10.28 and 1.10.42.
+"""
 _PROJECTIONS = {"query": "q", "key": "k", "value": "v", "output": "o"}
 NamedTensors = Iterator[tuple[str, Tensor]]
 
@@ -120,6 +130,7 @@ def _norm_placement(options: Settings) -> str:
     if steps == ("", "an", "", ""):
         return "post"
     if steps == ("n", "a", "n", ""):
+        _require_normalised_keys(options)
         return "pre"
     values = ", ".join(f"`{key}: {options.any(f'transformer-{key}', '')}`" for key in keys)
     raise options.error(
@@ -127,6 +138,20 @@ def _norm_placement(options: Settings) -> str:
         f"is neither post-norm nor pre-norm together with the other steps ({values}); a spec supports only post-norm "
         "(`postprocess: dan`) and pre-norm (`preprocess: n`, `postprocess: da`, `postprocess-top: n`)",
     )
+
+
+def _require_normalised_keys(options: Settings) -> None:
+    """Raise ZooError if the Marian that trained a pre-norm model may not have normalised keys and values."""
+    numbers = re.match(r"v?(\d+)\.(\d+)\.(\d+)", options.text("version"))
+    if numbers is None:
+        raise options.error("version", "does not begin with the version of the Marian that trained the model")
+    if tuple(map(int, numbers.groups())) < _FIRST_WITH_NORMALISED_KEYS:
+        raise options.error(
+            "version",
+            "is older than 1.10.42: such versions may compute the self-attention of pre-norm models from keys and "
+            "values that are not normalised, which a spec cannot express",
+            "translate with the Marian that trained the model, or train it again with Marian 1.11 or later",
+        )
 
 
 def _tied_embeddings(options: Settings) -> str:
