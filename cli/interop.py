@@ -91,6 +91,8 @@ def import_model(
 
     With --check, the original toolkit (pymarian, transformers or ctranslate2, which must be installed) translates, too.
     The report contains the number of identical translations, the differences of log-probabilities, and both speeds.
+    Pre-norm models of Marian with self-attention in the decoder are compared only by log-probabilities. Marian's own
+    search does not compute them as they were trained.
     """
     from cli.console import report
     from zoo.interop.importer import ImportOptions, import_model

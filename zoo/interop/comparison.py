@@ -19,7 +19,7 @@ from specs import BOS, EOS, UNK, ZooError
 from zoo.generation.compilation import build_with_message
 from zoo.generation.scoring import score_targets
 from zoo.generation.translator import Translation, Translator
-from zoo.interop.formats import EngineTranslation, ImportedModel, ImportFormat
+from zoo.interop.formats import EngineTranslation, ImportedModel, ImportFormat, ScoringEngine
 from zoo.interop.numbering import SPECIAL
 from zoo.interop.sentencepiece_model import is_language_token
 from zoo.report import Progress, Report
@@ -41,8 +41,11 @@ class Comparison:
     engine: str
     """Name and version of the engine."""
     sentences: int
-    identical: int
-    """Number of translations with the same tokens, or with the same text if the engine does not return tokens."""
+    identical: int | None
+    """Number of translations with the same tokens, or with the same text if the engine does not return tokens.
+
+    None for a `ScoringEngine`.
+    """
     difference: float
     """Largest difference of the log-probability that the two assign to a translation of the engine."""
     engine_speed: float
@@ -55,10 +58,19 @@ class Comparison:
     @property
     def summary(self) -> str:
         """The result in one sentence."""
+        if self.identical is None:
+            agreement = (
+                f"the log-probabilities that the scorer of {self.engine} and zoo assign to {self.sentences:,} "
+                f"translations differ by at most {self.difference:.1g}"
+            )
+        else:
+            agreement = (
+                f"{self.identical:,} of {self.sentences:,} translations are identical to those of {self.engine}, and "
+                f"log-probabilities differ by at most {self.difference:.1g}"
+            )
         return (
-            f"{self.identical:,} of {self.sentences:,} translations are identical to those of {self.engine}, and "
-            f"log-probabilities differ by at most {self.difference:.1g}; on one thread, it translates "
-            f"{self.engine_speed:.1f} sentences per second, and zoo's backend {self.backend} {self.zoo_speed:.1f}"
+            f"{agreement}; on one thread, it translates {self.engine_speed:.1f} sentences per second, and zoo's "
+            f"backend {self.backend} {self.zoo_speed:.1f}"
         )
 
 
@@ -102,6 +114,8 @@ def compare_with_engine(
             _engine_errors(format),
         ):
             theirs, engine_speed = _timed(engine.translate, texts, progress)
+            if isinstance(engine, ScoringEngine):
+                theirs = engine.score(texts, theirs)
         with report.progress("check, by zoo", len(texts), "sentences") as progress:
             ours, zoo_speed = _timed(partial(_best, translator), texts, progress)
         rows = _token_ids(theirs, model.vocabulary)
@@ -115,10 +129,7 @@ def compare_with_engine(
             hint="import it without `--check` if you accept the difference",
             exit_code=1,
         )
-    identical = sum(
-        their.text == our.text if row is None else row == list(our.tokens)
-        for row, their, our in zip(rows, theirs, ours, strict=True)
-    )
+    identical = None if isinstance(engine, ScoringEngine) else _identical(rows, theirs, ours)
     return Comparison(engine.version, len(texts), identical, difference, engine_speed, zoo_speed, program.backend)
 
 
@@ -177,6 +188,16 @@ def _token_ids(translations: Sequence[EngineTranslation], vocabulary: Vocabulary
         known = tokens is not None and all(name in ids for name in tokens)
         rows.append([ids[name] for name in tokens] if tokens is not None and known else None)
     return rows
+
+
+def _identical(
+    rows: Sequence[list[int] | None], theirs: Sequence[EngineTranslation], ours: Sequence[Translation]
+) -> int:
+    """Return the number of translations with the same tokens, or with the same text if the engine has no tokens."""
+    return sum(
+        their.text == our.text if row is None else row == list(our.tokens)
+        for row, their, our in zip(rows, theirs, ours, strict=True)
+    )
 
 
 def _largest_difference(

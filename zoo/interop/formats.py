@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -76,6 +76,23 @@ class Engine(Protocol):
         Args:
             texts: The source sentences.
             beam: The beam size. By default, the search uses the model's own settings.
+        """
+        ...
+
+
+@runtime_checkable
+class ScoringEngine(Engine, Protocol):
+    """Engine whose search does not compute the model as it was trained, but whose scorer does.
+
+    A check scores its translations in both engines and does not compare them with those of zoo.
+    """
+
+    def score(self, texts: Sequence[str], translations: Sequence[EngineTranslation]) -> Sequence[EngineTranslation]:
+        """Return the translations with the log-probabilities of the scorer.
+
+        Args:
+            texts: The source sentences.
+            translations: Their translations by this engine.
         """
         ...
 

@@ -178,6 +178,25 @@ class FaultyEngine(SameEngine):
         return [first, *(EngineTranslation(each.text, float("nan"), each.tokens) for each in others)]
 
 
+class OtherSearch(SameEngine):
+    """Engine that searches with wrong log-probabilities, and scores its translations with the right ones."""
+
+    def translate(self, texts: Sequence[str], beam: int | None = None) -> list[EngineTranslation]:
+        self.translations = super().translate(texts, beam)
+        return [EngineTranslation(each.text, 1.0, each.tokens) for each in self.translations]
+
+    def score(self, texts: Sequence[str], translations: Sequence[EngineTranslation]) -> list[EngineTranslation]:
+        assert [each.text for each in translations] == [each.text for each in self.translations]
+        return self.translations
+
+
+class FaultyScorer(OtherSearch):
+    """Engine whose scorer returns wrong log-probabilities, too."""
+
+    def score(self, texts: Sequence[str], translations: Sequence[EngineTranslation]) -> list[EngineTranslation]:
+        return [*translations]
+
+
 @pytest.fixture
 def imported(model: Path) -> ImportedModel:
     """Return a tiny model that takes sources of up to 12 tokens."""
@@ -211,6 +230,16 @@ def test_failures_and_nan_of_an_engine_are_reported(imported: ImportedModel) -> 
     assert "leave `--check` out" in str(error.value.hint)
     with pytest.raises(ZooError, match="differs from the one that `an engine` runs"):
         compare(imported, ["a house", "a dog"], Report(), FaultyEngine)
+
+
+def test_engines_with_another_search_are_compared_by_scores(imported: ImportedModel) -> None:
+    comparison = compare(imported, ["a house", "a dog"], Report(), OtherSearch)
+    assert comparison.identical is None
+    assert comparison.difference < 1e-3
+    assert "the scorer of an engine and zoo assign to 2 translations differ by at most" in comparison.summary
+    assert "identical" not in comparison.summary
+    with pytest.raises(ZooError, match="differs from the one that `an engine` runs"):
+        compare(imported, ["a house", "a dog"], Report(), FaultyScorer)
 
 
 def test_models_that_fail_the_check_are_not_written(zoo: Zoo, model: Path, monkeypatch: pytest.MonkeyPatch) -> None:

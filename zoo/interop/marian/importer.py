@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-from specs import UNK
+from specs import UNK, Spec
 from zoo.interop.formats import Engine, EngineTranslation, ImportedModel, ImportRequest, imported_spec
 from zoo.interop.marian.archive import open_archive
 from zoo.interop.marian.decoder import SUFFIX, Decoder, read_decoder
@@ -18,6 +22,11 @@ from zoo.text.tokenizer import SPACE, Tokenizer
 
 _SEPARATOR = " ||| "
 _SCRIPTS = ("preprocess.sh", "postprocess.sh")
+_MAX_SCORED_LENGTH = 100_000  # tokens: Marian omits longer sentences from scoring
+_SEARCH_NOTE = (
+    "Marian's own search does not compute this pre-norm model as it was trained: from the second token on, its decoder "
+    "attends to keys and values that are not normalised; zoo normalises them as in training, so translations differ"
+)
 
 
 class MarianImport:
@@ -60,12 +69,23 @@ class MarianImport:
         origin = {"format": self.name, "source": decoder.model.name, "engine": f"Marian {version}".strip()}
         scripts = [name for name in _SCRIPTS if decoder.model.with_name(name).is_file()]
         script_notes = (f"`{name}` is not run: the model receives text as it is" for name in scripts)
-        notes = (*decoder.notes, *vocabulary.notes, *script_notes)
+        search_notes = () if _searches_as_trained(spec) else (_SEARCH_NOTE,)
+        notes = (*decoder.notes, *vocabulary.notes, *search_notes, *script_notes)
         return ImportedModel(spec, vocabulary.vocabulary, tensors, origin, notes)
 
     def open_engine(self, path: Path, model: ImportedModel) -> Engine:
         """Open the model in Marian, through its Python package `pymarian`."""
-        return MarianEngine(read_decoder(path), model)
+        engine = MarianEngine if _searches_as_trained(model.spec) else MarianScoringEngine
+        return engine(read_decoder(path), model)
+
+
+def _searches_as_trained(spec: Spec) -> bool:
+    """Return whether Marian's search computes the model as it was trained.
+
+    In pre-norm models, Marian normalises keys and values of self-attention only if they are the layer's input. In its
+    search, they are the inputs of all steps so far, concatenated.
+    """
+    return spec.architecture.norm != "pre" or spec.architecture.decoder[0].kind != "self_attention"
 
 
 class MarianEngine:
@@ -121,3 +141,41 @@ class MarianEngine:
         assert isinstance(target, Tokenizer)
         text = str(target.model.decode_pieces(names))
         return EngineTranslation(text, float(log_probability.split("=")[1]), names)
+
+
+class MarianScoringEngine(MarianEngine):
+    """Marian with a pre-norm model that its search does not compute as it was trained.
+
+    Implements `zoo.interop.formats.ScoringEngine`.
+    """
+
+    def score(self, texts: Sequence[str], translations: Sequence[EngineTranslation]) -> list[EngineTranslation]:
+        """Return the translations with the log-probabilities that `marian-scorer` computes, as in training.
+
+        If the vocabulary is a SentencePiece model, the translations are returned without tokens: the scorer tokenises
+        their text, and so must zoo.
+        """
+        sources, targets = list(texts), [translation.text for translation in translations]
+        if self._expects_tokens:
+            sources = [" ".join(self._tokens(text)) for text in texts]
+            targets = [" ".join(translation.tokens or ()) for translation in translations]
+        scored = zip(translations, self._scores(sources, targets), strict=True)
+        return [
+            replace(translation, log_probability=score, tokens=translation.tokens if self._expects_tokens else None)
+            for translation, score in scored
+        ]
+
+    def _scores(self, sources: Sequence[str], targets: Sequence[str]) -> list[float]:
+        """Run the scorer in a process of its own, because `pymarian` has no Python class for it."""
+        with TemporaryDirectory() as name:
+            files = [Path(name, "source"), Path(name, "target")]
+            for file, lines in zip(files, (sources, targets), strict=True):
+                file.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+            command = [sys.executable, "-m", "pymarian", "score", "--model", str(self._decoder.model)]
+            command += ["--vocabs", *map(str, self._decoder.vocabularies), "--train-sets", *map(str, files)]
+            command += ["--output", str(output := Path(name, "scores")), "--max-length", str(_MAX_SCORED_LENGTH)]
+            command += ["--cpu-threads", "1", "--log-level", "error"]
+            result = subprocess.run(command, capture_output=True, text=True, check=False)
+            if result.returncode:
+                raise RuntimeError(next(iter(result.stderr.splitlines()), f"exit code {result.returncode}"))
+            return [float(line) for line in output.read_text(encoding="utf-8").splitlines()]
