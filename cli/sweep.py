@@ -52,8 +52,8 @@ def sweep(
     Each training run is one `zoo train` in the folder SPEC.seedN. The same command resumes interrupted runs and skips
     finished ones.
 
-    A field is set in the spec that the others extend, and they keep their proportion to it. For example, with
-    `architecture.N=3`, a row of Table 3 that has 2 layers instead of 6 gets 1.
+    KEY=VALUE changes the base spec. A spec that extends it and sets the same number itself is scaled in proportion:
+    with `architecture.N=3`, a row of Table 3 that has 2 layers instead of 6 gets 1.
 
     All models are scored on the dev set with the beam size and length penalty of their specs. The table shows each
     score ± half its 95 % confidence interval, by bootstrap over sentences. A difference is significant if chance (the

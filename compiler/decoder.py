@@ -86,7 +86,7 @@ class Decoder:
         return replace(state, carried=carried, position=state.position + 1, read=read)
 
     def select(self, state: State, sentences: Int[Tensor, " kept"], parents: Int[Tensor, "kept beams"]) -> State:
-        """Return the state of some of the sentences, with new rows (see `StepwiseDecoder.select`)."""
+        """Keep only some sentences, and replace the state of each beam by that of its parent beam."""
         kept, carried = sentences.to(parents.device, non_blocking=True), self._step.states
         rows = (kept[:, None] * state.position.shape[1] + parents).flatten()
         position = state.position.index_select(0, kept)[:, :1].expand(parents.shape)

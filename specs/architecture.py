@@ -54,7 +54,9 @@ class RestrictedAttention(Section):
 class Ssru(Section):
     """Simpler simple recurrent unit (Kim et al. 2019). It is bidirectional in the encoder."""
 
-    kind: Literal["ssru"] = Field(description="Simpler simple recurrent units (Kim et al. 2019; Table 1: recurrent).")
+    kind: Literal["ssru"] = Field(
+        description="Simpler Simple Recurrent Unit, SSRU (Kim et al. 2019; Table 1: recurrent)."
+    )
 
 
 class Lstm(Section):

@@ -40,7 +40,7 @@ class Decoding(Section):
         "full: `beam` hypotheses are finished, as in fairseq and CTranslate2."
     )
     length_factor: Annotated[float, Field(ge=0, le=MAX_LENGTH_FACTOR)] = Field(
-        description="Maximum length of a translation: `length_factor` times the source length, plus `extra_length` "
+        description="A translation has at most `length_factor` times as many tokens as its source, plus `extra_length` "
         "(section 6.1: 1)."
     )
     extra_length: Count = Field(

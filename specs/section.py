@@ -28,8 +28,8 @@ def reject(*fields: str, problem: str, hint: str) -> NoReturn:
     """Report, from within a validator, that fields contradict each other.
 
     Args:
-        fields: Dotted names of the fields, relative to the section that is validated. The error is located at the
-            one that was written last.
+        fields: Dotted names of the fields, relative to the section that is validated. The error
+            points to the one that the user set last.
         problem: What is wrong.
         hint: What to do.
 

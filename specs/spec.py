@@ -74,8 +74,8 @@ class Spec(Section):
     """One declared model. Two specs are equal if all their fields are, whichever files they come from."""
 
     name: Name = Field(
-        description="Name under which the trained model is published. It consists of letters, digits and - _ . , and "
-        "begins with a letter or digit. Two successive dots are not permitted."
+        description="Name under which the trained model is published. Letters, digits, hyphens, underscores and dots "
+        "are allowed. It starts with a letter or digit, and does not contain two successive dots."
     )
     description: str = Field(max_length=10_000, description="One short sentence that describes the spec.")
     licence: Licence | None = Field(

@@ -56,7 +56,7 @@ class Training(Section):
     )
     checkpoint_steps: Steps | None = Field(
         description="Number of steps between checkpoints (section 6.1: 10 minutes, which is 1,500 steps of 0.4 s). "
-        "Exactly one of this and `checkpoint_minutes` is not null. Unit: steps."
+        "Set either this or `checkpoint_minutes`, and the other to null. Unit: steps."
     )
     checkpoint_minutes: Minutes | None = Field(
         description="Time between checkpoints (section 6.1: 10). If set, the averaged weights depend on the clock, so "
@@ -67,8 +67,8 @@ class Training(Section):
         "paper). null: no limit. Unit: tokens."
     )
     max_minutes: Minutes | None = Field(
-        description="Stop training after this much time in training steps, unless `steps` is reached first (not in "
-        "the paper). The last step then depends on the clock. null: no limit. Unit: minutes."
+        description="Stop training when its steps have taken this many minutes in total, unless `steps` is reached "
+        "first (not in the paper). The last step then depends on the clock. null: no limit. Unit: minutes."
     )
     dev_score: Literal["perplexity", "bleu", "paper_bleu", "chrf", "ter", "f1"] | None = Field(
         description="Metric computed on the development set at every checkpoint (sections 6.2 and 6.3). bleu uses "

@@ -14,7 +14,8 @@ class Vocabulary(Section):
     """Subword tokens that SentencePiece learns from the training text (section 5.1)."""
 
     kind: Literal["bpe", "unigram"] = Field(
-        description="Algorithm that learns the tokens (section 5.1: byte-pair encoding): bpe or a unigram model."
+        description="Algorithm that learns the tokens (section 5.1: bpe): byte-pair encoding (bpe) or a unigram "
+        "language model (unigram)."
     )
     size: Annotated[int, Field(gt=EOS + 1)] = Field(
         le=1_048_576,

@@ -273,7 +273,10 @@ class RestrictedAttention(Operation):
         return 2 * self._weights(inputs) * (inputs[1].shape[3] + inputs[2].shape[3])
 
     def saved_elements(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> Size:
-        """Count the weights, what dropout adds to them, and the windows of keys and values, which overlap."""
+        """Return the number of elements kept for the backward pass.
+
+        They are the attention weights, what dropout adds to them, and the overlapping windows of keys and values.
+        """
         batch, heads, length, width = inputs[0].shape
         weights = self._weights(inputs)
         inner = weights * width if parameters else Size()

@@ -109,7 +109,10 @@ class DepthwiseConvolution(Convolution):
 
 @dataclass(frozen=True)
 class ClearPadding(Operation):
-    """Set padding positions to zero, as a convolution expects beyond the end: x [batch, n, d], mask -> x's shape."""
+    """Set padding to zero, so that a convolution sees zeros after the end of each sentence.
+
+    x [batch, n, d] and mask [batch, 1, 1, n] -> [batch, n, d].
+    """
 
     code = "{0}.masked_fill({1}[:, 0, 0, :, None], 0.0)"
 

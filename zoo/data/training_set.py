@@ -107,7 +107,9 @@ class TrainingSet:
         return self._sampler is not None
 
     def epoch_batches(self, epoch: int) -> EpochBatches:
-        """Return the batches of an epoch, by the tokens of the store. Only the last requested epoch is cached.
+        """Return the batches of an epoch, with sizes counted in the tokens that the store holds.
+
+        Only the last requested epoch is cached.
 
         Not thread-safe.
 

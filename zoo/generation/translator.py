@@ -30,7 +30,7 @@ from zoo.text.vocabulary import Vocabulary
 Prefixes = Iterable[str] | None
 
 _LARGE_BEAM = 100
-"""Hypotheses per sentence from which the user is told about the time."""
+"""With more hypotheses per sentence than this, a message announces how long the search takes."""
 
 
 @dataclass(frozen=True, slots=True)

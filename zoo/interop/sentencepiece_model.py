@@ -197,7 +197,7 @@ def _special_entries() -> list[TokenEntry]:
 
 
 def _encode_model(entries: Sequence[TokenEntry], trainer: bytes) -> bytes:
-    """Return a model's tokens and its trainer's settings. If a setting occurs twice, the last value counts."""
+    """Serialise a model: its tokens, then its trainer's settings. Appended settings replace earlier ones."""
     trainer += encode_integer(_SIZE, len(entries))
     trainer += b"".join(encode_integer(field, id) for field, id in _SPECIAL_IDS.items())
     trainer += b"".join(encode_bytes(field, SPECIAL[id].encode()) for field, id in _SPECIAL_NAMES.items())

@@ -79,7 +79,7 @@ def pair_table(comparison: SweepComparison) -> Lines:
 
 
 def sweep_notes(comparison: SweepComparison) -> Iterator[str]:
-    """Yield notes about the scale of the rows, the intervals, and how many of the paper's orderings are confirmed."""
+    """Yield notes: what the rows change, what the intervals mean, and how many orderings of Table 3 are confirmed."""
     for result in comparison.results:
         if result.row.parent is None:
             yield f"{result.row.name}: {' '.join(result.row.overrides) or 'as shipped'}"

@@ -37,7 +37,7 @@ class SublayerTime:
 
 
 def time_layers(layers: Iterable[LayerType] = LAYERS, lengths: Sequence[int] = LENGTHS) -> Iterator[Timing]:
-    """Time the forward pass of each layer as a decoder has it. It takes half a minute for all layers."""
+    """Time the forward pass of each layer as a decoder has it. All layers together take half a minute."""
     for layer in layers:
         sublayer = layer.sublayer(SIZES["k"], SIZES["r"])
         times = time_sublayer(sublayer, lengths, D_MODEL, causal=True, max_seconds=MAX_SECONDS)

@@ -78,7 +78,7 @@ class Forecast:
 
 @dataclass(frozen=True)
 class TrainingEstimate(Forecast, DeviceSpeed):
-    """Estimate of a training run in one process whose sentences all have the same length."""
+    """Estimated time and memory of training in one process, assuming that all sentences have the same length."""
 
     device: str
     backend: str

@@ -198,7 +198,7 @@ def _lock_path(kind: str, path: Path) -> Path:
 
 
 def _remove(item: RemovableItem) -> KeptItem | None:
-    """Remove an item. If it must be kept now, return the reason."""
+    """Remove an item and return None, or keep it and return the reason."""
     try:
         if reason := _reason_to_keep(item.kind, item.path):
             return KeptItem(item.path, reason)

@@ -29,9 +29,10 @@ class StartMeasurements:
 
     @classmethod
     def measure(cls, spec: Spec, program: EmittedProgram, report: Report) -> Self:
-        """Measure the device, and calibrate the spec unless a calibration is stored.
+        """Measure the speed of the device, and time some real steps of the spec unless such times are stored.
 
-        Call it when the process has weights, but no moments or gradients yet. Warns if bfloat16 is emulated.
+        Warns if bfloat16 is emulated. To be called after the weights exist, and before Adam's moments do, because it
+        also measures the memory that the process needs without both.
         """
         weights = sum(parameter.nbytes for parameter in program.parameters())
         used = max(0, peak_memory(program.device) - weights)

@@ -1,8 +1,8 @@
 """The training loop: the paper's recipe (5), one step after another.
 
 A step depends only on the weights, the moments, the seed, its number and the number of accumulation steps. Its batch
-follows from the seed, the epoch and the position in the epoch, and its random numbers from the seed and the step. A
-stopped run therefore resumes from its checkpoint to bitwise identical weights, however it was stopped.
+follows from the seed, the epoch and the number of batches before it in that epoch, and its random numbers from the seed
+and the step. A stopped run therefore resumes from its checkpoint to bitwise identical weights, however it was stopped.
 """
 
 from __future__ import annotations

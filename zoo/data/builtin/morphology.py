@@ -49,7 +49,7 @@ class Agreement(NamedTuple):
 
     @property
     def form(self) -> int:
-        """Index of the finite form in `Forms`, in both languages."""
+        """Index of the finite form in `Forms`. It is the same for both languages."""
         if self.gender_number is GenderNumber.PLURAL:
             return 2
         return 0 if self.person == 1 else 1

@@ -176,7 +176,7 @@ def read_embeddings(source: ForeignTensors, options: Settings) -> EmbeddingTable
 
 
 def current_tensors(tensors: Mapping[str, Tensor], file: Path) -> ForeignTensors:
-    """Return the tensors with an effect, with the names of current versions of fairseq."""
+    """Return the tensors that the model uses, renamed as in current versions of fairseq."""
     renamed: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         if norm := _OLD_NORM.fullmatch(name):
