@@ -215,4 +215,5 @@ def _serve(connection: Connection, log: Path, folder: Path, world: World) -> Non
     with suppress(EOFError):
         while True:
             outcome = sandbox.run(connection.recv())
-            connection.send((outcome, judge.used_memory() > judge.BYTES))
+            is_large = judge.used_memory() > judge.BYTES // 2  # what the process keeps counts for later cases
+            connection.send((outcome, is_large))
