@@ -170,16 +170,16 @@ def _sentence(sentence: str | None, figure: int | None) -> str:
 
 
 def _check_files(output: Path | None, svg: Path | None) -> None:
-    from zoo.files.output import require_svg
+    from zoo.files.output import require_html, require_svg
 
+    if output is not None:
+        require_html(output)
     if svg is not None:
         require_svg(svg)
     if output is None and svg is None:
         raise ZooError(
             "no output file is given", hint="write a page with `-o FILE.html`, or a drawing with `--svg FILE.svg`"
         )
-    if output is not None and svg is not None and output.resolve() == svg.resolve():
-        raise ZooError(f"`--output` and `--svg` are the same file, `{svg}`", hint="give two different files")
 
 
 def _initial_view(weights: Attention, figure: int | None, selection: _Selection) -> tuple[View, str]:

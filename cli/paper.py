@@ -52,8 +52,9 @@ def paper(
 ) -> None:
     """Print which of the paper's claims hold, and how each was checked.
 
-    A claim is derived and checked (by the compiler, or from the paper's own numbers), measured (by runs of its spec, at
-    the given scale), or not reproduced, for the given reason. Numbers of other systems are counted separately.
+    A claim is derived (by the compiler, or from the paper's own numbers), set in our spec (such as Adam's beta1),
+    measured (by runs of its spec, at the given scale), or not tested, for the given reason. Claims that come out
+    differently and numbers of other systems are counted separately.
     """
     from cli.console import report, show_json
     from zoo.files.output import open_output, require_html

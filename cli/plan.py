@@ -69,7 +69,7 @@ def plan(
 
     _refuse_combinations(passes=passes, code=code, graph=graph is not None, device=device is not None, json=json)
     chosen = specs.load(spec, overrides or ())
-    if warning := specs.describe_head_sizes(chosen, specs.load(spec)):
+    if warning := specs.describe_head_sizes(chosen, spec):
         report().warn(warning)
     if graph is not None:
         return print(planning.draw_to(chosen, graph, length))

@@ -125,6 +125,8 @@ def show(
     from zoo.report import escape_control_characters
 
     chosen = specs.load(spec, overrides or ())
+    if warning := specs.describe_head_sizes(chosen, spec):
+        report().warn(warning)
     if not difference:
         if json:
             return show_json(chosen.model_dump(mode="json"))

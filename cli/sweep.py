@@ -91,7 +91,7 @@ def _warn_about_head_sizes(rows: Sequence[SweepRow], messages: Report) -> None:
     """Warn about the first row whose heads do not add up to d_model because of an override."""
     import specs
 
-    warnings = [(row.name, specs.describe_head_sizes(row.spec, specs.load(row.reference))) for row in rows]
+    warnings = [(row.name, specs.describe_head_sizes(row.spec, row.reference)) for row in rows]
     affected = [(name, warning) for name, warning in warnings if warning]
     if affected:
         name, warning = affected[0]

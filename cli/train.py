@@ -89,7 +89,7 @@ def train(
     keep_freed_memory()  # changes the allocator of this process, which does nothing else
     messages = report()
     chosen = specs.load(spec, overrides or ())
-    if warning := specs.describe_head_sizes(chosen, specs.load(spec)):
+    if warning := specs.describe_head_sizes(chosen, spec):
         messages.warn(warning)
     if verify_resume:
         return _verify_resume(chosen, device, run, fresh)

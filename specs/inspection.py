@@ -9,7 +9,7 @@ import yaml
 
 from specs.catalogue import find
 from specs.history import FIRST_FORMAT, FORMAT
-from specs.loader import load
+from specs.loader import load, shipped_origin
 from specs.reader import LocatedValue, read
 from specs.spec import Spec
 
@@ -33,17 +33,18 @@ def _differences(values: Mapping[str, Any], others: Mapping[str, Any], prefix: s
     return differing
 
 
-def describe_head_sizes(spec: Spec, original: Spec) -> str | None:
-    """Return a warning if `spec` has lost the equation h * d_k = h * d_v = d_model (section 3.2.2) of `original`.
+def describe_head_sizes(spec: Spec, reference: str | os.PathLike[str]) -> str | None:
+    """Return a warning if a spec has lost the equation h * d_k = h * d_v = d_model (section 3.2.2) of a shipped one.
 
     Args:
         spec: A spec with overrides.
-        original: The spec without them.
+        reference: Its path or name. It is compared with the nearest shipped spec that it is or extends.
 
     Returns:
-        One line with the override that restores the equation. None if `original` does not satisfy it, or `spec` does.
+        One line with the override that restores the equation. None if the shipped spec does not satisfy it, or `spec`
+        does.
     """
-    if not _has_equal_sizes(original) or _has_equal_sizes(spec):
+    if not _has_equal_sizes(shipped_origin(reference)) or _has_equal_sizes(spec):
         return None
     sizes = spec.architecture
     products = (

@@ -87,7 +87,7 @@ class Attention(_ScoredAttention):
 
     is_attention = True
     calls = ("compiler.runtime.additive_scores", "compiler.runtime.dropout", "compiler.runtime.fused_attention")
-    caption = ("attention", "Attention")
+    caption = ("attention", "Multi-head attention")
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         query, key, value, *masks = inputs

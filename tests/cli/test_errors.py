@@ -72,7 +72,7 @@ ERRORS = [
     ("attend --spec tiny -o a.html", "the sentence is missing", "`--figure 3`"),
     ("attend --spec tiny words --figure 3 -o a.html", "a sentence and `--figure` exclude each other", "write"),
     ("attend --spec tiny words", "no output file is given", "-o FILE.html"),
-    ("attend --spec tiny words -o a.svg --svg a.svg", "are the same file, `a.svg`", "give two different files"),
+    ("attend --spec tiny words -o a.svg", "`a.svg` does not end in .html", "a.html"),
 ]
 
 

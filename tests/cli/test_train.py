@@ -92,6 +92,10 @@ class TestTrain:
         assert "differ" not in zoo("train", "tiny", "architecture={h: 8, d_k: 16, d_v: 16}").err
         assert "an `architecture.h` that divides d_model" in zoo("plan", "tiny", "architecture.h=3").err
         assert "differ" not in zoo("plan", "table3/b-dk16").err, "a spec may differ on purpose"
+        for name, text in (("mine", "extends: tiny"), ("second", "extends: mine.yaml")):
+            Path(f"{name}.yaml").write_text(f"{text}\nname: {name}\narchitecture: {{h: 8}}\n")
+            for command in ("plan", "show"):
+                assert "h * d_k = 256 and h * d_v = 256 differ" in zoo(command, f"{name}.yaml").err
 
     @pytest.mark.parametrize(("answer", "removed"), [("y\n", True), ("n\n", False), ("", False)])
     def test_a_fresh_start_asks_before_it_removes_a_run(

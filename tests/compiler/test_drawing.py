@@ -88,7 +88,7 @@ def test_the_drawing_is_figure_1(small: Callable[..., Spec]) -> None:
     encoder, decoder = columns([lower(small(dropout=0.0), Purpose.SCORE)])
     feed_forward = ["Linear 16 → 24, ReLU", "Linear 24 → 16", "Add & Norm"]
     projections = ["Linear 16 → 12", "Linear 16 → 12", "Linear 16 → 8"]
-    attention = [*projections, "Attention", "Linear 8 → 16", "Add & Norm"]
+    attention = [*projections, "Multi-head attention", "Linear 8 → 16", "Add & Norm"]
     words = [[box.title.replace(", Dropout", "") for box in boxes((c, Column()))] for c in (encoder, decoder)]
     assert words[0] == ["Embedding", "Positional encoding", *attention, *feed_forward]
     assert words[1][:2] == ["Embedding", "Positional encoding"]
@@ -100,7 +100,7 @@ def test_the_drawing_is_figure_1(small: Callable[..., Spec]) -> None:
 def test_the_memory_is_an_edge_between_the_columns(small: Callable[..., Spec]) -> None:
     both = columns(panels(small())["translate"])
     across = [(s.detail, box.title) for box in boxes(both) for s in box.sources if s.column != box.column]
-    assert across == [("memory: keys values", "Attention")]
+    assert across == [("memory: keys values", "Multi-head attention")]
     drawing = draw({"": panels(small())["translate"]}, "")
     assert drawing.count('class="memory"') == 1
     assert drawing.count('class="residual"') == 2 + 3

@@ -257,7 +257,13 @@ class Translator:
         """Return the translations of each text with their scores. Progress goes to `report`.
 
         The score and the log-probability of a text that was split are the sums over its sentences.
+
+        Raises:
+            TypeError: `texts` is one string instead of several, or a text is not a string.
+            ZooError: As `translate` does.
         """
+        if isinstance(texts, str):
+            raise TypeError("`texts` is one string: pass a list of strings")
         config = self.config(n_best, options)
         text_pairs = list(zip_prefixes(texts, prefixes))
         checked_texts(text for text, _ in text_pairs)  # report an invalid text before the work starts

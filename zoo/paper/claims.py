@@ -25,9 +25,11 @@ from zoo.report import figure
 class Status(StrEnum):
     """Status of a claim."""
 
-    DERIVED = "derived and checked"
+    DERIVED = "derived"
+    SET = "set in our spec"
     MEASURED = "measured here"
-    OPEN = "not reproduced"
+    DIFFERENT = "comes out differently"
+    OPEN = "not tested"
     CITED = "another system's"
 
 
@@ -126,21 +128,36 @@ Derivation = tuple[float | None, str]
 """Derived number, and how it was derived. The number is None if there are several but the paper states one."""
 
 
-def equals(derive: Callable[[], Derivation], format_value: Callable[[float], str] = format_number) -> Check:
-    """Return a check that a derived number rounds to the printed one, wherever it is printed."""
+def equals(
+    derive: Callable[[], Derivation],
+    format_value: Callable[[float], str] = format_number,
+    status: Status = Status.DERIVED,
+) -> Check:
+    """Return a check that a number rounds to the printed one, wherever it is printed.
+
+    Args:
+        derive: Returns the number, and how it was derived.
+        format_value: Formats the number.
+        status: The status of the claim if the numbers agree.
+    """
 
     def check(claim: Claim, evidence: Evidence) -> Finding:
         value, derivation = derive()
         if value is None:
-            return Finding(Status.OPEN, f"the numbers differ: {derivation}")
+            return Finding(Status.DIFFERENT, f"the numbers differ: {derivation}")
         wrong = [printed for printed in claim.printed if not printed.agrees(value)]
         if not wrong:
-            return Finding(Status.DERIVED, derivation, value, format_value(value))
+            return Finding(status, derivation, value, format_value(value))
         right = "".join(f"{printed} and " for printed in claim.printed if printed not in wrong)
         because = f"{right}not {' and not '.join(map(str, wrong))}: {derivation}"
-        return Finding(Status.OPEN, because, value, format_value(value))
+        return Finding(Status.DIFFERENT, because, value, format_value(value))
 
     return check
+
+
+def is_set(read: Callable[[], Derivation]) -> Check:
+    """Return a check that a field of a shipped spec has the printed value."""
+    return equals(read, status=Status.SET)
 
 
 def holds(decide: Callable[[], tuple[bool, str]]) -> Check:
@@ -148,7 +165,7 @@ def holds(decide: Callable[[], tuple[bool, str]]) -> Check:
 
     def check(claim: Claim, evidence: Evidence) -> Finding:
         true, reason = decide()
-        return Finding(Status.DERIVED, reason, ours="yes") if true else Finding(Status.OPEN, reason, ours="no")
+        return Finding(Status.DERIVED, reason, ours="yes") if true else Finding(Status.DIFFERENT, reason, ours="no")
 
     return check
 
@@ -202,7 +219,7 @@ def corpus_size() -> Check:
         words = f"pairs in the corpus of {claim.spec}, prepared here"
         if all(printed.agrees(counts.read) for printed in claim.printed):
             return Finding(Status.MEASURED, words, counts.read, f"{counts.read:,}")
-        return Finding(Status.OPEN, f"{counts.read:,} {words}", counts.read, f"{counts.read:,}")
+        return Finding(Status.DIFFERENT, f"{counts.read:,} {words}", counts.read, f"{counts.read:,}")
 
     return check
 
@@ -231,7 +248,7 @@ def timing(key: str, tolerance: float) -> Check:
         words = f"n^{timing.exponent:.2f} for {timing.seconds[0][0]:,} to {timing.seconds[-1][0]:,} positions"
         close = abs(timing.exponent - timing.formula) <= tolerance
         words += "" if close else f", but n^{timing.formula:.2f} by the formula"
-        status = Status.MEASURED if close else Status.OPEN
+        status = Status.MEASURED if close else Status.DIFFERENT
         return Finding(status, words, timing.exponent, f"n^{timing.exponent:.2f}")
 
     return check

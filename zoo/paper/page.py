@@ -13,8 +13,15 @@ from zoo.visualization.page import escape_text, page
 from zoo.visualization.plot import STYLE as PLOT_STYLE
 from zoo.visualization.plot import Plot, plot_svg
 
-_KINDS = {Status.DERIVED: "derived", Status.MEASURED: "measured", Status.OPEN: "open", Status.CITED: "cited"}
-_SIGNS = {Status.DERIVED: "✓", Status.MEASURED: "●", Status.OPEN: "✗", Status.CITED: "·"}
+_KINDS = {status: status.name.lower() for status in Status}
+_SIGNS = {
+    Status.DERIVED: "✓",
+    Status.SET: "=",
+    Status.MEASURED: "●",
+    Status.DIFFERENT: "✗",
+    Status.OPEN: "?",
+    Status.CITED: "·",
+}
 _HIDDEN = "\n".join(
     f"body:has(#only-{kind}:checked) tr.claim:not(.{kind}) {{ display: none }}" for kind in _KINDS.values()
 )
@@ -43,9 +50,9 @@ def paper_page(entries: Sequence[CheckedClaim], evidence: Evidence) -> str:
     """Return the page as HTML without references to other files."""
     links = "".join(f'<li><a href="#{key}">{title}</a></li>' for key, title in {**_TITLES, **_MORE}.items())
     intro = (
-        f"Every number of the paper, and whether it holds here. It is derived and checked by the compiler or from "
-        f"other numbers of the paper, measured by the runs in `{evidence.root}`, or not reproduced, with the "
-        "reason. Every status is computed."
+        f"Every number of the paper, and whether it holds here. It is derived by the compiler or from other numbers "
+        f"of the paper, set in our spec, measured by the runs in `{evidence.root}`, different, or not tested, with "
+        "the reason. Every status is computed."
     )
     body = [
         f"<h1>Attention Is All You Need, checked</h1>\n<p>{_html(intro)}</p>",

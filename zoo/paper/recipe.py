@@ -7,7 +7,7 @@ from math import isclose
 from operator import attrgetter
 
 import specs
-from zoo.paper.claims import Claim, Printed, corpus_size, equals, holds, needs_gpu, power_of_ten
+from zoo.paper.claims import Claim, Printed, corpus_size, equals, holds, is_set, needs_gpu, power_of_ten
 from zoo.paper.table2 import DAY, GPUS, HOUR, SUSTAINED
 from zoo.training.step import learning_rate
 
@@ -20,7 +20,7 @@ STEP_SECONDS = {"base": 0.4, "big": 1.0}
 def claims() -> Iterator[Claim]:
     """Yield the claims of sections 5, 6.1 and 6.3."""
     for key, section, says, printed, unit, spec, field in _SETTINGS:
-        check = equals(_setting(spec, field, unit))
+        check = is_set(_setting(spec, field, unit))
         yield Claim(f"recipe.{key}", section, says, check, (Printed(printed),), unit, spec)
     for key, section, says, printed, unit, spec in _CORPORA:
         yield Claim(f"recipe.{key}", section, says, corpus_size(), (Printed(printed),), unit, spec)

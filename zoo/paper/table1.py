@@ -159,7 +159,7 @@ def _path(layer: LayerType) -> Callable[[], tuple[bool, str]]:
 
 def _same(graph: int, formula: int) -> tuple[bool, str]:
     sizes = ", ".join(f"{name} = {SIZES[name]}" for name in ("n", "k", "r"))
-    return graph == formula, f"{graph} by the graph, {formula} by the formula, with {sizes}"
+    return graph == formula, f"{graph} by the graph, exactly {formula} expected, with {sizes}"
 
 
 def _faster() -> tuple[bool, str]:

@@ -54,7 +54,7 @@ def summary_table(entries: Sequence[CheckedClaim], evidence: Evidence) -> Table:
 def contradiction_table(entries: Sequence[CheckedClaim]) -> Table:
     """Return a table of the claims for which our own number or finding differs from the paper's."""
     columns = ("section", "claim…", "paper>", "ours>", "because…")
-    differing = [entry for entry in entries if entry.finding.status is Status.OPEN and entry.finding.ours]
+    differing = [entry for entry in entries if entry.finding.status is Status.DIFFERENT]
     cells = [claim_row(entry) for entry in differing]
     rows = tuple((section, says, paper, ours, because) for section, says, _, paper, ours, _, because in cells)
     return Table("Claims that come out differently", columns, rows)

@@ -16,6 +16,7 @@ from compiler.drawing import draw
 from compiler.graph import Node
 from compiler.operations.operation import ValueKind
 from compiler.options import compile_options
+from compiler.passes.drop_dropout import drop_dropout
 from compiler.size import BEAMS, Size, product
 from specs import Spec
 from zoo.files.output import open_output, require_svg
@@ -142,7 +143,9 @@ def draw_to(spec: Spec, file: Path, length: int = LENGTH) -> Path:
         ZooError: The file's name does not end in .svg, or the file cannot be written.
     """
     require_svg(file)
-    model, final = lower(spec, Purpose.TRAIN), graphs(spec, TRANSLATE)
+    options = compile_options(spec, [Purpose.TRAIN])
+    model = drop_dropout({Purpose.TRAIN: lower(spec, Purpose.TRAIN)}, spec, options)[Purpose.TRAIN]
+    final = graphs(spec, TRANSLATE)
     whole = cost(model)
     flops = whole.flops(batch=1, source=length, target=length) / length
     panels = {

@@ -75,17 +75,17 @@ def test_derived_number_is_compared_with_each_printed_one() -> None:
     right = find(equals(lambda: (11.9, "a derivation")), "12")
     assert (right.status, right.value, right.because) == (Status.DERIVED, 11.9, "a derivation")
     wrong = find(equals(lambda: (11.1, "a derivation")), "12")
-    assert (wrong.status, wrong.ours, wrong.because) == (Status.OPEN, "11.1", "not 12: a derivation")
+    assert (wrong.status, wrong.ours, wrong.because) == (Status.DIFFERENT, "11.1", "not 12: a derivation")
     both = find(equals(lambda: (41.03, "so")), "41.8", "41.0")
-    assert (both.status, both.because) == (Status.OPEN, "41.0 and not 41.8: so")
+    assert (both.status, both.because) == (Status.DIFFERENT, "41.0 and not 41.8: so")
     several = find(equals(lambda: (None, "32, 64")), "64")
-    assert (several.status, several.value, several.because) == (Status.OPEN, None, "the numbers differ: 32, 64")
+    assert (several.status, several.value, several.because) == (Status.DIFFERENT, None, "the numbers differ: 32, 64")
 
 
 def test_sentence_holds_or_not() -> None:
     true, false = (find(holds(lambda value=value: (value, "reason"))) for value in (True, False))
     assert (true.status, true.ours, true.because) == (Status.DERIVED, "yes", "reason")
-    assert (false.status, false.ours, false.because) == (Status.OPEN, "no", "reason")
+    assert (false.status, false.ours, false.because) == (Status.DIFFERENT, "no", "reason")
     assert find(needs_gpu("P100")).status is Status.OPEN
 
 
@@ -154,7 +154,7 @@ def test_corpus_is_counted_if_it_was_prepared(monkeypatch: pytest.MonkeyPatch) -
     assert before.status is Status.OPEN
     assert before.because == "its corpus is available, but `zoo prepare tiny` has not been run"
     monkeypatch.setattr(claims, "known_counts", lambda spec: CleaningCounts(read=600))
-    for printed, status in (("600", Status.MEASURED), ("4.5e6", Status.OPEN)):
+    for printed, status in (("600", Status.MEASURED), ("4.5e6", Status.DIFFERENT)):
         after = find(corpus_size(), printed, spec="tiny")
         assert (after.status, after.value) == (status, 600)
         absent = find(corpus_size(), printed, spec="base")

@@ -48,7 +48,7 @@ def test_wrong_count_changes_the_status(monkeypatch: pytest.MonkeyPatch, entries
         return claim.check(claim, evidence(None, Report()))
 
     base = table3.BY_KEY["base"]
-    assert finding(base).status is Status.OPEN
+    assert finding(base).status is Status.DIFFERENT
     assert finding(base).because.startswith("not 65: 63,045,632 with 37,000 tokens; 39,841 to 41,793 tokens")
     assert finding(replace(base, parameters="63")).status is Status.DERIVED
     assert finding(replace(base, parameters="63.05")).status is Status.DERIVED
@@ -67,7 +67,7 @@ def test_costs_of_the_paper_are_time_x_gpus_x_sustained_flops(entries: tuple[Che
     assert found["table2.transformer-base.en-de.flops"].status is Status.DERIVED
     assert found["table2.transformer-big.en-fr.flops"].status is Status.DERIVED
     # With the steps of 5.2, base takes 11.1 hours and costs 3.04e18.
-    assert (found["recipe.hours"].status, found["recipe.flops"].status) == (Status.OPEN, Status.OPEN)
+    assert (found["recipe.hours"].status, found["recipe.flops"].status) == (Status.DIFFERENT, Status.DIFFERENT)
     assert (found["recipe.days"].status, found["recipe.flops-big"].status) == (Status.DERIVED, Status.DERIVED)
 
 
@@ -125,12 +125,12 @@ def test_different_network_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(network, "graph", lambda spec: smaller)
     claim = next(claim for claim in network.claims() if claim.key == "network.encoder")
     found = claim.check(claim, evidence(None, Report()))
-    assert (found.status, found.value) == (Status.OPEN, 2)
+    assert (found.status, found.value) == (Status.DIFFERENT, 2)
     for key, override in (("d_k", "d_v=32"), ("h", "h=16")):
         other = lower(specs.load("base", [f"architecture.{override}"]), Purpose.TRAIN)
         monkeypatch.setattr(network, "graph", lambda spec, other=other: other)
         claim = next(claim for claim in network.claims() if claim.key == f"network.{key}")
-        assert claim.check(claim, evidence(None, Report())).status is Status.OPEN, key
+        assert claim.check(claim, evidence(None, Report())).status is Status.DIFFERENT, key
     monkeypatch.setattr(network, "sinusoidal_encoding", lambda position, width: [0.1 * position] * width)
     assert not network._linear()[0]
 
@@ -141,8 +141,8 @@ def test_claims_about_settings_read_the_spec(monkeypatch: pytest.MonkeyPatch) ->
     claims = {claim.key: claim for claim in recipe.claims()}
     found = {key: claims[key].check(claims[key], evidence(None, Report())) for key in ("recipe.warmup", "recipe.beta2")}
     assert {key: finding.status for key, finding in found.items()} == {
-        "recipe.warmup": Status.OPEN,
-        "recipe.beta2": Status.DERIVED,
+        "recipe.warmup": Status.DIFFERENT,
+        "recipe.beta2": Status.SET,
     }
 
 
@@ -161,7 +161,7 @@ def test_different_layer_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert not table1._sequential(replace(wrong, sublayer=table1.LSTM.sublayer))()[0]
 
 
-@pytest.mark.parametrize(("power", "status"), [(1.9, Status.MEASURED), (1.7, Status.OPEN)])
+@pytest.mark.parametrize(("power", "status"), [(1.9, Status.MEASURED), (1.7, Status.DIFFERENT)])
 def test_times_are_compared_with_the_formula(power: float, status: Status) -> None:
     timing = Timing("self-attention", ((1024, 0.1), (2048, 0.4)), power, 2.0)
     claim = next(claim for claim in table1.claims() if claim.key == "table1.self-attention.time")

@@ -121,6 +121,7 @@ def test_drawing_is_written_to_a_file(small: Callable[..., Spec]) -> None:
     assert "Linear query" in figure_1
     assert "query key value" not in figure_1, "the products of an attention are separate, as in Figure 1"
     assert "query key value" in compiled
+    assert "Dropout" not in figure_1.split("ReLU")[1][:20], "its probability is 0"
     with pytest.raises(ZooError, match=r"does not end in \.svg"):
         plans.draw_to(small(), Path("figure.png"))
 
