@@ -92,7 +92,10 @@ class GraphBuilder:
 
     def parameter(self, name: str, *shape: int, initial: Initializer = Initializer.MATRIX) -> str:
         """Add a parameter of the current sub-layer, or use the existing one of the same name. Return its full name."""
-        path = _join(self._layer, self._sublayer, name)
+        return self.stack_parameter(_join(self._layer, self._sublayer, name), *shape, initial=initial)
+
+    def stack_parameter(self, path: str, *shape: int, initial: Initializer = Initializer.MATRIX) -> str:
+        """Add a parameter by its full name, or use the existing one. Return the name."""
         parameter = Parameter(path, StoredTensor(path, shape, initial))
         if self._parameters.setdefault(path, parameter) != parameter:
             raise GraphError(f"`{path}` is added as {self._parameters[path].origin} and as {parameter.origin}")
@@ -106,13 +109,15 @@ class GraphBuilder:
         self._nodes.append(Node(name, operation, tuple(v.name for v in inputs), parameters, type_, self._layer))
         return Value(self, name, type_)
 
-    def shared(self, name: str, operation: Operation, inputs: tuple[Value, ...], key: Hashable) -> Value:
+    def shared(
+        self, name: str, operation: Operation, inputs: tuple[Value, ...], key: Hashable, *parameters: str
+    ) -> Value:
         """Return a value that all layers which pass the same key share; it is computed once, before the first layer."""
         key = (operation, inputs[0].name, key)
         if key not in self._shared:
             name = self._unique(name)
-            type_ = operation.infer(tuple(v.type for v in inputs), ())
-            node = Node(name, operation, tuple(v.name for v in inputs), (), type_)
+            type_ = operation.infer(tuple(v.type for v in inputs), tuple(self._parameters[p].shape for p in parameters))
+            node = Node(name, operation, tuple(v.name for v in inputs), parameters, type_)
             self._nodes.insert(self._layer_start if self._layer else len(self._nodes), node)
             self._layer_start += 1
             self._shared[key] = Value(self, name, type_)

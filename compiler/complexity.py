@@ -14,6 +14,7 @@ import specs
 from compiler.builder import GraphBuilder
 from compiler.graph import Graph, Node, Purpose
 from compiler.lower.context import LayerContext
+from compiler.lower.positions import StackPositions
 from compiler.lower.transformer import SUBLAYERS
 from compiler.operations.operation import ReceptiveField, ValueKind
 from compiler.size import BATCH, SOURCE, Size
@@ -72,7 +73,8 @@ def sublayer_stack(sublayer: SubLayer, d: int, layers: int, *, heads: int = 1, c
     architecture = specs.load("base").architecture.model_copy(update=sizes)
     x = builder.input(START, BATCH, SOURCE, d)
     tokens = builder.input(TOKENS, BATCH, SOURCE, kind=ValueKind.INTEGER)
-    context = LayerContext(builder, architecture, tokens, causal)
+    positions = StackPositions(builder, architecture, "stack", causal)
+    context = LayerContext(builder, architecture, positions, tokens, causal)
     for index in range(layers):
         with builder.layer(f"stack.{index}"), builder.sublayer(sublayer.kind):
             x += SUBLAYERS[sublayer.kind](x, sublayer, replace(context, index=index))

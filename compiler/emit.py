@@ -146,7 +146,8 @@ class _LayerFunction:
         outside = list(dict.fromkeys(i for node in nodes for i in node.inputs if i not in own))
         order = {value: index for index, value in enumerate(outside)}
         self.values = sorted(
-            outside, key=lambda v: (types[v].kind is ValueKind.MASK, v.startswith(self.prefix), order[v])
+            outside,
+            key=lambda v: (types[v].kind in (ValueKind.MASK, ValueKind.BIAS), v.startswith(self.prefix), order[v]),
         )
         """Values of the graph, in the order of the arguments."""
         self.parameters = list(

@@ -24,6 +24,9 @@ class Opcode(IntEnum):
     SSRU_SOURCE = 12
     SSRU_STEP = 13
     COPY = 14
+    MULTIPLY = 15
+    SCALE = 16
+    ROTATE = 17
 
 
 class ActivationKind(IntEnum):
@@ -33,6 +36,7 @@ class ActivationKind(IntEnum):
     RELU = 1
     SILU = 2
     GELU = 3
+    GELU_TANH = 4
 
 
 class Status(IntEnum):
@@ -71,7 +75,7 @@ UNUSED = Operand(-1)
 class Instruction:
     """One instruction. The fields are those of the C++ struct, in the same order.
 
-    The last four fields are names of parameters of the graph.
+    The last four fields are names of parameters of the graph. A norm without a bias is an RMSNorm.
     """
 
     opcode: Opcode
@@ -82,6 +86,8 @@ class Instruction:
     width: int = 0
     """The number of elements of a row of the result."""
     heads: int = 0
+    groups: int = 1
+    """The number of heads of queries for each head of keys and values in an attention."""
     key_width: int = 0
     """d_k"""
     value_width: int = 0
@@ -96,9 +102,12 @@ class Instruction:
     first: int = 0
     """The number of the first position of sinusoids."""
     scale: float = 1.0
+    """The factor; the base of the angles of a rotation."""
     epsilon: float = 0.0
     rows: int = 0
-    """The number of rows of `table`."""
+    """The number of rows of `table`. In an attention, the largest distance of its biases."""
+    constants: tuple[float, ...] = ()
+    """Numbers for the biases of an attention: each head's slope or, with a `table`, the row of each distance."""
     table: str | None = None
     gain: str | None = None
     bias: str | None = None

@@ -8,6 +8,7 @@ so are a residual connection and its norm.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -183,9 +184,13 @@ class NativeCodeGenerator:
             self.instructions.append(Instruction(Opcode.COPY, replace(out, column=column), a, width=width))
             column += width
 
-    def attention(self, node: Node, scale: float) -> None:
+    def attention(self, node: Node, scale: float, *, biased: bool) -> None:
         """Add an instruction for attention over the source, the cache or the memory, depending on its mask and keys."""
         query, keys, values, *masks = node.inputs
+        bias: Mapping[str, Any] = {}
+        if biased:
+            *masks, name = masks
+            bias = self.nodes[name].operation.native_bias(self, self.nodes[name])
         mask_operations = [self.nodes[mask].operation for mask in masks]
         unsupported = [mask for mask in mask_operations if mask.mask_role is None]
         if unsupported or len(masks) != 1:
@@ -210,9 +215,11 @@ class NativeCodeGenerator:
             b=b,
             c=c,
             heads=heads.constant,
+            groups=heads.constant // self.graph.types[keys].shape[1].constant,
             key_width=self.graph.types[query].shape[3].constant,
             value_width=width.constant,
             scale=scale,
+            **bias,
         )
 
     # Allocation of buffers.

@@ -71,10 +71,54 @@ def additive_scores(
     return (inner @ column).squeeze(-1)
 
 
-def fused_attention(query: Tensor, key: Tensor, value: Tensor, hidden: Tensor | None, scale: float) -> Tensor:
-    """Return softmax(scale · Q Kᵀ) V by torch's fused kernel. `hidden` is True at keys that a query may not see."""
+def grouped_scores(
+    query: Float[Tensor, "batch h n d_k"], key: Float[Tensor, "batch groups m d_k"]
+) -> Float[Tensor, "batch h n m"]:
+    """Return Q Kᵀ, where h / groups successive heads of queries share one head of keys."""
+    return _by_group(query, key.mT)
+
+
+def grouped_sum(
+    weights: Float[Tensor, "batch h n m"], value: Float[Tensor, "batch groups m d_v"]
+) -> Float[Tensor, "batch h n d_v"]:
+    """Return the weighted sums of V, where h / groups successive heads of weights share one head of values."""
+    return _by_group(weights, value)
+
+
+def _by_group(x: Tensor, shared: Tensor) -> Tensor:
+    """Multiply all heads of a group by its shared matrix at once, without a copy of that matrix for each head."""
+    batch, heads, length, width = x.shape
+    if torch.compiler.is_exporting():  # the other branch would fix the number of positions
+        return x @ shared.repeat_interleave(heads // shared.shape[1], dim=1)
+    together = x.reshape(batch, shared.shape[1], -1, width)
+    return (together @ shared).reshape(batch, heads, length, -1)
+
+
+def fused_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    hidden: Tensor | None,
+    scale: float,
+    *,
+    bias: Tensor | None = None,
+    grouped: bool = False,
+) -> Tensor:
+    """Return softmax(scale · Q Kᵀ + bias) V by torch's fused kernel.
+
+    Args:
+        query: Queries [batch, h, n, d_k].
+        key: Keys [batch, h, m, d_k], or with fewer heads if `grouped`.
+        value: Values [batch, h, m, d_v], or with fewer heads if `grouped`.
+        hidden: True at keys that a query may not see; None: it may see all.
+        scale: Factor of the products.
+        bias: Added to the scores.
+        grouped: Whether several heads of queries share one head of keys and values.
+    """
     mask = None if hidden is None else ~hidden
-    return functional.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale)
+    if bias is not None:
+        mask = bias.to(query.dtype) if hidden is None else bias.masked_fill(hidden, -math.inf).to(query.dtype)
+    return functional.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale, enable_gqa=grouped)
 
 
 def sinusoids(

@@ -1,11 +1,18 @@
 """Declarations of models as frozen, validated data that is read from YAML. This package never imports torch."""
 
-from specs.architecture import (
-    Architecture,
+from specs.architecture import Architecture, Depths
+from specs.catalogue import names
+from specs.corpus import Archive, Corpus, Files, Grammar, HeldOut, Part, Treebank
+from specs.decoding import Decoding
+from specs.errors import ZooError, nearest
+from specs.inspection import comments, describe_head_sizes, difference, field_names, schema
+from specs.loader import Overrides, load, parent, parse, where_written
+from specs.parts import Learned, Norm, Positions, Relative, Rotary, Sinusoidal
+from specs.spec import METADATA_FIELDS, Compilation, Parsing, Spec, Task, Translation
+from specs.sublayers import (
     Convolution,
     CrossAttention,
     DecoderSubLayer,
-    Depths,
     EncoderSubLayer,
     FeedForward,
     Lstm,
@@ -13,14 +20,8 @@ from specs.architecture import (
     SelfAttention,
     SeparableConvolution,
     Ssru,
+    Sublayer,
 )
-from specs.catalogue import names
-from specs.corpus import Archive, Corpus, Files, Grammar, HeldOut, Part, Treebank
-from specs.decoding import Decoding
-from specs.errors import ZooError, nearest
-from specs.inspection import comments, describe_head_sizes, difference, field_names, schema
-from specs.loader import Overrides, load, parent, parse, where_written
-from specs.spec import METADATA_FIELDS, Compilation, Parsing, Spec, Task, Translation
 from specs.training import Training
 from specs.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
 
@@ -44,15 +45,22 @@ __all__ = [
     "Files",
     "Grammar",
     "HeldOut",
+    "Learned",
     "Lstm",
+    "Norm",
     "Overrides",
     "Parsing",
     "Part",
+    "Positions",
+    "Relative",
     "RestrictedAttention",
+    "Rotary",
     "SelfAttention",
     "SeparableConvolution",
+    "Sinusoidal",
     "Spec",
     "Ssru",
+    "Sublayer",
     "Task",
     "Training",
     "Translation",

@@ -1,97 +1,18 @@
 """The section `architecture`: the sub-layers of each layer and the sizes of the network (section 3, Table 3)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
-from specs.section import Count, Epsilon, Probability, Section, Size, reject
+from specs.parts import Learned, Norm, Positions, Relative, Rotary, Sinusoidal
+from specs.section import Probability, Section, reject
+from specs.sublayers import Activation, DecoderSubLayer, Dimension, EncoderSubLayer, Heads, InnerDimension, Sublayer
 
 LayerCount = Annotated[int, Field(ge=1, le=128)]
-Dimension = Annotated[int, Field(ge=1, le=65_536)]
-KernelSize = Annotated[int, Field(ge=2, le=1_024)]
 MAX_DILATION_REACH = 16_384
 """Maximum number of positions that a dilated convolution spans. One decoding step stores as many inputs."""
 MAX_SUBLAYERS = 16
-
-
-class SelfAttention(Section):
-    """Multi-head self-attention of the encoder or decoder (section 3.2.3), with sizes `h`, `d_k` and `d_v`."""
-
-    kind: Literal["self_attention"] = Field(
-        description="Multi-head self-attention (section 3.2.3). In the decoder, a position sees only itself and "
-        "earlier positions."
-    )
-
-
-class CrossAttention(Section):
-    """Multi-head attention from the decoder over the encoder's output (section 3.2.3). Sizes: `h`, `d_k`, `d_v`."""
-
-    kind: Literal["cross_attention"] = Field(
-        description="Multi-head attention from the decoder over the encoder's output (section 3.2.3)."
-    )
-
-
-class FeedForward(Section):
-    """Position-wise feed-forward network (section 3.3), with inner size `d_ff` and the function `activation`."""
-
-    kind: Literal["feed_forward"] = Field(description="Position-wise feed-forward network (section 3.3).")
-
-
-class RestrictedAttention(Section):
-    """Self-attention restricted to a neighbourhood of each position (section 4)."""
-
-    kind: Literal["restricted_attention"] = Field(
-        description="Self-attention restricted to a neighbourhood of each position (section 4, Table 1)."
-    )
-    radius: Size = Field(
-        le=4_096,
-        description="r, the number of neighbours on each side that a position attends to (section 4, Table 1). The "
-        "decoder uses only the left side. Unit: positions.",
-    )
-
-
-class Ssru(Section):
-    """Simpler simple recurrent unit (Kim et al. 2019). It is bidirectional in the encoder."""
-
-    kind: Literal["ssru"] = Field(
-        description="Simpler Simple Recurrent Unit, SSRU (Kim et al. 2019; Table 1: recurrent)."
-    )
-
-
-class Lstm(Section):
-    """LSTM layer (Hochreiter & Schmidhuber 1997). In the encoder it is bidirectional, with d_model / 2 cells each."""
-
-    kind: Literal["lstm"] = Field(
-        description="Layer of LSTM cells (Hochreiter & Schmidhuber 1997; Table 1: recurrent)."
-    )
-
-
-class Convolution(Section):
-    """Convolution over positions, followed by ReLU (section 4). It is centred in the encoder, causal in the decoder."""
-
-    kind: Literal["convolution"] = Field(
-        description="Convolution over positions, followed by ReLU (section 4, Table 1)."
-    )
-    kernel: KernelSize = Field(description="k, the kernel size (section 4, Table 1). Unit: positions.")
-    dilated: bool = Field(
-        description="Whether layer i, counted from 0, has dilation k^i (section 4). The maximum path length is then "
-        "logarithmic in the sentence length."
-    )
-
-
-class SeparableConvolution(Section):
-    """Depthwise convolution, pointwise linear map and ReLU (section 4)."""
-
-    kind: Literal["separable_convolution"] = Field(
-        description="Depthwise-separable convolution over positions, followed by ReLU (section 4, Table 1)."
-    )
-    kernel: KernelSize = Field(description="k, the kernel size (section 4, Table 1). Unit: positions.")
-
-
-_SubLayer = SelfAttention | RestrictedAttention | Ssru | Lstm | Convolution | SeparableConvolution | FeedForward
-EncoderSubLayer = Annotated[_SubLayer, Field(discriminator="kind")]
-DecoderSubLayer = Annotated[_SubLayer | CrossAttention, Field(discriminator="kind")]
 
 
 class Depths(Section):
@@ -132,11 +53,10 @@ class Architecture(Section):
         description="d_model, the dimension of embeddings and of every sub-layer's output (section 3.1: 512). "
         "Unit: features."
     )
-    d_ff: Size = Field(
-        le=262_144,
-        description="d_ff, the inner dimension of the feed-forward networks (section 3.3: 2048). Unit: features.",
+    d_ff: InnerDimension = Field(
+        description="d_ff, the inner dimension of the feed-forward networks (section 3.3: 2048). Unit: features."
     )
-    h: Size = Field(le=1_024, description="h, the number of attention heads (section 3.2.2: 8). Unit: heads.")
+    h: Heads = Field(description="h, the number of attention heads (section 3.2.2: 8). Unit: heads.")
     d_k: Dimension = Field(
         description="d_k, the dimension of queries and keys in each head (section 3.2.1: 64). Unit: features."
     )
@@ -152,34 +72,21 @@ class Architecture(Section):
         description="Dropout rate after the activation of the feed-forward networks (not in the paper, but in its "
         "authors' code). Unit: probability."
     )
-    activation: Literal["relu", "silu", "gelu"] = Field(
+    activation: Activation = Field(
         description="Activation of the feed-forward networks (section 3.3: ReLU). silu is x sigmoid(x) (Elfwing et al. "
-        "2018, also called swish), gelu is x Phi(x) (Hendrycks & Gimpel 2016). Convolutions always use ReLU."
+        "2018, also called swish), gelu is x Phi(x) (Hendrycks & Gimpel 2016), and gelu_tanh its approximation by "
+        "tanh. Convolutions always use ReLU."
     )
     attention_score: Literal["scaled_dot_product", "dot_product", "additive"] = Field(
         description="Score of a query and a key in every attention (section 3.2.1: scaled dot product). dot_product "
         "omits the factor 1/sqrt(d_k). additive is v tanh(W_Q q + W_K k) with one v per head (Bahdanau et al. 2015)."
     )
-    positional_encoding: Literal["sinusoidal", "sinusoidal_halves", "learned"] = Field(
-        description="Positional encoding, PE (section 3.5; Table 3, row E). sinusoidal interleaves sines and cosines. "
-        "sinusoidal_halves has all sines before all cosines, with a longest wavelength of exactly 10000 x 2 pi, as "
-        "in the authors' code. learned is a table of learned vectors."
-    )
-    first_position: Count = Field(
-        le=1_024,
-        description="Number of the first position of a sentence in the sinusoids (section 3.5: 0). OpenNMT-tf uses 1, "
-        "fairseq 2. Must be 0 for learned positions.",
-    )
-    max_positions: Size = Field(
-        le=1_048_576,
-        description="Number of rows in the table of learned positions (section 3.5). Sinusoidal positions ignore it. "
-        "Unit: positions.",
-    )
-    norm: Literal["post", "pre"] = Field(
-        description="Position of LayerNorm (section 3.1: post): after the residual sum, or before the sub-layer."
-    )
-    norm_epsilon: Epsilon = Field(
-        description="Constant that LayerNorm adds to the variance (section 3.1; the paper gives no value)."
+    positions: Positions = Field(description="Positional encoding, PE (section 3.5; Table 3, row E).")
+    norm: Norm = Field(description="Kind and position of the norms (section 3.1: LayerNorm after the residual sum).")
+    scale_embeddings: bool = Field(description="Whether embeddings are multiplied by sqrt(d_model) (section 3.4: yes).")
+    scale_logits: bool = Field(
+        description="Whether the decoder's output is multiplied by 1/sqrt(d_model) before the pre-softmax projection "
+        "(section 3.4: no; the first T5 does so)."
     )
     tied_embeddings: Literal["all", "target", "none"] = Field(
         description="Matrices that share weights (section 3.4: all). all: source embedding, target embedding and the "
@@ -204,19 +111,28 @@ class Architecture(Section):
         """Numbers of layers of the encoder and of the decoder, whichever way `N` is written."""
         return self.N if isinstance(self.N, Depths) else Depths(encoder=self.N, decoder=self.N)
 
+    @property
+    def max_positions(self) -> int | None:
+        """Number of positions that the network has learned. None: any number."""
+        return self.positions.rows if isinstance(self.positions, Learned) else None
+
+    def option(self, sublayer: Sublayer, name: str) -> Any:
+        """Return an option of a sub-layer, or the architecture's field of the same name if the sub-layer sets none."""
+        value = getattr(sublayer, name)
+        return getattr(self, name) if value is None else value
+
+    @property
+    def own_options(self) -> Iterator[str]:
+        """The options that single sub-layers set, such as `encoder[0].kv_heads`."""
+        for side in ("encoder", "decoder"):
+            for index, sublayer in enumerate(getattr(self, side)):
+                yield from (f"{side}[{index}].{name}" for name in sublayer.own_options)
+
     @model_validator(mode="after")
     def _check_sublayers(self) -> Self:
         for side in ("encoder", "decoder"):
             sublayers = getattr(self, side)
-            kinds = [sublayer.kind for sublayer in sublayers]
             for index, sublayer in enumerate(sublayers):
-                if sublayer.kind in kinds[:index]:
-                    reject(
-                        f"{side}.{index}",
-                        problem=f"`architecture.{side}` contains `{sublayer.kind}` twice, but the weights of a layer "
-                        "are named by the kinds of its sub-layers",
-                        hint="write each kind once",
-                    )
                 reach = sublayer.kernel ** getattr(self.depths, side) if sublayer.kind == "convolution" else 0
                 if sublayer.kind == "convolution" and sublayer.dilated and reach > MAX_DILATION_REACH:
                     reject(
@@ -255,19 +171,82 @@ class Architecture(Section):
         return self
 
     @model_validator(mode="after")
+    def _check_heads(self) -> Self:
+        for side in ("encoder", "decoder"):
+            for index, sublayer in enumerate(getattr(self, side)):
+                if not hasattr(sublayer, "kv_heads"):
+                    continue
+                h, kv_heads, d_k = self.option(sublayer, "h"), sublayer.kv_heads, self.option(sublayer, "d_k")
+                if kv_heads is not None and h % kv_heads:
+                    reject(
+                        f"{side}.{index}.kv_heads",
+                        "h",
+                        problem=f"{h} heads of queries cannot be divided among {kv_heads} heads of keys and values",
+                        hint="write a `kv_heads` that divides `h`",
+                    )
+                if kv_heads not in (None, h) and self.attention_score == "additive":
+                    reject(
+                        f"{side}.{index}.kv_heads",
+                        "attention_score",
+                        problem="additive attention has as many heads of keys as of queries",
+                        hint="remove `kv_heads`",
+                    )
+                if isinstance(self.positions, Rotary) and sublayer.kind != "cross_attention" and d_k % 2:
+                    reject(
+                        f"{side}.{index}.d_k",
+                        "d_k",
+                        "positions",
+                        problem=f"`d_k` is odd ({d_k}), but rotary positions rotate pairs of features",
+                        hint=f"write `d_k: {d_k + 1}`",
+                    )
+        return self
+
+    @model_validator(mode="after")
     def _check_positions(self) -> Self:
-        if self.positional_encoding == "learned" and self.first_position:
-            reject(
-                "first_position",
-                "positional_encoding",
-                problem=f"`architecture.first_position` is {self.first_position}, but learned positions start at 0",
-                hint="write `first_position: 0`",
-            )
-        if self.positional_encoding != "learned" and self.d_model % 2:
+        if isinstance(self.positions, Sinusoidal) and self.d_model % 2:
             reject(
                 "d_model",
-                "positional_encoding",
+                "positions",
                 problem=f"`architecture.d_model` is odd ({self.d_model}), but sinusoids come in pairs",
-                hint=f"write `d_model: {self.d_model + 1}`, or `positional_encoding: learned`",
+                hint=f"write `d_model: {self.d_model + 1}`, or other `positions`",
+            )
+        restricted = any(sublayer.kind == "restricted_attention" for sublayer in (*self.encoder, *self.decoder))
+        if self.positions.kind in ("relative", "alibi") and restricted:
+            reject(
+                "positions",
+                "encoder",
+                "decoder",
+                problem=f"`restricted_attention` does not support positions of the kind `{self.positions.kind}`",
+                hint="write `self_attention`, or other `positions`",
+            )
+        if isinstance(self.positions, Relative):
+            self._check_relative_positions(self.positions)
+        if self.positions.kind in ("relative", "alibi") and self.attention_score == "additive":
+            reject(
+                "positions",
+                "attention_score",
+                problem=f"`architecture.positions` of the kind `{self.positions.kind}` are a bias of dot products, but "
+                "`attention_score` is `additive`",
+                hint="write another `attention_score`, or other `positions`",
             )
         return self
+
+    def _check_relative_positions(self, positions: Relative) -> None:
+        if positions.max_distance <= positions.buckets // 2:
+            reject(
+                "positions.max_distance",
+                "positions.buckets",
+                problem=f"`architecture.positions.max_distance` ({positions.max_distance}) is too small: half of the "
+                f"{positions.buckets} `buckets` have one distance each",
+                hint=f"write a `max_distance` of more than {positions.buckets // 2}, or fewer `buckets`",
+            )
+        for side in ("encoder", "decoder"):
+            heads = {self.option(each, "h") for each in getattr(self, side) if each.kind == "self_attention"}
+            if len(heads) > 1:
+                reject(
+                    side,
+                    "positions",
+                    problem=f"the self-attentions of a layer of `architecture.{side}` have different numbers of heads "
+                    f"({', '.join(map(str, sorted(heads)))}), but share the learned numbers of relative positions",
+                    hint="write the same `h` in all of them, or other `positions`",
+                )

@@ -13,6 +13,8 @@ from specs.notation import FLOAT, INTEGER, quote
 
 _TAG = "tag:yaml.org,2002:"
 _NOT_TEXT = {_TAG + kind for kind in ("int", "float", "bool", "null")}
+KIND_MAPPINGS = ("task", "positions")
+"""Keys of mappings whose `kind` decides which other keys they have."""
 _MAX_VALUES = 20_000
 _MAX_LEVELS = 20
 
@@ -41,6 +43,8 @@ class LocatedValue:
     def overlaid(self, upper: "LocatedValue") -> "LocatedValue":
         """Return this value with `upper` laid over it: mappings are merged, everything else is replaced.
 
+        A mapping of `KIND_MAPPINGS` with another `kind` is replaced, too, because its options are others.
+
         A merged mapping has the location of `upper`, or its own if `upper` has no line. Errors about missing fields
         are reported there.
         """
@@ -48,7 +52,8 @@ class LocatedValue:
             return upper
         merged = dict(self.value)
         for key, value in upper.value.items():
-            merged[key] = merged[key].overlaid(value) if key in merged else value
+            replaced = key in KIND_MAPPINGS and key in merged and _kind_of(value) not in (None, _kind_of(merged[key]))
+            merged[key] = value if key not in merged or replaced else merged[key].overlaid(value)
         location = self if upper.line is None else upper
         return LocatedValue(merged, location.file, location.line)
 
@@ -61,6 +66,11 @@ class LocatedValue:
                 break
             current = inner[step]
         return current
+
+
+def _kind_of(mapping: LocatedValue) -> object:
+    """Return the value of the key `kind`, or None if there is none."""
+    return mapping.value["kind"].plain() if isinstance(mapping.value, dict) and "kind" in mapping.value else None
 
 
 def locate(value: object, file: str, line: int | None = None) -> LocatedValue:

@@ -16,9 +16,10 @@ Minutes = Annotated[float, Field(gt=0, le=1e7)]
 
 
 class Section(BaseModel):
-    """Base class of a section: frozen data without defaults.
+    """Base class of a section: frozen data.
 
-    A missing field and an unknown field are errors. Text is never converted to a number.
+    A missing field and an unknown field are errors. Text is never converted to a number. Fields have no defaults,
+    because `base.yaml` sets them. Exceptions are the options of kinds that `base.yaml` does not use.
     """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)

@@ -203,14 +203,13 @@ class Spec(Section):
     @model_validator(mode="after")
     def _check_lengths(self) -> Self:
         longest, rows = self.corpus.max_length, self.architecture.max_positions
-        if self.architecture.positional_encoding == "learned" and rows <= longest:
+        if rows is not None and rows <= longest:
             reject(
-                "architecture.max_positions",
+                "architecture.positions.rows",
                 "corpus.max_length",
-                "architecture.positional_encoding",
-                problem=f"`architecture.max_positions` ({rows}) is too small for a sentence of `corpus.max_length` "
+                problem=f"`architecture.positions.rows` ({rows}) is too small for a sentence of `corpus.max_length` "
                 f"({longest}) tokens and EOS",
-                hint=f"raise `architecture.max_positions`, or lower `corpus.max_length` below {rows}",
+                hint=f"raise `architecture.positions.rows`, or lower `corpus.max_length` below {rows}",
             )
         for field in ("source_tokens", "target_tokens"):
             limit = getattr(self.training, field)

@@ -126,7 +126,7 @@ overrides = st.fixed_dictionaries(
         "architecture.encoder": st.permutations(["self_attention", "feed_forward"]).map(
             lambda kinds: [{"kind": kind} for kind in kinds]
         ),
-        "architecture.norm_epsilon": st.floats(min_value=1e-30, max_value=1.0),
+        "architecture.norm.epsilon": st.floats(min_value=1e-30, max_value=1.0),
         "training.dev_score": st.sampled_from(["perplexity", "bleu", None]),
         "training.start_from": st.one_of(st.none(), st.from_regex(r"[-+.0-9eE_:xo]{1,12}", fullmatch=True)),
         "training.seed": st.integers(0, 2**63 - 1),

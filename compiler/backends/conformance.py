@@ -46,8 +46,7 @@ def disagreement(program: Program, seed: int = 0, weights: Mapping[str, Tensor] 
 
 def _random_batch(spec: Spec, seed: int) -> tuple[Tensor, Tensor]:
     generator, vocabularies = torch.Generator().manual_seed(seed), spec.vocabulary.sizes
-    has_learned_positions = spec.architecture.positional_encoding == "learned"
-    max_length = spec.architecture.max_positions if has_learned_positions else SOURCE_LENGTH
+    max_length = spec.architecture.max_positions or SOURCE_LENGTH
 
     def rows(length: int, vocabulary: int) -> Tensor:
         tokens = torch.randint(EOS + 1, vocabulary, (ROWS, length), generator=generator)

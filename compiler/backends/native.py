@@ -55,7 +55,7 @@ class NativeProgram:
         self.library = load_kernels(request.folder)
         self.handle: int | None = None
         self.tensors: dict[str, Tensor] = {}
-        """Parameters that the kernels read without packing. They must not be freed."""
+        """Parameters and constants that the kernels read without packing. They must not be freed."""
         self.matrices: dict[tuple[bool, tuple[str, ...]], int] = {}
         """Handles of the packed matrices, by whether they are transposed, and their parameters."""
         self.vocabulary = request.spec.vocabulary.sizes[1]
@@ -174,6 +174,8 @@ class NativeProgram:
                 setattr(struct, f"{name}_column", value.column)
             elif isinstance(value, str):
                 setattr(struct, name, self._unpacked_tensor(value).data_ptr())
+            elif name == "constants":
+                struct.constants = self._constant_tensor(value).data_ptr() if value else None
             elif name != "matrix":
                 setattr(struct, name, value)
         return struct
@@ -183,6 +185,10 @@ class NativeProgram:
         if name not in self.tensors:
             self.tensors[name] = self._parameter(name).float().contiguous()
         return self.tensors[name]
+
+    def _constant_tensor(self, values: tuple[float, ...]) -> Tensor:
+        name = f"constants {values}"  # not the name of a parameter
+        return self.tensors.setdefault(name, torch.tensor(values))
 
     def _parameter(self, name: str) -> Tensor:
         graph = next(graph for graph in self.graphs.values() if name in graph.parameters)

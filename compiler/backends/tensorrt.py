@@ -147,10 +147,10 @@ def _unavailable_reason() -> str | None:
 
 
 def _refuse(request: BuildRequest) -> str | None:
-    longest, architecture = request.spec.corpus.max_length, request.spec.architecture
-    if architecture.positional_encoding == "learned" and longest >= architecture.max_positions:
+    longest, positions = request.spec.corpus.max_length, request.spec.architecture.max_positions
+    if positions is not None and longest >= positions:
         return (
-            f"its engines need {longest + 1} positions, and the model has learned {architecture.max_positions}: lower "
+            f"its engines need {longest + 1} positions, and the model has learned {positions}: lower "
             "`corpus.max_length`"
         )
     return export.refuse(request)

@@ -1,4 +1,4 @@
-// Attention, softmax(scale Q K^T) V: of several queries over the same keys, and of hypotheses over their own past.
+// Attention, softmax(scale Q K^T + bias) V: of several queries over the same keys, and of hypotheses over their own past.
 #pragma once
 
 #include "rows.hpp"
@@ -20,6 +20,27 @@ inline float scores_to_weights(float* scores, int64_t n, int64_t padded, float s
     return sum(sums);
 }
 
+// Biases of scores by the distance of query and key (the position of the key minus that of the query). With a table
+// [ranges, heads], `numbers` has its row for each distance: first those before the query, from 0 to `max_distance`, then
+// those after it. Without a table it has the slope of each head, by which the absolute distance is multiplied.
+struct Bias {
+    const float *table, *numbers;
+    int64_t max_distance, heads;
+
+    // Multiplies n scores by the scale and adds the biases. The first key is at a distance of `first`.
+    void add(float* scores, int64_t head, int64_t n, int64_t first, float scale) const {
+        for (int64_t i = 0; i < n; i++) scores[i] = scores[i] * scale + value(head, first + i);
+    }
+
+  private:
+    float value(int64_t head, int64_t distance) const {
+        const int64_t size = std::abs(distance);
+        if (!table) return -numbers[head] * float(size);
+        const int64_t row = std::min(size, max_distance) + (distance > 0 ? max_distance + 1 : 0);
+        return table[int64_t(numbers[row]) * heads + head];
+    }
+};
+
 // Arguments for one head: queries [count, key_width], keys [key_width, padded], values [length, value_width]. While it
 // is computed, `next_keys` and `next_values`, which are about as large, are prefetched.
 struct AttentionHead {
@@ -27,6 +48,8 @@ struct AttentionHead {
     float* out;
     int64_t query_stride, value_stride, out_stride, length, padded, key_width, value_width;
     float scale;
+    const Bias* bias = nullptr;
+    int64_t head = 0, position = 0;  // with a bias: number of the head, and position of the first query
 };
 
 // Computes V vectors of scores (`score`) or of weighted sums of values (`gather`) for Q queries at once, so that each
@@ -68,7 +91,9 @@ void attend(const AttentionHead& h, float* scores) {
     for (; key < h.padded; key += LANES) score<Q, 1>(h, key, scores);
     float factors[Q];
     for (int q = 0; q < Q; q++) {
-        const float all = scores_to_weights(scores + q * h.padded, h.length, h.padded, h.scale);
+        float* row = scores + q * h.padded;
+        if (h.bias) h.bias->add(row, h.head, h.length, -(h.position + q), h.scale);
+        const float all = scores_to_weights(row, h.length, h.padded, h.bias ? 1.0f : h.scale);
         factors[q] = h.length ? 1.0f / all : 0.0f;
     }
     for (; column + 2 * LANES <= h.value_width; column += 2 * LANES) gather<Q, 2>(h, column, scores, factors);
@@ -84,7 +109,7 @@ void attend(const AttentionHead& h, float* scores) {
 
 // Runs attention for `count` queries. `scores` is scratch memory for 4 queries.
 inline void attend(AttentionHead h, int64_t count, float* scores) {
-    for (; count > 0; count -= 4, h.queries += 4 * h.query_stride, h.out += 4 * h.out_stride) {
+    for (; count > 0; count -= 4, h.position += 4, h.queries += 4 * h.query_stride, h.out += 4 * h.out_stride) {
         if (count >= 4) attend<4>(h, scores);
         else if (count == 3) attend<3>(h, scores);
         else if (count == 2) attend<2>(h, scores);
@@ -114,8 +139,9 @@ struct CachedAttention {
     float* out;
     const int32_t* ancestry;
     int64_t query_stride, key_stride, value_stride, out_stride;
-    int64_t rows, max_positions, length, heads, key_width, value_width;
+    int64_t rows, max_positions, length, heads, groups, key_width, value_width;  // groups: heads of queries per key
     float scale;
+    const Bias* bias;
 
     // Prefetches the stored rows of position t, which are too scattered for the hardware prefetcher. Forced inline,
     // because GCC removes a call that only prefetches as a call without effect.
@@ -153,19 +179,22 @@ inline void attend(const CachedAttention& p, float* scores) {
             const float* key = p.keys + p.ancestry[row * p.max_positions + t] * p.key_stride;
             const float* query = p.queries + row * p.query_stride;
             float* score = scores + row * padded + t;
-            for (int64_t head = 0; head < p.heads; head++, key += p.key_width, query += p.key_width) {
+            for (int64_t head = 0; head < p.heads; head++, query += p.key_width) {
+                if (head && head % p.groups == 0) key += p.key_width;
                 const float x = p.key_width == 64 ? dot<64 / LANES>(query, key) : dot(query, key, p.key_width);
                 score[head * p.rows * padded] = x;
             }
         }
     }
     float* factors = scores + p.heads * p.rows * padded;
-    for (int64_t i = 0; i < p.heads * p.rows; i++)
-        factors[i] = 1.0f / scores_to_weights(scores + i * padded, p.length, padded, p.scale);
+    for (int64_t i = 0; i < p.heads * p.rows; i++) {
+        if (p.bias) p.bias->add(scores + i * padded, i / p.rows, p.length, 1 - p.length, p.scale);
+        factors[i] = 1.0f / scores_to_weights(scores + i * padded, p.length, padded, p.bias ? 1.0f : p.scale);
+    }
     for (int64_t i = 0; i < p.heads * p.rows; i++) {
         const int64_t head = i / p.rows, row = i % p.rows;
         const float *weights = scores + i * padded, factor = factors[i];
-        const float* values = p.values + head * p.value_width;
+        const float* values = p.values + head / p.groups * p.value_width;
         const int32_t* stored = p.ancestry + row * p.max_positions;
         float* out = p.out + row * p.out_stride + head * p.value_width;
         int64_t column = 0;

@@ -32,7 +32,7 @@ _C_TYPES: Mapping[str, tuple[str, type[ctypes._SimpleCData[Any]]]] = {
     "pointer": ("const void*", ctypes.c_void_p),
 }
 _TYPE_OF_ANNOTATION = {"Opcode": "int", "ActivationKind": "int", "int": "int", "bool": "int", "float": "float"}
-_TYPE_OF_ANNOTATION |= {"str | None": "pointer", "tuple[str, ...]": "pointer"}
+_TYPE_OF_ANNOTATION |= {"str | None": "pointer", "tuple[str, ...]": "pointer", "tuple[float, ...]": "pointer"}
 
 
 def struct_fields() -> Iterator[tuple[str, str]]:

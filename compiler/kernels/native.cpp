@@ -12,16 +12,19 @@
 
 namespace {
 
-// Tables of the sinusoids of section 3.5. A table grows on demand; other threads may still read the smaller one.
-class SinusoidTables {
+// Tables of a function of the position. A table grows on demand; other threads may still read the smaller one.
+class PositionTables {
   public:
-    std::shared_ptr<const Block<float>> table(int64_t positions, int64_t width, bool halves) {
+    // Returns a table of at least this number of positions. `fill(i, row)` writes row i. All tables with the same width
+    // and parameter have the same function.
+    template <class F>
+    std::shared_ptr<const Block<float>> table(int64_t positions, int64_t width, float parameter, F fill) {
         const std::lock_guard<std::mutex> lock(mutex);
-        std::shared_ptr<Block<float>>& table = tables[{width, halves}];
+        std::shared_ptr<Block<float>>& table = tables[{width, parameter}];
         if (!table || table->size < positions * width) {
             const int64_t max_positions = std::max<int64_t>(256, 2 * positions);
             auto larger = std::make_shared<Block<float>>(max_positions * width);
-            for (int64_t i = 0; i < max_positions; i++) sinusoids(i, width, halves, larger->data + i * width);
+            for (int64_t i = 0; i < max_positions; i++) fill(i, larger->data + i * width);
             table = larger;
         }
         return table;
@@ -29,7 +32,7 @@ class SinusoidTables {
 
   private:
     std::mutex mutex;
-    std::map<std::pair<int64_t, bool>, std::shared_ptr<Block<float>>> tables;
+    std::map<std::pair<int64_t, float>, std::shared_ptr<Block<float>>> tables;
 };
 
 // Exception for an opcode that the kernels do not implement.
@@ -39,7 +42,7 @@ struct Program {
     std::vector<Instruction> encode, step;
     std::vector<int64_t> strides;  // distance between two rows of each buffer, in floats
     Slots memory, cache;
-    SinusoidTables sinusoids;
+    PositionTables sinusoids, rotations;
 };
 
 // Scratch memory of a thread, reused by the next call.
@@ -108,6 +111,9 @@ class Execution {
             case SSRU_SOURCE: return ssru_source(i);
             case SSRU_STEP: return ssru_step(i);
             case COPY: return copy(i);
+            case MULTIPLY: return multiply_rows(i);
+            case SCALE: return scale_rows(i);
+            case ROTATE: return rotate_rows(i);
         }
         throw UnknownInstruction();
     }
@@ -131,15 +137,47 @@ class Execution {
         });
     }
 
+    void multiply_rows(const Instruction& i) {
+        for_each_row([&](int64_t row) {
+            map(i.width, at(i.out, i.out_column, row), [](Vector x, Vector y) { return x * y; },
+                at(i.a, i.a_column, row), at(i.b, i.b_column, row));
+        });
+    }
+
+    void scale_rows(const Instruction& i) {
+        for_each_row([&](int64_t row) {
+            scaled(at(i.a, i.a_column, row), i.scale, at(i.out, i.out_column, row), i.width);
+        });
+    }
+
+    int64_t max_position() const {
+        int64_t max = 0;
+        for (int64_t p : positions) max = std::max(max, p);
+        return max;
+    }
+
+    void rotate_rows(const Instruction& i) {
+        const int64_t width = i.key_width;
+        const auto fill = [&](int64_t position, float* row) { rotation(position, width, i.scale, row); };
+        const auto table = program.rotations.table(max_position() + 1, width, i.scale, fill);
+        for_each_row([&](int64_t row) {
+            const float *angles = table->data + positions[size_t(row)] * width, *from = at(i.a, i.a_column, row);
+            float* to = at(i.out, i.out_column, row);
+            for (int64_t head = 0; head < i.heads; head++)
+                rotate(from + head * width, angles, to + head * width, width);
+        });
+    }
+
     void position(const Instruction& i) {
         const float* table = static_cast<const float*>(i.table);
         std::shared_ptr<const Block<float>> sinusoids;
-        int64_t max = 0;
-        for (int64_t p : positions) max = std::max(max, p);
+        const int64_t max = max_position();
         if (table) {
             if (max >= i.rows) throw std::out_of_range("position");
         } else {
-            sinusoids = program.sinusoids.table(i.first + max + 1, i.width, i.halves != 0);
+            const bool halves = i.halves != 0;
+            const auto fill = [&](int64_t p, float* row) { ::sinusoids(p, i.width, halves, row); };
+            sinusoids = program.sinusoids.table(i.first + max + 1, i.width, float(halves), fill);
             table = sinusoids->data + i.first * i.width;
         }
         for_each_row([&](int64_t row) {
@@ -205,22 +243,31 @@ class Execution {
         const float *gain = static_cast<const float*>(i.gain), *bias = static_cast<const float*>(i.bias);
         for_each_row([&](int64_t row) {
             const float* other = i.b < 0 ? nullptr : at(i.b, i.b_column, row);
-            norm(at(i.a, i.a_column, row), other, gain, bias, i.epsilon, at(i.out, i.out_column, row), i.width);
+            float* out = at(i.out, i.out_column, row);
+            if (bias) norm(at(i.a, i.a_column, row), other, gain, bias, i.epsilon, out, i.width);
+            else rms_norm(at(i.a, i.a_column, row), other, gain, i.epsilon, out, i.width);
         });
     }
 
+    static Bias bias_of(const Instruction& i) {
+        return {static_cast<const float*>(i.table), static_cast<const float*>(i.constants), i.rows, i.heads};
+    }
+
     void attend_source(const Instruction& i) {
+        const Bias bias = bias_of(i);
+        const int64_t groups = i.groups;
         int64_t row = 0;
         for (const Sentence& s : state.sentences) {
             float *scores = work.scores.grow(4 * s.padded), *keys = work.keys.grow(i.key_width * s.padded);
             for (int64_t head = 0; head < i.heads; head++) {
-                const int64_t k = head * i.key_width, v = head * i.value_width;
-                transpose(at(i.b, i.b_column, row) + k, stride(i.b), s, i.key_width, keys);
-                const float* values = at(i.c, i.c_column, row) + v;
+                const int64_t k = head * i.key_width, v = head * i.value_width, shared = head / groups;
+                if (head % groups == 0)
+                    transpose(at(i.b, i.b_column, row) + shared * i.key_width, stride(i.b), s, i.key_width, keys);
+                const float* values = at(i.c, i.c_column, row) + shared * i.value_width;
                 attend(AttentionHead{at(i.a, i.a_column, row) + k, keys, values, keys, values, at(i.out, i.out_column,
                     row) + v,
                             stride(i.a), stride(i.c), stride(i.out), s.length, s.padded, i.key_width, i.value_width,
-                            i.scale},
+                            i.scale, i.constants ? &bias : nullptr, head},
                        s.length, scores);
             }
             row += s.length;
@@ -263,33 +310,38 @@ class Execution {
     }
 
     void attend_cache(const Instruction& i) {
+        const Bias bias = bias_of(i);
         int64_t row = 0;
         for (const Sentence& s : state.sentences) {
             float* scores = work.scores.grow(s.rows * i.heads * (round_up(s.position + 1, LANES) + 1));
             attend(CachedAttention{at(i.a, i.a_column, row), s.cache_slot(program.cache, i.b),
                 s.cache_slot(program.cache, i.c),
-                        at(i.out, i.out_column, row), s.ancestry.data(), stride(i.a), round_up(i.heads * i.key_width,
+                        at(i.out, i.out_column, row), s.ancestry.data(), stride(i.a), round_up(i.heads / i.groups * i.key_width,
                             LANES),
-                        round_up(i.heads * i.value_width, LANES), stride(i.out), s.rows, s.max_positions,
-                            s.position + 1, i.heads,
-                        i.key_width, i.value_width, i.scale},
+                        round_up(i.heads / i.groups * i.value_width, LANES), stride(i.out), s.rows, s.max_positions,
+                            s.position + 1, i.heads, i.groups,
+                        i.key_width, i.value_width, i.scale, i.constants ? &bias : nullptr},
                    scores);
             row += s.rows;
         }
     }
 
     void attend_memory(const Instruction& i) {
+        const int64_t groups = i.groups;
         int64_t row = 0;
         for (size_t n = 0; n < state.sentences.size(); n++) {
             const Sentence &s = state.sentences[n], &next = state.sentences[n + 1 < state.sentences.size() ? n + 1 : n];
             float* scores = work.scores.grow(4 * s.padded);
             const int64_t key_step = i.key_width * s.padded, value_step = i.value_width * s.length;
-            const float *keys = s.memory_slot(program.memory, i.b), *values = s.memory_slot(program.memory, i.c);
-            for (int64_t head = 0; head < i.heads; head++, keys += key_step, values += value_step) {
+            const float *first_keys = s.memory_slot(program.memory, i.b);
+            const float *first_values = s.memory_slot(program.memory, i.c);
+            for (int64_t head = 0; head < i.heads; head++) {
+                const int64_t shared = head / groups, following = (head + 1) / groups;
                 const bool last = head + 1 == i.heads;
+                const float *keys = first_keys + shared * key_step, *values = first_values + shared * value_step;
                 attend(AttentionHead{at(i.a, i.a_column, row) + head * i.key_width, keys, values,
-                            last ? next.memory_slot(program.memory, i.b) : keys + key_step,
-                            last ? next.memory_slot(program.memory, i.c) : values + value_step,
+                            last ? next.memory_slot(program.memory, i.b) : first_keys + following * key_step,
+                            last ? next.memory_slot(program.memory, i.c) : first_values + following * value_step,
                             at(i.out, i.out_column, row) + head * i.value_width, stride(i.a), i.value_width,
                                 stride(i.out),
                             s.length, s.padded, i.key_width, i.value_width, i.scale},

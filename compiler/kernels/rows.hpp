@@ -1,4 +1,4 @@
-// Functions of single rows: scaling, addition, activations, layer normalisation, SSRU, sinusoids.
+// Functions of single rows: scaling, addition, activations, norms, SSRU, sinusoids, rotations.
 #pragma once
 
 #include "abi.hpp"
@@ -37,6 +37,9 @@ inline Vector gelu(Vector x) {
     return x * (x < 0.0f ? tail : 1.0f - tail);
 }
 
+// x (1 + tanh(u)) / 2 = x sigmoid(2 u) with u = sqrt(2 / pi) (x + 0.044715 x^3), an approximation of x Phi(x).
+inline Vector gelu_tanh(Vector x) { return x * sigmoid((x + x * x * x * 0.044715f) * 1.5957691216f); }
+
 // Computes out[i] = f(x[i] ...) in vectors. The last one is padded with zeros.
 template <class F, class... X>
 inline void map(int64_t n, float* out, F f, const X*... x) {
@@ -57,7 +60,11 @@ inline void map(int64_t n, float* out, F f, const X*... x) {
 // Applies an activation function to a row.
 inline void apply_activation(const float* x, int32_t activation, float* out, int64_t n) {
     const auto activate = [&](Vector v) {
-        return activation == SILU ? v * sigmoid(v) : activation == GELU ? gelu(v) : activation == RELU ? relu(v) : v;
+        return activation == SILU        ? v * sigmoid(v)
+               : activation == GELU      ? gelu(v)
+               : activation == GELU_TANH ? gelu_tanh(v)
+               : activation == RELU      ? relu(v)
+                                         : v;
     };
     map(n, out, activate, x);
 }
@@ -86,6 +93,34 @@ inline void norm(const float* x, const float* y, const float* gain, const float*
     const float factor = 1.0f / std::sqrt((sum(sums) + rest) / float(n) + epsilon);
     for_each(n, [&](int64_t i) { store(out + i, (load(x + i) - mean) * factor * load(gain + i) + load(bias + i)); },
          [&](int64_t i) { out[i] = (x[i] - mean) * factor * gain[i] + bias[i]; });
+}
+
+// RMSNorm of x, or of x + y if y is not null.
+inline void rms_norm(const float* x, const float* y, const float* gain, float epsilon, float* out, int64_t n) {
+    if (y) add(x, y, out, n), x = out;
+    Vector sums{};
+    float rest = 0.0f;
+    for_each(n, [&](int64_t i) { sums = sums + load(x + i) * load(x + i); }, [&](int64_t i) { rest += x[i] * x[i]; });
+    const float factor = 1.0f / std::sqrt((sum(sums) + rest) / float(n) + epsilon);
+    for_each(n, [&](int64_t i) { store(out + i, load(x + i) * factor * load(gain + i)); },
+         [&](int64_t i) { out[i] = x[i] * factor * gain[i]; });
+}
+
+// Cosines, then sines, of the angles position * theta^(-2i/width) by which rotary positions turn pairs of features.
+inline void rotation(int64_t position, int64_t width, float theta, float* out) {
+    for (int64_t i = 0; i < width / 2; i++) {
+        const double angle = double(position) * std::pow(double(theta), -double(2 * i) / double(width));
+        out[i] = float(std::cos(angle)), out[width / 2 + i] = float(std::sin(angle));
+    }
+}
+
+// Turns the pairs (x[i], x[i + width / 2]) by the angles of `rotation`.
+inline void rotate(const float* x, const float* angles, float* out, int64_t width) {
+    const int64_t half = width / 2;
+    for (int64_t i = 0; i < half; i++) {
+        const float first = x[i], second = x[half + i], cosine = angles[i], sine = angles[half + i];
+        out[i] = first * cosine - second * sine, out[half + i] = second * cosine + first * sine;
+    }
 }
 
 // PE(position, 2i) = sin(position / 10000^(2i/width)), PE(position, 2i+1) = cos(...) (section 3.5). With `halves`, all

@@ -2,83 +2,118 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from compiler.builder import Value
 from compiler.graph import Purpose
 from compiler.lower.context import LayerContext
 from compiler.operations.attention import Attention, AttentionWeights, WeightedSum
 from compiler.operations.cache import AppendToCache
 from compiler.operations.mask import CausalMask, UnwrittenMask
+from compiler.operations.operation import ValueKind
 from compiler.operations.projection import Linear
 from compiler.operations.views import MergeHeads, SplitHeads
 from compiler.size import PAST
 from compiler.weights import Initializer
-from specs import Architecture, CrossAttention, SelfAttention
+from specs import Architecture, CrossAttention, RestrictedAttention, SelfAttention
 
 
 def self_attention(x: Value, sublayer: SelfAttention, context: LayerContext) -> Value:
     """Let every position attend to all positions of its sequence or, in the decoder, to itself and those before it."""
-    heads = MultiHeadAttention(context)
+    heads = MultiHeadAttention(context, sublayer)
     query, key, value = heads.project(x, x)
+    query, key = heads.rotate(query, key)
+    cache = None
     if context.position is not None:
-        key, value, hidden = heads.cached(key, value, context.position)
+        cache, key, value, hidden = heads.cached(key, value, context.position)
     elif context.causal:
         hidden = context.builder.shared("causal", CausalMask(), (context.tokens,), context.tokens)
     else:
         hidden = context.padding(context.tokens)
-    return heads.attend(query, key, value, hidden)
+    bias = context.positions.bias(context.tokens, heads.h, context.position, cache)
+    return heads.attend(query, key, value, hidden, *([] if bias is None else [bias]))
 
 
 def cross_attention(y: Value, sublayer: CrossAttention, context: LayerContext) -> Value:
     """Let every target position attend to all source positions that are not padding."""
     assert context.memory is not None
     assert context.source is not None
-    heads = MultiHeadAttention(context)
+    heads = MultiHeadAttention(context, sublayer)
     return heads.attend(*heads.project(y, context.memory), context.padding(context.source))
 
 
-def attention_scale(architecture: Architecture) -> float:
+def attention_scale(architecture: Architecture, d_k: int) -> float:
     """Return the factor of dot products: 1 / sqrt(d_k) in scaled dot-product attention (3.2.1), else 1."""
-    return float(architecture.d_k**-0.5) if architecture.attention_score == "scaled_dot_product" else 1.0
+    return float(d_k**-0.5) if architecture.attention_score == "scaled_dot_product" else 1.0
 
 
 class MultiHeadAttention:
-    """MultiHead(Q, K, V) = Concat(head_1, ..., head_h) W_O with head_i = Attention(Q W_Q, K W_K, V W_V) (3.2.2)."""
+    """MultiHead(Q, K, V) = Concat(head_1, ..., head_h) W_O with head_i = Attention(Q W_Q, K W_K, V W_V) (3.2.2).
 
-    def __init__(self, context: LayerContext) -> None:
-        self.b, self.a = context.builder, context.architecture
-        self.scale = attention_scale(self.a)
+    With fewer heads of keys and values than of queries, h / kv_heads successive heads share one of them.
+    """
+
+    def __init__(self, context: LayerContext, sublayer: SelfAttention | CrossAttention | RestrictedAttention) -> None:
+        self.b, self.context = context.builder, context
+        a = context.architecture
+        names = ("h", "d_k", "d_v", "projection_bias", "attention_dropout")
+        self.h, self.d_k, self.d_v, self.projection_bias, self.dropout = (a.option(sublayer, name) for name in names)
+        self.kv_heads = sublayer.kv_heads or self.h
+        self.d_model, self.additive = a.d_model, a.attention_score == "additive"
+        self.scale = attention_scale(a, self.d_k)
+
+    @property
+    def groups(self) -> int:
+        """Number of heads of queries for each head of keys and values."""
+        return int(self.h // self.kv_heads)
 
     def project(self, x: Value, memory: Value) -> tuple[Value, Value, Value]:
-        """Return queries of x, keys and values of the memory, each split into heads: [batch, h, length, d_k or d_v]."""
-        a = self.a
-        projections = (("query", x, a.d_k), ("key", memory, a.d_k), ("value", memory, a.d_v))
+        """Return queries of x, keys and values of the memory: [batch, h or kv_heads, length, d_k or d_v]."""
+        projections = (
+            ("query", x, self.h, self.d_k),
+            ("key", memory, self.kv_heads, self.d_k),
+            ("value", memory, self.kv_heads, self.d_v),
+        )
         query, key, value = (
-            self.b.node(f"{name}_heads", SplitHeads(a.h), (self._linear(name, source, a.h * width),))
-            for name, source, width in projections
+            self.b.node(f"{name}_heads", SplitHeads(heads), (self._linear(name, source, heads * width),))
+            for name, source, heads, width in projections
         )
         return query, key, value
 
-    def attend(self, query: Value, key: Value, value: Value, hidden: Value) -> Value:
+    def rotate(self, query: Value, key: Value) -> tuple[Value, Value]:
+        """Return queries and keys of self-attention, changed by their positions if these are rotary."""
+        positions, position = self.context.positions, self.context.position
+        return positions.rotate("query", query, position), positions.rotate("key", key, position)
+
+    def attend(self, query: Value, key: Value, value: Value, *added: Value) -> Value:
         """Return the attention of all heads, merged and projected by W_O: [batch, length, d_model].
 
         For the purpose ATTEND the weights become an output, named after the sub-layer.
+
+        Args:
+            query: The queries.
+            key: The keys.
+            value: The values.
+            *added: A mask, and the bias of the scores if there is one.
         """
+        biased = added[-1].type.kind is ValueKind.BIAS
         if self.b.purpose is not Purpose.ATTEND:
-            attention = Attention(self.scale, self.a.attention_dropout)
-            return self.merge(self.b.node("context", attention, (query, key, value, hidden), *self.score_vector()))
-        weights = self.b.node("weights", AttentionWeights(self.scale), (query, key, hidden), *self.score_vector())
+            attention = Attention(self.scale, self.dropout, groups=self.groups, biased=biased)
+            return self.merge(self.b.node("context", attention, (query, key, value, *added), *self.score_vector()))
+        operation = AttentionWeights(self.scale, groups=self.groups, biased=biased)
+        weights = self.b.node("weights", operation, (query, key, *added), *self.score_vector())
         self.b.output(self.b.path, weights)
         return self.merge(self.b.node("context", WeightedSum(), (weights, value)))
 
     def merge(self, heads: Value) -> Value:
         """Return the concatenated heads times W_O: [batch, length, d_model]."""
-        return self._linear("output", self.b.node("merged", MergeHeads(), (heads,)), self.a.d_model)
+        return self._linear("output", self.b.node("merged", MergeHeads(), (heads,)), self.d_model)
 
-    def cached(self, key: Value, value: Value, position: Value) -> tuple[Value, Value, Value]:
-        """Return keys and values of all positions so far, and the mask of cache slots that hold none of the row."""
+    def cached(self, key: Value, value: Value, position: Value) -> tuple[Value, Value, Value, Value]:
+        """Return the keys before the new ones, all keys and values, and the mask of slots that hold none of the row."""
         (keys, all_keys), (_, all_values) = self._append("keys", key), self._append("values", value)
         hidden = self.b.shared("unwritten", UnwrittenMask(), (position, keys), keys.type.shape[2])
-        return all_keys, all_values, hidden
+        return keys, all_keys, all_values, hidden
 
     def _append(self, name: str, new: Value) -> tuple[Value, Value]:
         """Return the cache of earlier steps, and the cache with the new positions."""
@@ -88,14 +123,13 @@ class MultiHeadAttention:
         self.b.update_state(before, grown, length_axis=2)
         return before, grown
 
-    def score_vector(self) -> list[str]:
+    def score_vector(self) -> Sequence[str]:
         """Return the parameter v [h, d_k] if attention is additive."""
-        additive = self.a.attention_score == "additive"
-        return [self.b.parameter("score", self.a.h, self.a.d_k)] if additive else []
+        return [self.b.parameter("score", self.h, self.d_k)] if self.additive else []
 
     def _linear(self, name: str, x: Value, width: int) -> Value:
         """Project x, without a bias as in the paper (3.2.2) or, if the spec asks for it, with one."""
         initial = Initializer.MATRIX if name == "output" else Initializer.PROJECTION
         matrix = self.b.parameter(name, x.width, width, initial=initial)
-        bias = [self.b.parameter(f"{name}_bias", width, initial=Initializer.ZERO)] if self.a.projection_bias else []
+        bias = [self.b.parameter(f"{name}_bias", width, initial=Initializer.ZERO)] if self.projection_bias else []
         return self.b.node(name, Linear(), (x,), matrix, *bias)

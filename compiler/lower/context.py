@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from compiler.builder import GraphBuilder, Value
+from compiler.lower.positions import StackPositions
 from compiler.operations.cache import AppendToCache
 from compiler.operations.mask import PaddingMask
 from compiler.operations.views import Concat, Slice
@@ -26,6 +27,7 @@ class LayerContext:
 
     builder: GraphBuilder
     architecture: Architecture
+    positions: StackPositions
     tokens: Value
     """Token IDs of the stack's input: [batch, length]."""
     causal: bool

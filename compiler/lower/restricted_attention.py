@@ -14,18 +14,18 @@ from specs import RestrictedAttention
 
 def restricted_attention(x: Value, sublayer: RestrictedAttention, context: LayerContext) -> Value:
     """Let every position attend to positions within the radius; in the decoder, only to those before it."""
-    heads, b, radius = MultiHeadAttention(context), context.builder, sublayer.radius
+    heads, b, radius = MultiHeadAttention(context, sublayer), context.builder, sublayer.radius
     query, key, value = heads.project(x, x)
-    dropout = context.architecture.attention_dropout
+    query, key = heads.rotate(query, key)
     if b.purpose is Purpose.ATTEND:
         far = DistanceMask(radius, 0 if context.causal else radius)
         return heads.attend(query, key, value, b.shared("far", far, (context.tokens,), (context.tokens, sublayer)))
     if context.position is None:
         mask = () if context.causal else (context.padding(context.tokens),)
-        restricted = RestrictedAttentionOperation(radius, context.causal, heads.scale, dropout=dropout)
+        restricted = RestrictedAttentionOperation(radius, context.causal, heads.scale, dropout=heads.dropout)
         return heads.merge(b.node("context", restricted, (query, key, value, *mask), *heads.score_vector()))
     # A decoder step keeps the keys and values of the last positions, as many as the radius.
     keys, values = (context.recent(name, new, radius) for name, new in (("keys", key), ("values", value)))
     hidden = b.shared("outside", WindowMask(radius), (context.position, keys.before), sublayer)
-    attention = Attention(heads.scale, dropout=dropout)
+    attention = Attention(heads.scale, dropout=heads.dropout)
     return heads.merge(b.node("context", attention, (query, keys.all, values.all, hidden), *heads.score_vector()))

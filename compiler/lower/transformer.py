@@ -15,6 +15,7 @@ Inputs and outputs of each purpose. `source` ends with EOS, `target` runs from B
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -26,18 +27,20 @@ from compiler.lower.context import LayerContext
 from compiler.lower.convolution import convolution
 from compiler.lower.feed_forward import feed_forward
 from compiler.lower.lstm import lstm
+from compiler.lower.positions import POSITIONS, StackPositions
 from compiler.lower.restricted_attention import restricted_attention
 from compiler.lower.separable_convolution import separable_convolution
 from compiler.lower.ssru import ssru
-from compiler.operations.elementwise import Dropout, Norm
-from compiler.operations.embedding import Embedding, PositionalEncoding
+from compiler.operations.elementwise import Dropout, Scale
+from compiler.operations.embedding import Embedding
+from compiler.operations.norm import NORMS
 from compiler.operations.operation import ValueKind
 from compiler.operations.probability import CrossEntropy, LogSoftmax, PickLabels
 from compiler.operations.projection import Logits
 from compiler.operations.views import Slice
 from compiler.size import BATCH, NEW, SOURCE, TARGET, Size
 from compiler.weights import Initializer
-from specs import DecoderSubLayer, EncoderSubLayer, Spec
+from specs import DecoderSubLayer, EncoderSubLayer, Norm, Spec
 
 SUBLAYERS: Mapping[str, Callable[[Value, Any, LayerContext], Value]] = {
     "self_attention": self_attention,
@@ -117,7 +120,7 @@ class _Transformer:
 
     def encoder(self, source: Value) -> Value:
         x = self.embedding("source", source)
-        context = LayerContext(self.b, self.a, source, causal=False)
+        context = LayerContext(self.b, self.a, self.positions("encoder"), source, causal=False)
         for i in range(self.a.depths.encoder):
             with self.b.layer(f"encoder.{i}"):
                 x = self.layer(x, self.a.encoder, replace(context, index=i))
@@ -127,50 +130,66 @@ class _Transformer:
 
     def decoder(self, target: Value, source: Value, memory: Value, position: Value | None = None) -> Value:
         y = self.embedding("target", target, position)
-        context = LayerContext(self.b, self.a, target, True, position, source, memory)
+        context = LayerContext(self.b, self.a, self.positions("decoder"), target, True, position, source, memory)
         for i in range(self.a.depths.decoder):
             with self.b.layer(f"decoder.{i}"):
                 y = self.layer(y, self.a.decoder, replace(context, index=i))
         return self.final_norm("decoder", y)
 
     def layer(self, x: Value, sublayers: Sequence[EncoderSubLayer | DecoderSubLayer], context: LayerContext) -> Value:
-        """Apply LayerNorm(x + Dropout(Sublayer(x))) for each sub-layer (3.1, 5.4), or pre-norm residuals."""
+        """Apply the sub-layers in order. The second one of a kind has the name of the kind and `_2`, and so on."""
+        kinds = Counter[str]()
         for sublayer in sublayers:
-            apply = SUBLAYERS[sublayer.kind]
-            with self.b.sublayer(sublayer.kind, PREFIXES.get(sublayer.kind, "")):
-                if self.a.norm == "pre":
-                    x += self.dropout(apply(self.norm(x), sublayer, context))
-                else:
-                    x = self.norm(x + self.dropout(apply(x, sublayer, context)))
+            kinds[sublayer.kind] += 1
+            name, prefix = str(sublayer.kind), PREFIXES.get(sublayer.kind, "")
+            if kinds[name] > 1:
+                name = f"{name}_{kinds[name]}"
+                prefix = f"{name}_"
+            with self.b.sublayer(name, prefix):
+                x = self.residual(x, sublayer, context)
         return x
 
-    def dropout(self, x: Value) -> Value:
-        return self.b.node("dropped", Dropout(self.a.dropout), (x,))
+    def residual(self, x: Value, sublayer: EncoderSubLayer | DecoderSubLayer, context: LayerContext) -> Value:
+        """Return LayerNorm(x + Dropout(Sublayer(x))) (3.1, 5.4), or the sum with the norm in another place."""
+        norm, dropout = self.a.option(sublayer, "norm"), self.a.option(sublayer, "dropout")
+        apply = SUBLAYERS[sublayer.kind]
+        if norm.placement == "post":
+            return self.norm(x + self.dropout(apply(x, sublayer, context), dropout), norm)
+        y = apply(self.norm(x, norm), sublayer, context)
+        if norm.placement == "both":
+            y = self.norm(y, norm, "post_norm")
+        return x + self.dropout(y, dropout)
 
-    def norm(self, x: Value) -> Value:
-        gain = self.b.parameter("norm_gain", x.width, initial=Initializer.ONE)
-        bias = self.b.parameter("norm_bias", x.width, initial=Initializer.ZERO)
-        return self.b.node("normed", Norm(self.a.norm_epsilon), (x,), gain, bias)
+    def dropout(self, x: Value, probability: float) -> Value:
+        return self.b.node("dropped", Dropout(probability), (x,))
+
+    def norm(self, x: Value, norm: Norm, name: str = "norm") -> Value:
+        operation = NORMS[norm.kind](norm.epsilon)
+        vectors = [self.b.parameter(f"{name}_{key}", x.width, initial=i) for key, i in operation.vectors.items()]
+        return self.b.node("normed", operation, (x,), *vectors)
 
     def final_norm(self, stack: str, x: Value) -> Value:
         """Add one more norm after the last layer if the norms come before each sub-layer."""
-        if self.a.norm == "post":
+        if self.a.norm.placement == "post":
             return x
         with self.b.sublayer(stack):
-            return self.norm(x)
+            return self.norm(x, self.a.norm)
 
     # Embeddings, positional encoding and the pre-softmax projection (3.4, 3.5)
 
     def embedding(self, side: str, tokens: Value, position: Value | None = None) -> Value:
         """Embed tokens times sqrt(d_model), add the positional encoding, and apply dropout (5.4)."""
-        embedded = self.b.node("embedded", Embedding(self.a.d_model**0.5), (tokens,), self.table(side))
-        inputs = (embedded,) if position is None else (embedded, position)
-        table = []
-        if self.a.positional_encoding == "learned":
-            name, shape = "encoder" if side == "source" else "decoder", (self.a.max_positions, self.a.d_model)
-            table = [self.b.parameter(f"{name}.positions", *shape, initial=Initializer.EMBEDDING)]
-        encoding = PositionalEncoding(self.a.positional_encoding == "sinusoidal_halves", self.a.first_position)
-        return self.dropout(self.b.node("positioned", encoding, inputs, *table))
+        stack = "encoder" if side == "source" else "decoder"
+        scale = self.a.d_model**0.5 if self.a.scale_embeddings else 1.0
+        x = self.b.node("embedded", Embedding(scale), (tokens,), self.table(side))
+        x = self.positions(stack).add(x, position)
+        if self.a.norm.embeddings:
+            with self.b.sublayer(stack):
+                x = self.norm(x, self.a.norm, "embedding_norm")
+        return self.dropout(x, self.a.dropout)
+
+    def positions(self, stack: str) -> StackPositions:
+        return POSITIONS[self.a.positions.kind](self.b, self.a, stack, causal=stack == "decoder")
 
     def table(self, side: str) -> str:
         """Return the table of the source or target embedding, or of the output projection.
@@ -187,6 +206,8 @@ class _Transformer:
 
     def logits(self, y: Value) -> Value:
         """Return the logits of all tokens, with the spec's `output_bias` if it has one."""
+        if self.a.scale_logits:
+            y = self.b.node("scaled", Scale(self.a.d_model**-0.5), (y,))
         vocabulary = self.spec.vocabulary.sizes[1]
         bias = [self.b.parameter("output_bias", vocabulary, initial=Initializer.ZERO)] if self.a.output_bias else []
         return self.b.node("logits", Logits(), (y,), self.table("output"), *bias)

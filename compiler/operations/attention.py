@@ -6,9 +6,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from compiler.instruction import UnsupportedGraph
 from compiler.operations.embedding import scaled
@@ -50,19 +50,32 @@ class _ScoredAttention(Operation):
     """Base of attentions that compare all queries with all keys."""
 
     scale: float
+    groups: int = field(default=1, kw_only=True)
+    """Number of successive heads of queries that share one head of keys and values (Ainslie et al. 2023)."""
+    biased: bool = field(default=False, kw_only=True)
+    """Whether the last input is a bias of the scores: [batch or 1, h, n or 1, m]."""
 
-    def _check_scores(self, query: ValueType, key: ValueType, masks: ValueTypes, parameters: Sequence[Shape]) -> None:
-        require(query.shape[:2] == key.shape[:2] and query.shape[3] == key.shape[3], self, query, key)
-        additive = parameters == ((query.shape[1], query.shape[3]),) and self.scale == 1.0
+    def _check_scores(self, query: ValueType, key: ValueType, added: ValueTypes, parameters: Sequence[Shape]) -> None:
+        heads = (query.shape[0], key.shape[1] * self.groups)
+        require(query.shape[:2] == heads and query.shape[0] == key.shape[0], self, query, key)
+        require(query.shape[3] == key.shape[3], self, query, key)
+        additive = parameters == ((query.shape[1], query.shape[3]),) and self.scale == 1.0 and self.groups == 1
         require(not parameters or additive, self, query)
-        for mask in masks:
-            sizes = zip(mask.shape, (*query.shape[:3], key.shape[2]), strict=True)
-            fits = all(size in (whole, ONE) for size, whole in sizes) and mask.shape[3] == key.shape[2]
-            require(mask.kind is ValueKind.MASK and fits, self, query, key, mask)
+        kinds = [ValueKind.MASK] * (len(added) - self.biased) + [ValueKind.BIAS] * self.biased
+        for value, kind in zip(added, kinds, strict=True):
+            sizes = zip(value.shape, (*query.shape[:3], key.shape[2]), strict=True)
+            fits = all(size in (whole, ONE) for size, whole in sizes) and value.shape[3] == key.shape[2]
+            require(value.kind is kind and fits, self, query, key, value)
 
-    def _weights(self, query: Tensor, key: Tensor, masks: Tensors, parameters: Tensors) -> Tensor:
+    def _split_added(self, added: Sequence[Any]) -> tuple[Sequence[Any], Any]:
+        """Return the masks, and the bias or None."""
+        return (added[:-1], added[-1]) if self.biased else (added, None)
+
+    def _weights(self, query: Tensor, key: Tensor, added: Tensors, parameters: Tensors) -> Tensor:
         """Compute the attention weights: [batch, h, n, m]."""
-        weights = _scores(query, key, self.scale, parameters)
+        masks, bias = self._split_added(added)
+        weights = _scores(query, key.repeat_interleave(self.groups, dim=1), self.scale, parameters)
+        weights = weights if bias is None else weights + bias
         for mask in masks:
             weights = weights.masked_fill(mask, -math.inf)
         return weights.softmax(-1)
@@ -70,53 +83,64 @@ class _ScoredAttention(Operation):
     def _emit_scores(self, query: str, key: str, parameters: Expressions) -> str:
         if parameters:
             return f"additive_scores({query}, {key}, {parameters[0]})"
+        if self.groups > 1:
+            return f"grouped_scores({scaled(query, self.scale)}, {key})"
         return f"{scaled(query, self.scale)} @ {key}.mT"
 
 
 @dataclass(frozen=True)
 class Attention(_ScoredAttention):
-    """Scaled dot-product attention, softmax(scale · Q Kᵀ, masked) V (3.2.1), or additive attention.
+    """Scaled dot-product attention, softmax(scale · Q Kᵀ + bias, masked) V (3.2.1), or additive attention.
 
-    Inputs: Q [batch, h, n, d_k], K [batch, h, m, d_k], V [batch, h, m, d_v] and masks that hide keys. Result: [batch,
-    h, n, d_v]. Dropout applies to the weights after the softmax. With a parameter v [h, d_k] the score of a query and
-    a key is v · tanh(query + key), and the scale is 1.
+    Inputs: Q [batch, h, n, d_k], K [batch, h / groups, m, d_k], V [batch, h / groups, m, d_v], masks that hide keys,
+    and a bias if it is `biased`. Result: [batch, h, n, d_v]. Dropout applies to the weights after the softmax. With
+    a parameter v [h, d_k] the score of a query and a key is v · tanh(query + key), and the scale is 1.
     """
 
     dropout: float = 0.0
     kernel: AttentionKernel = AttentionKernel.EXPLICIT
 
     is_attention = True
-    calls = ("compiler.runtime.additive_scores", "compiler.runtime.dropout", "compiler.runtime.fused_attention")
+    calls = (
+        *("compiler.runtime.additive_scores", "compiler.runtime.grouped_scores", "compiler.runtime.grouped_sum"),
+        *("compiler.runtime.dropout", "compiler.runtime.fused_attention"),
+    )
     caption = ("attention", "Multi-head attention")
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
-        query, key, value, *masks = inputs
-        self._check_scores(query, key, masks, parameters)
+        query, key, value, *added = inputs
+        self._check_scores(query, key, added, parameters)
         require(value.shape[:3] == key.shape[:3], self, *inputs)
         return ValueType((*query.shape[:3], value.shape[3]))
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
-        query, key, value, *masks = inputs
-        return self._weights(query, key, masks, parameters) @ value
+        query, key, value, *added = inputs
+        return self._weights(query, key, added, parameters) @ value.repeat_interleave(self.groups, dim=1)
 
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
-        query, key, value, *masks = inputs
+        query, key, value, *added = inputs
+        masks, bias = self._split_added(added)
         hidden = " | ".join(masks)
         if self.kernel is AttentionKernel.FUSED:
-            return f"fused_attention({query}, {key}, {value}, {hidden or None}, {self.scale!r})"
+            options = "".join(
+                (f", bias={bias}" if bias else "", ", grouped=True" if self.groups > 1 else ""),
+            )
+            return f"fused_attention({query}, {key}, {value}, {hidden or None}, {self.scale!r}{options})"
         weights = context.temporary("weights")
         context.statements.append(f"{weights} = {self._emit_scores(query, key, parameters)}")
+        if bias:
+            context.statements.append(f"{weights} = {weights} + {bias}")
         if hidden:
             context.statements.append(f"{weights} = {weights}.masked_fill({hidden}, -math.inf)")
         context.statements.append(f"{weights} = torch.softmax({weights}, dim=-1)")
         if self.dropout:
             context.statements.append(f"{weights} = dropout({weights}, {self.dropout!r}, w.training)")
-        return f"{weights} @ {value}"
+        return f"grouped_sum({weights}, {value})" if self.groups > 1 else f"{weights} @ {value}"
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         if node.parameters:
             raise UnsupportedGraph("it has no instruction for additive attention: use the backend `eager`")
-        codegen.attention(node, self.scale)
+        codegen.attention(node, self.scale, biased=self.biased)
 
     def without_dropout(self) -> Operation:
         return replace(self, dropout=0.0)
@@ -155,27 +179,30 @@ class Attention(_ScoredAttention):
 
 @dataclass(frozen=True)
 class AttentionWeights(_ScoredAttention):
-    """The weights softmax(scale · Q Kᵀ, masked) of an attention, for callers that want to see them.
+    """The weights softmax(scale · Q Kᵀ + bias, masked) of an attention, for callers that want to see them.
 
-    Inputs: Q [batch, h, n, d_k], K [batch, h, m, d_k] and masks. Result: [batch, h, n, m] in float32 whatever the type
-    of the inputs; rows sum to 1, and hidden keys have weight 0. The parameter v [h, d_k] is that of `Attention`.
+    Inputs: Q [batch, h, n, d_k], K [batch, h / groups, m, d_k], masks, and a bias if it is `biased`. Result: [batch, h,
+    n, m] in float32 whatever the type of the inputs; rows sum to 1, and hidden keys have weight 0. The parameter v
+    [h, d_k] is that of `Attention`.
     """
 
-    calls = ("compiler.runtime.additive_scores",)
+    calls = ("compiler.runtime.additive_scores", "compiler.runtime.grouped_scores")
     caption = ("attention", "Attention weights")
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
-        query, key, *masks = inputs
-        self._check_scores(query, key, masks, parameters)
+        query, key, *added = inputs
+        self._check_scores(query, key, added, parameters)
         return ValueType((*query.shape[:3], key.shape[2]))
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
-        query, key, *masks = inputs
-        return self._weights(query, key, masks, parameters)
+        query, key, *added = inputs
+        return self._weights(query, key, added, parameters)
 
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
-        query, key, *masks = inputs
+        query, key, *added = inputs
+        masks, bias = self._split_added(added)
         scores = self._emit_scores(query, key, parameters)
+        scores = f"{scores} + {bias}" if bias else scores
         scores = f"({scores}).masked_fill({' | '.join(masks)}, -math.inf)" if masks else scores
         return f"torch.softmax({scores}, dim=-1, dtype=torch.float32)"
 
@@ -189,19 +216,25 @@ class AttentionWeights(_ScoredAttention):
 
 @dataclass(frozen=True)
 class WeightedSum(Operation):
-    """The attention's result from its weights: weights [batch, h, n, m], V [batch, h, m, d_v] -> [batch, h, n, d_v]."""
+    """The attention's result from its weights.
 
-    code = "{0}.to({1}.dtype) @ {1}"
+    weights [batch, h, n, m], V [batch, h / groups, m, d_v] -> [batch, h, n, d_v].
+    """
+
+    code = "grouped_sum({0}.to({1}.dtype), {1})"
+    calls = ("compiler.runtime.grouped_sum",)
     caption = ("attention", "Weighted sum")
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         weights, value = inputs
-        require(weights.shape[:2] == value.shape[:2] and weights.shape[3] == value.shape[2], self, *inputs)
+        heads, groups = weights.shape[1].constant, value.shape[1].constant
+        fits = weights.shape[0] == value.shape[0] and heads % groups == 0 and weights.shape[3] == value.shape[2]
+        require(fits, self, *inputs)
         return ValueType((*weights.shape[:3], value.shape[3]))
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         weights, value = inputs
-        return weights @ value
+        return weights @ value.repeat_interleave(weights.shape[1] // value.shape[1], dim=1)
 
     def matmul_flops(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> Size:
         weights, value = inputs

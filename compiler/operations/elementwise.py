@@ -1,17 +1,16 @@
-"""Operations between the matrix products: residual connections, layer norm (3.1), activations (3.3), dropout (5.4)."""
+"""Operations between the matrix products: residual connections (3.1), activations (3.3), gates, dropout (5.4)."""
 
 # ruff: noqa: D102 - methods that override those of `Operation` are documented there
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from compiler.instruction import ActivationKind, Opcode
 from compiler.operations.operation import (
-    EmitContext,
-    Expressions,
     Operation,
     Shape,
     Tensors,
@@ -50,37 +49,6 @@ class Add(Operation):
             codegen.fused.add(node.name)
         else:
             codegen.add(node, Opcode.ADD, *node.inputs)
-
-
-@dataclass(frozen=True)
-class Norm(Operation):
-    """Layer normalisation over the last dimension: (x - mean) / sqrt(variance + epsilon) · gain + bias (3.1)."""
-
-    epsilon: float
-
-    is_norm = True
-    calls = ("torch.nn.functional.layer_norm",)
-    caption = ("add", "Norm")
-    joins_boxes = ("add",)
-
-    def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
-        (x,) = inputs
-        require(all(p == x.shape[-1:] for p in parameters) and len(parameters) == 2, self, x)
-        return x
-
-    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
-        (x,), (gain, bias) = inputs, parameters
-        centred = x - x.mean(-1, keepdim=True)
-        return centred / (centred.square().mean(-1, keepdim=True) + self.epsilon).sqrt() * gain + bias
-
-    def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
-        (x,), (gain, bias) = inputs, parameters
-        return f"layer_norm({x}, ({context.type.shape[-1].constant},), {gain}, {bias}, {self.epsilon!r})"
-
-    def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
-        gain, bias = node.parameters
-        read = codegen.inputs(node)
-        codegen.add(node, Opcode.NORM, *read, epsilon=self.epsilon, gain=gain, bias=bias)
 
 
 class ActivationOperation(Operation):
@@ -141,6 +109,56 @@ class Gelu(ActivationOperation):
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         return inputs[0] * (1 + (inputs[0] / 2**0.5).erf()) / 2
+
+
+@dataclass(frozen=True)
+class GeluTanh(ActivationOperation):
+    """x · (1 + tanh(√(2/π) · (x + 0.044715 x³))) / 2, which approximates GELU (Hendrycks & Gimpel 2016)."""
+
+    activation = ActivationKind.GELU_TANH
+    code = "gelu({0}, approximate='tanh')"
+    calls = ("torch.nn.functional.gelu",)
+    caption = ("linear", "GELU")
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        x: Tensor = inputs[0]
+        inner: Tensor = (2 / math.pi) ** 0.5 * (x + 0.044715 * x * x * x)
+        return x * (1 + inner.tanh()) / 2
+
+
+@dataclass(frozen=True)
+class Multiply(Operation):
+    """Multiply two values of one type, element by element: the gate of a feed-forward network (Shazeer 2020)."""
+
+    code = "{0} * {1}"
+    caption = ("linear", "Gate")
+
+    def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
+        x, y = inputs
+        require(x == y, self, x, y)
+        return x
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        return inputs[0] * inputs[1]
+
+    def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
+        codegen.add(node, Opcode.MULTIPLY, *node.inputs)
+
+
+@dataclass(frozen=True)
+class Scale(Operation):
+    """Multiply by a constant."""
+
+    factor: float
+
+    code = "{0} * {self.factor!r}"
+    caption = ("logits", "Scale")
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        return inputs[0] * self.factor
+
+    def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
+        codegen.add(node, Opcode.SCALE, *node.inputs, scale=self.factor)
 
 
 @dataclass(frozen=True)

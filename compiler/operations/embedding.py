@@ -1,4 +1,4 @@
-"""Token embeddings (3.4) and positional encodings (3.5)."""
+"""Token embeddings (3.4)."""
 
 # ruff: noqa: D102 - methods that override those of `Operation` are documented there
 
@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import cos, sin
 from typing import TYPE_CHECKING
 
 from compiler.instruction import Opcode
@@ -72,68 +71,3 @@ class Embedding(Operation):
 
     def describe(self, inputs: Sequence[str]) -> str:
         return "" if self.scale == 1 else f"times {self.scale:.4g}"
-
-
-def sinusoidal_encoding(position: int, width: int, halves: bool = False) -> list[float]:
-    """Return the encoding of one position: PE(pos, 2i) = sin(pos / 10000^(2i / d)), PE(pos, 2i + 1) = cos(same) (3.5).
-
-    Args:
-        position: The position, counted from 0.
-        width: Number of features d.
-        halves: Whether all sines precede all cosines, as in tensor2tensor, instead of alternating.
-    """
-    if halves:
-        angles = [position / 10000 ** (i / max(1, width // 2 - 1)) for i in range(width // 2)]
-        return [*map(sin, angles), *map(cos, angles)]
-    return [(cos if i % 2 else sin)(position / 10000 ** (i // 2 * 2 / width)) for i in range(width)]
-
-
-@dataclass(frozen=True)
-class PositionalEncoding(Operation):
-    """Add the encoding of each position (3.5): x [batch, n, d] [, position [batch, n]] -> [batch, n, d].
-
-    Positions count from 0 unless they are an input. Encodings are sinusoids, or rows of a parameter [positions, d].
-    `halves` is that of `sinusoidal_encoding`; position 0 gets the sinusoids of position `first`.
-    """
-
-    halves: bool = False
-    first: int = 0
-
-    adds_positions = True
-    calls = ("compiler.runtime.sinusoids",)
-    caption = ("position", "Positional encoding")
-
-    def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
-        x, *position = inputs
-        require(len(x.shape) == 3 and all(p.shape == x.shape[:2] for p in position), self, *inputs)
-        require(all(table[1] == x.shape[2] for table in parameters), self, *inputs)
-        return x
-
-    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
-        x, *position = inputs
-        if parameters:
-            return x + parameters[0][position[0] if position else slice(x.shape[1])]
-        rows = position[0].tolist() if position else [range(x.shape[1])]
-        width = x.shape[2]
-        return x + x.new_tensor(
-            [[sinusoidal_encoding(self.first + p, width, self.halves) for p in row] for row in rows]
-        )
-
-    def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
-        x, *position = inputs
-        if parameters:
-            rows = position[0] if position else f": {x}.shape[1]"
-            return f"{x} + {parameters[0]}[{rows}]"
-        options = (["halves=True"] if self.halves else []) + ([f"first={self.first}"] if self.first else [])
-        return f"{x} + sinusoids({', '.join([*inputs, *options])})"
-
-    def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
-        table = next(iter(node.parameters), None)
-        rows = codegen.parameter_shape(table)[0] if table else 0
-        sinusoids = {"halves": self.halves, "first": self.first}
-        codegen.add(node, Opcode.POSITION, node.inputs[0], **sinusoids, table=table, rows=rows)
-
-    def memory_traffic(self, inputs: ValueTypes, result: ValueType, weight_bytes: Size, float_bytes: int) -> Size:
-        """Count one row of the table, if there is one, per position."""
-        read = sum((each.bytes(float_bytes) for each in inputs), Size())
-        return read + result.bytes(float_bytes) * (2 if weight_bytes.terms else 1)

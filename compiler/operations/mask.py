@@ -157,6 +157,7 @@ class UnwrittenMask(Mask):
     planned: bool = False
 
     mask_role = MaskRole.UNWRITTEN
+    reads_cache_slots = True
     code = "unwritten_mask({0}, {1}, planned={self.planned})"
     calls = ("compiler.runtime.unwritten_mask",)
 

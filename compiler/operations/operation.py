@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from compiler.instruction import UnsupportedGraph
 from compiler.size import Size, product
@@ -29,11 +29,14 @@ class GraphError(ValueError):
 
 
 class ValueKind(StrEnum):
-    """Kind of the elements of a value: token IDs and positions, numbers, or an attention mask."""
+    """Kind of the elements of a value: token IDs and positions, numbers, or numbers and masks of attention scores."""
 
     INTEGER = "integer"
     FLOAT = "float"
     MASK = "mask"
+    """True hides a key from a query."""
+    BIAS = "bias"
+    """Added to the score of a query and a key."""
 
 
 @dataclass(frozen=True)
@@ -49,12 +52,12 @@ class ValueType:
     def bytes(self, float_bytes: int = FLOAT_BYTES) -> Size:
         """Return the size in memory, in bytes.
 
-        Masks count 0: they are small, and all layers share them.
+        Masks and biases count 0: they are small, and all layers share them.
 
         Args:
             float_bytes: Bytes per floating-point number.
         """
-        return product(self.shape) * {ValueKind.INTEGER: 8, ValueKind.FLOAT: float_bytes, ValueKind.MASK: 0}[self.kind]
+        return product(self.shape) * {ValueKind.INTEGER: 8, ValueKind.FLOAT: float_bytes}.get(self.kind, 0)
 
 
 ValueTypes = Sequence[ValueType]
@@ -136,6 +139,10 @@ class Operation(ABC):
     """Whether it adds a positional encoding, a learned one if it has a parameter."""
     splits_heads: ClassVar[bool] = False
     """Whether it splits features into attention heads."""
+    keeps_heads: ClassVar[bool] = False
+    """Whether it changes each head of its first input separately, [batch, h, n, d], such as a rotation."""
+    reads_cache_slots: ClassVar[bool] = False
+    """Whether it computes something of each slot of a cache (input 1) from the positions of queries (input 0)."""
     appends_to_cache: ClassVar[bool] = False
     """Whether it appends new positions (input 1) to a cache (input 0)."""
     mask_role: ClassVar[MaskRole | None] = None
@@ -179,6 +186,14 @@ class Operation(ABC):
         if not self.shares_buffer:
             raise UnsupportedGraph(f"it has no instruction for {type(self).__name__}: use the backend `eager`")
         codegen.alias_input(node)
+
+    def native_bias(self, codegen: NativeCodeGenerator, node: Node) -> Mapping[str, Any]:
+        """Return the fields of an attention's native instruction that describe this bias of its scores.
+
+        Raises:
+            UnsupportedGraph: The native backend cannot compute it.
+        """
+        raise UnsupportedGraph(f"it has no instruction for {type(self).__name__}: use the backend `eager`")
 
     # Variants, for passes
 

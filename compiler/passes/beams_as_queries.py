@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from compiler.graph import Graph, Graphs, Node, Purpose, infer_types, unique_name, verify
-from compiler.operations.operation import GraphError, ValueKind, ValueType
+from compiler.operations.operation import GraphError, Operation, ValueKind, ValueType
 from compiler.operations.views import FoldBeams, UnfoldBeams
 from compiler.options import CompileOptions
 from compiler.size import BATCH, BEAMS, NEW
@@ -70,11 +70,15 @@ def _separate_hypotheses(graph: Graph) -> tuple[set[str], set[str]]:
             reduces = NEW not in shape and any(NEW in types[i].shape for i in node.inputs)
             if node.name in separate or reduces or rows.intersection(node.inputs):
                 separate.add(node.name)
-                separate.update(i for i in node.inputs if i in by_name and by_name[i].operation.splits_heads)
+                separate.update(i for i in node.inputs if i in by_name and _has_heads(by_name[i].operation))
                 if node.type.kind is not ValueKind.FLOAT or len(shape) != 3 or shape[1] != NEW:
                     rows.add(node.name)
         if len(separate) == known:
             return separate, rows
+
+
+def _has_heads(operation: Operation) -> bool:
+    return operation.splits_heads or operation.keeps_heads
 
 
 def _input_type(name: str, type_: ValueType, graph: Graph) -> ValueType:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from compiler.graph import Graph, Graphs, Node, Purpose, infer_types
-from compiler.operations.operation import MaskRole
 from compiler.options import CompileOptions
 from compiler.size import CAPACITY
 from specs import Spec
@@ -21,10 +20,10 @@ def plan_cache(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
 def _plan(graph: Graph) -> Graph:
     """Preallocate the caches that only attention reads, with a mask that hides the slots not yet written.
 
-    Several caches can be read with the same mask. Either all of them are preallocated, or none.
+    Several caches can be read with the same masks and biases. Either all of them are preallocated, or none.
     """
     caches = _growing_caches(graph)
-    masks = {n.name: n for n in graph.nodes if n.operation.mask_role is MaskRole.UNWRITTEN}
+    masks = {n.name: n for n in graph.nodes if n.operation.reads_cache_slots}
     readers = {mask: [n for n in graph.nodes if mask in n.inputs] for mask in masks}
     keys_and_values = {mask: {value for n in readers[mask] for value in n.inputs[1:3]} for mask in masks}
     read_without_mask = {value for n in graph.nodes if not masks.keys() & set(n.inputs) for value in n.inputs}
@@ -61,7 +60,7 @@ def _growing_caches(graph: Graph) -> dict[str, str]:
         if node.operation.appends_to_cache and (state := graph.states.get(node.inputs[0])):
             cache = node.inputs[0]
             readers = [n for n in graph.nodes if cache in n.inputs]
-            others = [n for n in readers if n.operation.mask_role is not MaskRole.UNWRITTEN]
+            others = [n for n in readers if not n.operation.reads_cache_slots]
             if state.value == node.name and others == [node] and cache not in graph.results.values():
                 caches[node.name] = cache
     return caches

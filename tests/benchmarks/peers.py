@@ -91,7 +91,7 @@ class CTranslate2:
         model.config.unk_token, model.config.bos_token, model.config.eos_token = target[UNK], target[BOS], target[EOS]
         model.config.decoder_start_token = target[BOS]
         model.config.add_source_eos = False  # the sources end with EOS
-        model.config.layer_norm_epsilon = spec.architecture.norm_epsilon
+        model.config.layer_norm_epsilon = spec.architecture.norm.epsilon
         model.validate()
         model.optimize(precision)
         folder.mkdir(parents=True, exist_ok=True)
@@ -129,7 +129,7 @@ class Marian:
             raise SystemExit(f"Marian has no {', '.join(strange)}")
         for module in self.model.modules():
             if isinstance(module, torch.nn.LayerNorm):
-                module.eps = spec.architecture.norm_epsilon
+                module.eps = spec.architecture.norm.epsilon
 
 
 def _weights(spec: Spec) -> dict[str, Tensor]:

@@ -27,6 +27,7 @@ ACTIVATIONS: Mapping[ActivationKind, Callable[[Tensor], Tensor]] = {
     ActivationKind.NONE: torch.clone,
     ActivationKind.RELU: torch.relu,
     ActivationKind.SILU: functional.silu,
+    ActivationKind.GELU_TANH: lambda x: functional.gelu(x, approximate="tanh"),
     ActivationKind.GELU: functional.gelu,
 }
 TARGETS = ("native", "x86-64-v3", "x86-64")
@@ -105,7 +106,7 @@ class HandWrittenProgram:
 
     def add(self, opcode: Opcode, to: list[Any] | None = None, **fields: Any) -> int:
         """Add an instruction to the step, or to `to`. Return its output buffer."""
-        i = InstructionStruct(opcode=int(opcode), b=-1, scale=fields.pop("scale", 1.0))
+        i = InstructionStruct(opcode=int(opcode), b=-1, groups=1, scale=fields.pop("scale", 1.0))
         for name, value in fields.items():
             setattr(i, name, self.pointer(value) if isinstance(value, Tensor) else value)
         (self.step if to is None else to).append(i)

@@ -15,7 +15,12 @@ from specs import BOS, EOS, PAD, Spec
 
 SHAPES: dict[str, dict[str, object]] = {
     "post": {"N": {"encoder": 3, "decoder": 2}, "attention_dropout": 0.3},
-    "pre": {"norm": "pre", "positional_encoding": "learned", "tied_embeddings": "none", "projection_bias": True},
+    "pre": {
+        "norm": {"placement": "pre"},
+        "positions": {"kind": "learned", "rows": 128},
+        "tied_embeddings": "none",
+        "projection_bias": True,
+    },
     "one head": {"h": 1, "d_k": 5, "d_v": 7},
     "additive": {"attention_score": "additive"},
     "unscaled": {"attention_score": "dot_product", "d_k": 3},

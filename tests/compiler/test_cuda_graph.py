@@ -99,7 +99,7 @@ def two(small: Callable[..., Spec]) -> Callable[..., tuple[EmittedProgram, Emitt
 
 ARCHITECTURES: Mapping[str, dict[str, Any]] = {
     "post": {},
-    "pre": {"norm": "pre", "positional_encoding": "learned", "tied_embeddings": "none"},
+    "pre": {"norm": {"placement": "pre"}, "positions": {"kind": "learned", "rows": 128}, "tied_embeddings": "none"},
     "row per beam": {"disabled": ("beams_as_queries",)},
 }
 

@@ -54,7 +54,9 @@ def test_boxes_do_not_overlap(name: str, without: list[str]) -> None:
 
 
 @pytest.mark.parametrize("without", [[], UNFUSED, ["fuse_memory"], ["beams_as_queries"]])
-@pytest.mark.parametrize("architecture", [{}, {"norm": "pre", "tied_embeddings": "none", "projection_bias": True}])
+@pytest.mark.parametrize(
+    "architecture", [{}, {"norm": {"placement": "pre"}, "tied_embeddings": "none", "projection_bias": True}]
+)
 def test_a_box_is_above_what_it_reads(
     small: Callable[..., Spec], without: list[str], architecture: dict[str, object]
 ) -> None:

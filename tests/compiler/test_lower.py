@@ -43,7 +43,7 @@ def test_one_vocabulary_explains_all_parameter_counts_of_table_3() -> None:
 
 
 def test_parameters_follow_the_formula(small: Callable[..., Spec]) -> None:
-    spec = small(N=3, projection_bias=True, output_bias=True, tied_embeddings="none", norm="pre")
+    spec = small(N=3, projection_bias=True, output_bias=True, tied_embeddings="none", norm={"placement": "pre"})
     a, v = spec.architecture, spec.vocabulary.size
     projections = a.h * (2 * a.d_k + a.d_v) * (a.d_model + 1) + a.h * a.d_v * a.d_model + a.d_model
     feed_forward = 2 * a.d_model * a.d_ff + a.d_ff + a.d_model
@@ -86,7 +86,14 @@ def test_the_interpreter_agrees_with_torchs_transformer(
     small: Callable[..., Spec], norm: str, activation: str, biased: bool, first: int
 ) -> None:
     """If d_k = d_v = d_model / h, torch has the same model; with the same weights the outputs are equal."""
-    spec = small(d_k=8, d_v=8, norm=norm, activation=activation, output_bias=biased, first_position=first)
+    spec = small(
+        d_k=8,
+        d_v=8,
+        norm={"placement": norm},
+        activation=activation,
+        output_bias=biased,
+        positions={"kind": "sinusoidal", "first": first},
+    )
     a = spec.architecture
     weights = _random_weights(spec)
     theirs = _torch_transformer(spec, weights)
@@ -113,9 +120,10 @@ def _torch_transformer(spec: Spec, weights: dict[str, torch.Tensor]) -> nn.Modul
     a = spec.architecture
     model = nn.Transformer(
         a.d_model, a.h, a.N, a.N, a.d_ff, dropout=0.0, batch_first=True,
-        norm_first=a.norm == "pre", layer_norm_eps=a.norm_epsilon, activation=getattr(functional, a.activation),
+        norm_first=a.norm.placement == "pre", layer_norm_eps=a.norm.epsilon,
+        activation=getattr(functional, a.activation),
     )  # fmt: skip
-    if a.norm == "post":
+    if a.norm.placement == "post":
         model.encoder.norm = model.decoder.norm = None  # torch has one more norm than the paper
     state = {name: torch.zeros_like(tensor) for name, tensor in model.state_dict().items()}
 
@@ -136,7 +144,7 @@ def _torch_transformer(spec: Spec, weights: dict[str, torch.Tensor]) -> nn.Modul
         put(f"encoder.{i}", f"encoder.layers.{i}", {"self_attention": "self_attn", "feed_forward": ""})
         decoder = {"self_attention": "self_attn", "cross_attention": "multihead_attn", "feed_forward": ""}
         put(f"decoder.{i}", f"decoder.layers.{i}", decoder)
-    for stack in ("encoder", "decoder") if a.norm == "pre" else ():
+    for stack in ("encoder", "decoder") if a.norm.placement == "pre" else ():
         state[f"{stack}.norm.weight"] = weights[f"{stack}.norm_gain"]
         state[f"{stack}.norm.bias"] = weights[f"{stack}.norm_bias"]
     model.load_state_dict(state)

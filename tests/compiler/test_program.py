@@ -231,8 +231,9 @@ def test_a_program_refuses_a_purpose_that_it_was_not_built_for(small: Callable[.
 
 @pytest.mark.parametrize("backend", ["eager", "native"])
 def test_conformance_can_be_checked_with_few_learned_positions(small: Callable[..., Spec], backend: str) -> None:
-    spec = small(positional_encoding="learned")
-    spec = spec.model_copy(update={"architecture": spec.architecture.model_copy(update={"max_positions": 5})})
+    spec = small(positions={"kind": "learned", "rows": 128})
+    positions = spec.architecture.positions.model_copy(update={"rows": 5})
+    spec = spec.model_copy(update={"architecture": spec.architecture.model_copy(update={"positions": positions})})
     assert max(disagreement(build(spec, backend=backend)).values()) < 1e-5
 
 

@@ -17,11 +17,13 @@ from compiler import Purpose, emit, interpret, optimise
 from compiler.backends.eager import functions
 from compiler.emitted import EmittedProgram
 from compiler.graph import Graph, Node, StepState, prune, stored_tensors, unique_name, verify
+from compiler.lower.positions import PositionalEncoding
 from compiler.operations.attention import Attention
 from compiler.operations.cache import AppendToCache, WriteToCache
-from compiler.operations.elementwise import Add, Dropout, Gelu, Norm, Relu, Silu
-from compiler.operations.embedding import Embedding, PositionalEncoding
+from compiler.operations.elementwise import Add, Dropout, Gelu, Relu, Silu
+from compiler.operations.embedding import Embedding
 from compiler.operations.mask import CausalMask, PaddingMask, UnwrittenMask
+from compiler.operations.norm import LayerNorm
 from compiler.operations.operation import Operation, ValueKind, ValueType
 from compiler.operations.probability import CrossEntropy, LogSoftmax
 from compiler.operations.projection import Linear, Logits
@@ -104,7 +106,7 @@ class RandomGraph:
         x = self.any(_wide)
         operation = self.draw.choice(
             [
-                *(Norm(1e-5), Relu(), Silu(), Gelu(), Dropout(0.3), LogSoftmax()),
+                *(LayerNorm(1e-5), Relu(), Silu(), Gelu(), Dropout(0.3), LogSoftmax()),
                 PositionalEncoding(halves=self.draw.random() < 0.3, first=self.draw.choice([0, 0, 2])),
             ]
         )
@@ -291,7 +293,7 @@ class TestPasses:
             out="p_q",
         )
 
-    @pytest.mark.parametrize("between", [Add(), Norm(1e-5)])
+    @pytest.mark.parametrize("between", [Add(), LayerNorm(1e-5)])
     def test_a_scale_is_folded_into_a_query_only(self, between: Operation) -> None:
         rest = (("x",), ()) if isinstance(between, Add) else ((), ("gain_bias", "norm_bias"))
         self.check(

@@ -167,7 +167,7 @@ def test_padding_does_not_change_results(layers: Callable[..., Spec], of: dict[s
 @every_kind
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_every_parameter_gets_a_gradient(layers: Callable[..., Spec], of: dict[str, object], norm: str) -> None:
-    program = trainable(layers(of, norm=norm))
+    program = trainable(layers(of, norm={"placement": norm}))
     program(torch.tensor([[5, 6, 7, 8, 3]]), torch.tensor([[2, 9, 10, 11, 3]])).smoothed.backward()
     idle = [name for name, each in program.named_parameters() if each.grad is None or not each.grad.any()]
     assert idle == []

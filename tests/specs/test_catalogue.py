@@ -32,7 +32,7 @@ ROWS = {
     "d-dropout02": {"architecture.dropout": 0.2},
     "d-smoothing0": {"training.label_smoothing": 0.0},
     "d-smoothing02": {"training.label_smoothing": 0.2},
-    "e-learned": {"architecture.positional_encoding": "learned"},
+    "e-learned": {"architecture.positions": {"kind": "learned", "rows": 512}},
     "big": {
         "architecture.d_model": 1024,
         "architecture.d_ff": 4096,
@@ -122,7 +122,7 @@ def test_base_sets_every_field_to_the_paper_s_value() -> None:
     assert yaml.safe_load(text_of("base")) == spec.model_dump(mode="json")
     a, t = spec.architecture, spec.training
     assert (a.N, a.d_model, a.d_ff, a.h, a.d_k, a.d_v, a.dropout) == (6, 512, 2048, 8, 64, 64, 0.1)
-    assert (a.norm, a.tied_embeddings, a.projection_bias) == ("post", "all", False)
+    assert (a.norm.placement, a.tied_embeddings, a.projection_bias) == ("post", "all", False)
     assert [sublayer.kind for sublayer in a.encoder] == ["self_attention", "feed_forward"]
     assert [sublayer.kind for sublayer in a.decoder] == ["self_attention", "cross_attention", "feed_forward"]
     assert (t.steps, t.source_tokens, t.target_tokens, t.warmup_steps) == (100_000, 25_000, 25_000, 4000)
@@ -164,7 +164,10 @@ def test_every_field_description_names_its_section() -> None:
     for section in sections:
         for key, field in section.model_fields.items():
             described = field.description or ""
-            assert re.search(r"[Ss]ection 3|[Ss]ections? [56]|Table 1|not in the paper|paper gives", described), key
+            sources = (
+                r"[Ss]ection 3|[Ss]ections? [56]|Table 1|not in the paper|paper gives|of the architecture|et al|Shazeer"
+            )
+            assert re.search(sources, described), key
             assert described.endswith("."), f"{section.__name__}.{key}"
 
 
@@ -190,17 +193,18 @@ def test_loading_a_spec_imports_neither_torch_nor_numpy() -> None:
 
 
 DIALECTS = {
-    "t2t-v1": {"architecture.positional_encoding", "training.source_tokens", "training.target_tokens"},
+    "t2t-v1": {"architecture.positions.kind", "training.source_tokens", "training.target_tokens"},
     "t2t-v3": {
-        *("architecture.positional_encoding", "training.source_tokens", "training.target_tokens", "architecture.norm"),
+        *("architecture.positions.kind", "training.source_tokens", "training.target_tokens"),
+        "architecture.norm.placement",
         *("architecture.attention_dropout", "architecture.activation_dropout"),
         *("training.learning_rate_factor", "training.warmup_steps", "training.beta2", "decoding.extra_length"),
     },
     "fairseq": {
-        *("architecture.positional_encoding", "architecture.norm_epsilon", "architecture.projection_bias"),
+        *("architecture.positions.kind", "architecture.norm.epsilon", "architecture.projection_bias"),
         *(
             "architecture.initial_weights",
-            "architecture.first_position",
+            "architecture.positions.first",
             "training.learning_rate_factor",
             "training.epsilon",
         ),

@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 import specs
-from specs import CrossAttention, Depths, FeedForward, SelfAttention, ZooError
+from specs import CrossAttention, Depths, FeedForward, SelfAttention, Spec, ZooError
 from specs.loader import load, parent, parse
-from specs.reader import LocatedValue, locate
+from specs.reader import KIND_MAPPINGS, LocatedValue, locate
 
 Write = Callable[[str, str], str]
 
@@ -27,7 +27,7 @@ class TestOverrides:
                 "corpus.max_ratio=3",
                 "corpus.folder=../some where/x=y",
                 "compilation.disabled_passes=[fuse_projections]",
-                "architecture={h: 4, norm: pre}",
+                "architecture={h: 4, norm: {placement: pre}}",
             ],
         )
         assert (spec.training.steps, spec.training.epsilon) == (500, 1e-8)
@@ -35,7 +35,7 @@ class TestOverrides:
         assert isinstance(spec.corpus.max_ratio, float)
         assert spec.corpus.folder == "../some where/x=y"
         assert spec.compilation.disabled_passes == ("fuse_projections",)
-        assert (spec.architecture.h, spec.architecture.norm, spec.architecture.d_k) == (4, "pre", 64)
+        assert (spec.architecture.h, spec.architecture.norm.placement, spec.architecture.d_k) == (4, "pre", 64)
         assert spec.short_name == "base"
 
     @pytest.mark.parametrize(("written", "value"), [("1e-1", 0.1), ("5E+1", 50.0), ("2.e0", 2.0)])
@@ -187,3 +187,22 @@ def test_upper_values_win_and_lower_values_fill_gaps(a: LocatedValue, b: Located
     for key in a.value.keys() - b.value.keys():
         assert merged[key] == a.plain()[key]
     assert (a.plain(), b.plain()) == before
+
+
+def test_a_part_of_another_kind_loses_the_options_of_the_first() -> None:
+    learned = load("table3/e-learned")
+    assert learned.architecture.positions.model_dump() == {"kind": "learned", "rows": 512}
+    rotary = load("table3/e-learned", ["architecture.positions.kind=rotary"])
+    assert rotary.architecture.positions.model_dump() == {"kind": "rotary", "theta": 10_000.0}
+    assert load("table3/e-learned", ["architecture.positions.rows=600"]).architecture.max_positions == 600
+    norm = load("dialects/fairseq", ["architecture.norm.kind=rms_norm"]).architecture.norm
+    assert (norm.kind, norm.epsilon) == ("rms_norm", 1e-5), "both kinds of norms have the same options"
+
+
+def test_mappings_whose_kind_decides_their_keys_are_the_unions_of_the_schema() -> None:
+    schema = Spec.model_json_schema()
+    sections = [schema, *schema["$defs"].values()]
+    unions = {
+        key for section in sections for key, field in section.get("properties", {}).items() if "discriminator" in field
+    }
+    assert unions == set(KIND_MAPPINGS)

@@ -327,8 +327,8 @@ class Preprocessor:
         if self.positions is not None and length > self.positions:
             raise ZooError(
                 f"the {side} {excerpt(text)} needs {length:,} positions, but the model has learned "
-                f"{self.positions:,} (`architecture.max_positions`)",
-                hint="split the line into sentences, or train with `positional_encoding: sinusoidal`",
+                f"{self.positions:,} (`architecture.positions.rows`)",
+                hint="split the line into sentences, or train with `positions: {kind: sinusoidal}`",
             )
 
     def _max_target_length(self, source_length: int) -> int:

@@ -124,7 +124,7 @@ class Translator:
         self.device = torch.device(device)
         self.max_batch_tokens = check_max_batch_tokens(max_batch_tokens)
         architecture = spec.architecture
-        self.positions = architecture.max_positions if architecture.positional_encoding == "learned" else None
+        self.positions = architecture.max_positions
         self.reopen: Callable[[], Translator] | None = None
         self.backend = ""
         self.attention_program: Callable[[], Program] | None = None

@@ -209,8 +209,8 @@ def imported_spec(request: ImportRequest, description: str, **sections: Mapping[
     source, target = request.languages or UNKNOWN_LANGUAGES
     corpus: dict[str, Any] = {"source": source, "target": target, "train": [], "dev": [], "test": []}
     architecture = sections["architecture"]
-    if architecture.get("positional_encoding") == "learned":
-        corpus["max_length"] = min(_MAX_LENGTH, architecture["max_positions"] - 1)
+    if rows := architecture.get("positions", {}).get("rows"):
+        corpus["max_length"] = min(_MAX_LENGTH, rows - 1)
     fields = {"name": request.name, "description": _without_markup(description), "corpus": corpus, **sections}
     return specs.load("base", fields).with_short_name(request.name)
 

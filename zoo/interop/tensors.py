@@ -221,16 +221,16 @@ class EmbeddingTables:
 
 
 def position_fields(encoder: Float[Tensor, "rows d_model"], decoder: Float[Tensor, "rows d_model"]) -> dict[str, Any]:
-    """Return the fields of `architecture` that describe two tables of positions.
+    """Return the fields of `architecture.positions` that describe two tables of positions.
 
     Returns:
         The kind and first position of the sinusoids that both tables contain. For any other tables,
-        `positional_encoding: learned`, with as many rows as the shorter table.
+        learned positions, with as many rows as the shorter table.
     """
     kinds = [next(_matching_sinusoids(table), None) for table in (encoder, decoder)]
     if kinds[0] is not None and kinds[0] == kinds[1]:
         return kinds[0]
-    return {"positional_encoding": "learned", "max_positions": min(len(encoder), len(decoder))}
+    return {"kind": "learned", "rows": min(len(encoder), len(decoder))}
 
 
 def _matching_sinusoids(table: Float[Tensor, "rows d_model"]) -> Iterator[dict[str, Any]]:
@@ -239,7 +239,7 @@ def _matching_sinusoids(table: Float[Tensor, "rows d_model"]) -> Iterator[dict[s
         expected = sinusoids(torch.empty(1, rows + 2, table.shape[1]), halves=kind == "sinusoidal_halves")
         for first in range(3):
             if torch.allclose(expected[first : first + rows], table[:rows].float(), atol=_POSITION_TOLERANCE, rtol=0):
-                yield {"positional_encoding": kind, "first_position": first}
+                yield {"kind": kind, "first": first}
 
 
 def _copied(tensor: Tensor) -> Tensor:

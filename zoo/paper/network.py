@@ -12,9 +12,10 @@ from math import atan2, comb, cos, exp, isclose, sin, sqrt
 import specs
 from compiler import Graph, Purpose, cost, lower
 from compiler.cost import layers
+from compiler.lower.positions import sinusoidal_encoding
 from compiler.operations.attention import Attention
-from compiler.operations.elementwise import Dropout, Norm
-from compiler.operations.embedding import Embedding, sinusoidal_encoding
+from compiler.operations.elementwise import Dropout
+from compiler.operations.embedding import Embedding
 from compiler.operations.projection import Linear
 from compiler.operations.views import SplitHeads
 from zoo.paper.claims import Claim, Derivation, Printed, equals, holds
@@ -43,7 +44,7 @@ def _stack(side: str) -> Derivation:
 
 
 def _sublayers(side: str) -> Derivation:
-    norms = Counter(n.layer for n in graph("base").nodes if isinstance(n.operation, Norm))
+    norms = Counter(n.layer for n in graph("base").nodes if n.operation.is_norm)
     counts = {norms[name] for name in _layers(side)}
     return _single(counts), f"residuals with a norm in each layer of the graph: {_listed(counts)}"
 
@@ -53,7 +54,7 @@ def _layers(side: str) -> list[str]:
 
 
 def _width() -> Derivation:
-    nodes = [n for n in graph("base").nodes if isinstance(n.operation, Norm | Embedding)]
+    nodes = [n for n in graph("base").nodes if (n.operation.is_norm or isinstance(n.operation, Embedding))]
     widths = {n.type.shape[-1].constant for n in nodes}
     return _single(widths), f"dimension of all {len(nodes)} embeddings and sub-layers: {_listed(widths)}"
 
@@ -177,7 +178,7 @@ def _wavelengths() -> list[float]:
 
 def _dropped() -> tuple[bool, str]:
     drops = [n for n in graph("base").nodes if isinstance(n.operation, Dropout) and n.operation.dropout]
-    norms = sum(isinstance(n.operation, Norm) for n in graph("base").nodes)
+    norms = sum(n.operation.is_norm for n in graph("base").nodes)
     embeds = sum(isinstance(n.operation, Embedding) for n in graph("base").nodes)
     return len(drops) == norms + embeds, f"{len(drops)} dropouts, {norms} sub-layers and {embeds} sums with positions"
 

@@ -255,9 +255,8 @@ class _Passes:
 
     def __init__(self, spec: Spec, program: EmittedProgram) -> None:
         self.spec, self._program = spec, program
-        learned = spec.architecture.positional_encoding == "learned"
-        max_length = spec.architecture.max_positions - 1
-        self.length = min(CALIBRATION_LENGTH, max_length) if learned else CALIBRATION_LENGTH
+        positions = spec.architecture.max_positions
+        self.length = CALIBRATION_LENGTH if positions is None else min(CALIBRATION_LENGTH, positions - 1)
         flops = 3 * cost(program.graphs[Purpose.TRAIN]).flops(batch=1, source=self.length, target=self.length)
         self.rows = max(1, min(batch_rows(spec, self.length)[1], int(_MAX_FLOPS / flops)))
         self.compare_libraries = self.rows * flops > _MIN_FLOPS

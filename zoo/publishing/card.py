@@ -18,7 +18,7 @@ from zoo.publishing.proof import OUTPUTS_NAME, ReferenceOutputs
 from zoo.report import duration
 from zoo.text.vocabulary import Vocabulary
 
-_ARCHITECTURE_FIELDS = ("N", "d_model", "d_ff", "h", "d_k", "d_v", "dropout", "positional_encoding", "norm")
+_ARCHITECTURE_FIELDS = ("N", "d_model", "d_ff", "h", "d_k", "d_v", "dropout")
 _CURVE_ROWS = 8
 
 
@@ -94,10 +94,12 @@ def _purpose(spec: Spec, words: _TaskWords) -> str:
 
 
 def _architecture_table(spec: Spec) -> tuple[list[str], list[list[str]]]:
-    values = [str(getattr(spec.architecture, key)) for key in _ARCHITECTURE_FIELDS]
+    a = spec.architecture
+    values = [str(getattr(a, key)) for key in _ARCHITECTURE_FIELDS]
+    values += [a.positions.kind, f"{a.norm.kind}, {a.norm.placement}"]
     sizes = spec.vocabulary.sizes
     tokens = f"{sizes[0]:,}" if sizes[0] == sizes[1] else f"{sizes[0]:,} and {sizes[1]:,}"
-    columns = [*_ARCHITECTURE_FIELDS, "vocabulary", "parameters"]
+    columns = [*_ARCHITECTURE_FIELDS, "positions", "norm", "vocabulary", "parameters"]
     return columns, [[*values, f"{tokens} {spec.vocabulary.kind} tokens", f"{compiler.parameters(spec):,}"]]
 
 
@@ -107,10 +109,9 @@ def _layer_descriptions(spec: Spec) -> Iterator[str]:
     for side in ("encoder", "decoder"):
         blocks = getattr(spec.architecture, side)
         if blocks != getattr(paper, side):
-            options = [{key: value for key, value in block.model_dump().items() if key != "kind"} for block in blocks]
             names = [
-                f"`{block.kind}`" + "".join(f" ({key} {value})" for key, value in own.items())
-                for block, own in zip(blocks, options, strict=True)
+                f"`{block.kind}`" + "".join(f" ({key} {value})" for key, value in block.own_options.items())
+                for block in blocks
             ]
             yield f"Each {side} layer consists of {', '.join(names)}."
 

@@ -167,8 +167,7 @@ def _invalid_reason(references: ReferenceLogProbabilities, spec: Spec) -> str | 
         return "it is empty"
     if source.shape[0] != rows or target.shape != (rows, length + 1):
         return "the shapes of its tensors do not match"
-    architecture = spec.architecture
-    positions = architecture.max_positions if architecture.positional_encoding == "learned" else _MAX_LENGTH
+    positions = spec.architecture.max_positions or _MAX_LENGTH
     width = max(length, source.shape[1])
     if width > positions or rows > _MAX_ROWS or rows * width > _MAX_CELLS:
         return "its tensors are too large"

@@ -109,11 +109,11 @@ def benchmark_decoding(
     Raises:
         ZooError: Device, backend or precision are not available, or the vocabulary is too small for the search.
     """
-    learned = spec.architecture.positional_encoding == "learned"
-    if learned and spec.architecture.max_positions <= LENGTH:
+    positions = spec.architecture.max_positions
+    if positions is not None and positions <= LENGTH:
         raise ZooError(
-            f"the benchmark needs {LENGTH + 1} positions, but `{spec.name}` has {spec.architecture.max_positions}",
-            hint=f"set `architecture.max_positions={LENGTH + 1}`",
+            f"the benchmark needs {LENGTH + 1} positions, but `{spec.name}` has {positions}",
+            hint=f"set `architecture.positions.rows={LENGTH + 1}`",
         )
     if spec.decoding.search != "beam":
         problem = f"the benchmark measures beam search, and `{spec.name}` has `decoding.search: {spec.decoding.search}`"

@@ -75,15 +75,15 @@ def continue_without_score(report: Report, when: str = "") -> Iterator[None]:
 
 def require_scorable_dev_set(spec: Spec, vocabulary: Vocabulary) -> None:
     """Raise ZooError if a sentence of the dev set is longer than the model's learned positions."""
-    architecture = spec.architecture
-    if not spec.corpus.dev or architecture.positional_encoding != "learned":
+    positions = spec.architecture.max_positions
+    if not spec.corpus.dev or positions is None:
         return
-    preprocessor = Preprocessor(vocabulary, spec, architecture.max_positions, None, Report())
+    preprocessor = Preprocessor(vocabulary, spec, positions, None, Report())
     sources, references = read_split(spec, "dev", Report(), vocabulary)
     try:
         preprocessor.encode_pairs_side(sources, "source")
         preprocessor.encode_pairs_side(references, "target")
     except ZooError as error:
-        hint = "raise `architecture.max_positions`, remove such sentences from `corpus.dev`, or train with "
-        hint += "`positional_encoding: sinusoidal`"
+        hint = "raise `architecture.positions.rows`, remove such sentences from `corpus.dev`, or train with "
+        hint += "`positions: {kind: sinusoidal}`"
         raise ZooError(f"the dev set cannot be scored: {error.summary}", hint=hint) from None

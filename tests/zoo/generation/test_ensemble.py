@@ -77,8 +77,8 @@ def test_an_ensemble_needs_one_vocabulary_and_one_device(tokens, home, toy):
 
 
 def test_the_smallest_number_of_positions_limits_the_ensemble(translator_of):
-    learned = ["architecture.positional_encoding=learned", "corpus.max_length=5"]
-    several = [translator_of([*learned, f"architecture.max_positions={most}"]) for most in (9, 6)]
+    fields = [f"architecture.positions={{kind: learned, rows: {rows}}}" for rows in (9, 6)]
+    several = [translator_of(["corpus.max_length=5", field]) for field in fields]
     both = Translator.ensemble([*several, translator_of()])
     with pytest.raises(ZooError, match="needs 7 positions, but the model has learned 6"):
         both.translate("abcdef")

@@ -50,7 +50,7 @@ def program(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
     norm, backend = request.param
     if problem := BACKENDS[backend].unavailable_reason():
         pytest.skip(problem)
-    spec = specs.load("tiny", {**SMALL, "architecture": {**SMALL["architecture"], "norm": norm}})
+    spec = specs.load("tiny", {**SMALL, "architecture": {**SMALL["architecture"], "norm": {"placement": norm}}})
     torch.manual_seed(0)
     return compiler.build(spec, compiler.TRANSLATE, backend=backend, folder=tmp_path_factory.getbasetemp())
 

@@ -184,7 +184,7 @@ def test_a_long_line_is_translated_in_parts(translator_of, report, search):
     assert all(joined.text.startswith("ba") for joined in results[1])
     expected = "2 of 5 texts are longer than `decoding.max_source_length` (10 tokens), the longest is text 2"
     assert report.warnings[0].startswith(expected)
-    learned = ["architecture.positional_encoding=learned", "architecture.max_positions=11", "corpus.max_length=9"]
+    learned = ["architecture.positions={kind: learned, rows: 11}", "corpus.max_length=9"]
     expected = limited.translate(long, split=False)
     assert translator_of(learned).translate(long, split=False) == expected, "positions limit it as well"
 

@@ -231,7 +231,7 @@ def test_the_cost_of_many_hypotheses_is_announced(translator_of, report, options
 
 
 def test_learned_positions_limit_sources_and_translations(translator_of):
-    learned = ["architecture.positional_encoding=learned", "architecture.max_positions=6"]
+    learned = ["architecture.positions={kind: learned, rows: 6}"]
     translator = translator_of([*learned, "corpus.max_length=5"])
     assert len(translator.translate("abcde", alpha=10.0)) <= 5  # BOS takes the first position
     with pytest.raises(ZooError, match="source 'abcdef' needs 7 positions, but the model has learned 6"):

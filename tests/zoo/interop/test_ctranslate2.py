@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from compiler import TRANSLATE, build
-from specs import ZooError
+from specs import Sinusoidal, ZooError
 from zoo.generation.translator import Translator
 from zoo.interop.ctranslate2.importer import CTranslate2Import, open_translator
 from zoo.interop.formats import ImportedModel, ImportRequest
@@ -199,8 +199,8 @@ def test_vocabularies_may_be_text_files(tiny: SimpleNamespace, tmp_path: Path) -
 def test_spec_and_notes(tmp_path: Path) -> None:
     imported = read(save(tmp_path))
     architecture, decoding = imported.spec.architecture, imported.spec.decoding
-    assert (architecture.positional_encoding, architecture.first_position) == ("sinusoidal_halves", 1)
-    assert architecture.norm_epsilon == 1e-5, "the default of CTranslate2"
+    assert architecture.positions == Sinusoidal(kind="sinusoidal_halves", first=1)
+    assert architecture.norm.epsilon == 1e-5, "the default of CTranslate2"
     assert (decoding.beam, decoding.alpha, decoding.length_penalty, decoding.extra_length) == (2, 1.0, "power", 256)
     assert (decoding.stopping_rule, decoding.min_length) == ("full", 1)
     assert any("no EOS after a source" in note for note in imported.notes)

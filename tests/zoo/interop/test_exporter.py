@@ -30,8 +30,8 @@ pytestmark = pytest.mark.integration
 EVEN = {"d_model": 16, "h": 2, "d_k": 8, "d_v": 8}
 VARIANTS: dict[str, dict[str, Any]] = {
     "as in the paper": {},
-    "learned positions, silu": {"positional_encoding": "learned", "max_positions": 70, "activation": "silu"},
-    "halves from 2, gelu": {"positional_encoding": "sinusoidal_halves", "first_position": 2, "activation": "gelu"},
+    "learned positions, silu": {"positions": {"kind": "learned", "rows": 70}, "activation": "silu"},
+    "halves from 2, gelu": {"positions": {"kind": "sinusoidal_halves", "first": 2}, "activation": "gelu"},
     "two tables, biases": {"tied_embeddings": "target", "projection_bias": True, "output_bias": True},
     "three tables": {"tied_embeddings": "none", "N": {"encoder": 1, "decoder": 2}},
 }
@@ -143,7 +143,7 @@ def test_onnx_models_compute_the_same(published: Publish, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("format", "message", "architecture"),
     [
-        ("hf-marian", "norm: pre", {"norm": "pre"}),
+        ("hf-marian", "layer norms after", {"norm": {"placement": "pre"}}),
         ("hf-marian", "d_k is 6 and d_v is 4", {"d_k": 6, "d_v": 4}),
         ("hf-marian", "ssru", SSRU),
         ("hf-marian", "attention_score", {"attention_score": "dot_product"}),

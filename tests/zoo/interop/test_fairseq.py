@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import gelu, layer_norm, relu, silu
 
-from specs import ZooError
+from specs import Sinusoidal, ZooError
 from zoo.interop.fairseq.importer import FairseqImport
 from zoo.interop.formats import ImportedModel, ImportRequest
 
@@ -190,7 +190,7 @@ def test_spec_and_notes(tmp_path: Path) -> None:
     imported = read(Model(share_all_embeddings=True).write(tmp_path))
     spec, decoding = imported.spec, imported.spec.decoding
     assert (spec.corpus.source, spec.corpus.target) == ("en", "de-DE")
-    assert (spec.architecture.positional_encoding, spec.architecture.first_position) == ("sinusoidal_halves", 2)
+    assert spec.architecture.positions == Sinusoidal(kind="sinusoidal_halves", first=2)
     assert spec.architecture.tied_embeddings == "all"
     assert (decoding.beam, decoding.length_penalty, decoding.alpha) == (5, "power", 1.0)
     assert (decoding.length_factor, decoding.extra_length) == (0, 200)

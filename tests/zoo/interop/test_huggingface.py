@@ -15,7 +15,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from specs import BOS, ZooError
+from specs import BOS, Sinusoidal, ZooError
 from zoo.interop.comparison import compare_with_engine
 from zoo.interop.formats import ImportedModel, ImportRequest, PositionConvention
 from zoo.interop.huggingface.config import GENERATION_KEYS
@@ -138,14 +138,14 @@ def test_tables_of_positions_must_be_sinusoids_or_on_both_sides(folder: Any) -> 
     tensors = load_file(folder.weights_file)
     angles = torch.arange(64)[:, None] * 10000 ** (-torch.arange(4) / 4)
     save_file(tensors | {POSITIONS: torch.cat([angles.sin(), angles.cos()], 1)}, folder.weights_file)
-    assert read(folder).spec.architecture.positional_encoding == "sinusoidal_halves"
+    assert read(folder).spec.architecture.positions == Sinusoidal(kind="sinusoidal_halves")
     save_file(tensors | {POSITIONS: torch.randn(64, 8)}, folder.weights_file)
     with pytest.raises(ZooError, match="positions for one side only"):
         read(folder)
     both = {POSITIONS: torch.randn(64, 8), POSITIONS.replace("encoder", "decoder"): torch.randn(60, 8)}
     save_file(tensors | both, folder.weights_file)
     imported = read(folder)
-    assert (imported.spec.architecture.positional_encoding, imported.spec.architecture.max_positions) == ("learned", 60)
+    assert imported.spec.architecture.max_positions == 60
     assert torch.equal(imported.tensors["encoder.positions"], both[POSITIONS][:60])
 
 

@@ -21,7 +21,7 @@ from zoo.planning.memory_estimate import batch_rows
     "fields",
     [
         {},
-        {"norm": "pre", "positional_encoding": "learned"},
+        {"norm": {"placement": "pre"}, "positions": {"kind": "learned", "rows": 128}},
         {"tied_embeddings": "none"},
         {"tied_embeddings": "target", "projection_bias": True},
     ],

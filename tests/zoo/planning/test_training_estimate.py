@@ -134,7 +134,7 @@ def test_calibration_of_a_busy_machine_is_not_stored(world: World, words: Any, m
 
 def test_calibration_does_not_change_the_program(world: World) -> None:
     """Also with bfloat16, and with fewer learned positions than a pass usually has."""
-    learned = ["architecture.positional_encoding=learned", "architecture.max_positions=20", "corpus.max_length=10"]
+    learned = ["architecture.positions={kind: learned, rows: 20}", "corpus.max_length=10"]
     spec = world(*learned, "decoding.extra_length=2", "training.precision=bfloat16")
     program = trainable(spec)
     before = {name: tensor.clone() for name, tensor in program.state_dict().items()}

@@ -24,7 +24,7 @@ def test_the_card_of_a_bundle(bundle: Path) -> None:
     for expected in (
         *('zoo.load("transformer-tiny-ende")', "It translates from `en` to `de`.", "12.35", "`pairs.en`"),
         *("mean of 3 checkpoints, from step 3 to step 9", "comply with the licences"),
-        *("| 2 | 16 | 24 | 2 | 6 | 4 | 0.1 | sinusoidal | post | 101 bpe tokens |", "31 tokens"),
+        *("| 2 | 16 | 24 | 2 | 6 | 4 | 0.1 | sinusoidal | layer_norm, post | 101 bpe tokens |", "31 tokens"),
     ):
         assert expected in text, expected
 

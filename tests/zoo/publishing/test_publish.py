@@ -183,7 +183,7 @@ def test_the_references_are_of_the_dev_set_if_text_is_included(trained: Trained)
 def test_a_run_is_published_without_its_corpus_and_without_scores(trained: Trained) -> None:
     """With learned positions, the references have no more tokens than there are positions."""
     architecture = {"N": 1, "d_model": 16, "d_ff": 24, "h": 2, "d_k": 6, "d_v": 4}
-    learned = {**architecture, "positional_encoding": "learned", "max_positions": 14}
+    learned = {**architecture, "positions": {"kind": "learned", "rows": 14}}
     run = trained(architecture=learned, corpus={"max_length": 12, "train": [{"grammar": 9}]})
     for file in (*Path().glob("pairs.*"), run.scores):
         file.unlink()

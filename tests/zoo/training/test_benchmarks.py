@@ -14,7 +14,7 @@ import torch
 from compiler import build, graphs
 from compiler.host import cores
 from compiler.initialization import initial_weights
-from specs import BOS, EOS, PAD, UNK, Spec, ZooError
+from specs import BOS, EOS, PAD, UNK, Learned, Spec, ZooError
 from zoo.generation.config import GenerationConfig
 from zoo.system import device_memory
 from zoo.training.benchmarks import (
@@ -49,7 +49,7 @@ def test_numbers_of_decoding_are_consistent(small: Small) -> None:
     "shape",
     [
         {},
-        {"norm": "pre", "tied_embeddings": "target"},
+        {"norm": {"placement": "pre"}, "tied_embeddings": "target"},
         {"tied_embeddings": "none", "decoder": [{"kind": kind} for kind in ("self_attention", "cross_attention")]},
         {"decoder": [{"kind": kind} for kind in ("feed_forward", "self_attention", "cross_attention")]},
     ],
@@ -96,13 +96,13 @@ def test_impossible_decoding_is_refused(small: Small) -> None:
         benchmark_decoding(with_decoding(small(), beam=60, alpha=0.0), **ONE_ROUND)
 
     def learned(positions: int) -> Spec:
-        fields = {"positional_encoding": "learned", "max_positions": positions}
+        fields = {"positions": Learned(kind="learned", rows=positions)}
         spec = small()
         return spec.model_copy(update={"architecture": spec.architecture.model_copy(update=fields)})
 
     with pytest.raises(ZooError, match=f"needs {LENGTH + 1} positions") as caught:
         benchmark_decoding(learned(LENGTH), **ONE_ROUND, device="cpu")
-    enough = int(str(caught.value.hint).partition("max_positions=")[2].rstrip("`"))
+    enough = int(str(caught.value.hint).partition("positions.rows=")[2].rstrip("`"))
     assert benchmark_decoding(learned(enough), **ONE_ROUND, device="cpu").sentences == 2
 
 
@@ -123,7 +123,7 @@ def test_numbers_of_training_are_consistent(world: Callable[..., Spec]) -> None:
 
 def test_budgets_and_parts_of_the_corpus(world: Callable[..., Spec]) -> None:
     """No sentence is longer than the spec's maximum, and weights of corpus parts have no effect."""
-    keys = ["architecture.positional_encoding=learned", "architecture.max_positions=12", "corpus.max_length=11"]
+    keys = ["architecture.positions={kind: learned, rows: 12}", "corpus.max_length=11"]
     keys += ["training.source_tokens=12", "training.target_tokens=12"]
     keys += ["corpus.train=[{grammar: 30, weight: 2}, {grammar: 20}]"]
     speed = benchmark_training(world(*keys), steps=1, rounds=1)

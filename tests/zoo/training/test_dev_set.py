@@ -95,13 +95,13 @@ def test_dev_set_longer_than_learned_positions_is_refused_before_training(
     """A run that was started in spite of it continues, without scores."""
     for side in ("en", "de"):
         Path(f"dev.{side}").write_text("".join(f"{'z' * length}\n" for length in (3, 100)), encoding="utf-8")
-    keys = ["architecture.positional_encoding=learned", "architecture.max_positions=32", "corpus.max_length=31"]
+    keys = ["architecture.positions={kind: learned, rows: 32}", "corpus.max_length=31"]
     keys += ["corpus.dev=[{source: dev.en, target: dev.de}]", "training.dev_score=bleu"]
     with pytest.raises(ZooError, match=r"the dev set cannot be scored") as caught:
         train(world(*keys))
-    assert "learned 32 (`architecture.max_positions`)" in str(caught.value)
+    assert "learned 32 (`architecture.positions.rows`)" in str(caught.value)
     assert caught.value.exit_code == 2
-    assert "architecture.max_positions" in (caught.value.hint or "")
+    assert "architecture.positions.rows" in (caught.value.hint or "")
     assert not Path("runs").exists()
     with monkeypatch.context() as patch:
         patch.setattr("zoo.training.train.require_scorable_dev_set", lambda *_: None)

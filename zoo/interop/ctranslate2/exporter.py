@@ -15,15 +15,17 @@ from torch import Tensor
 from compiler.graph import Purpose
 from compiler.lower import lower
 from compiler.lower.attention import attention_scale
+from compiler.lower.positions import PositionalEncoding
 from compiler.operations.attention import Attention
-from compiler.operations.elementwise import Add, Dropout, Gelu, Norm, Relu, Silu
-from compiler.operations.embedding import Embedding, PositionalEncoding
+from compiler.operations.elementwise import Add, Dropout, Gelu, GeluTanh, Relu, Silu
+from compiler.operations.embedding import Embedding
 from compiler.operations.mask import CausalMask, PaddingMask
+from compiler.operations.norm import LayerNorm
 from compiler.operations.probability import LogSoftmax, PickLabels
 from compiler.operations.projection import Linear, Logits
 from compiler.operations.views import MergeHeads, Slice, SplitHeads
 from compiler.runtime import sinusoids
-from specs import BOS, EOS, PAD, UNK, Decoding, Spec, ZooError
+from specs import BOS, EOS, PAD, UNK, Decoding, Sinusoidal, Spec, ZooError
 from zoo.interop.ctranslate2.importer import CTranslate2Import, open_translator
 from zoo.interop.formats import Bundle, ExportCheck, ImportFormat
 from zoo.text.tokenizer import SPACE, Tokenizer
@@ -32,14 +34,14 @@ POSITIONS = 4096
 """Rows of the table of sinusoids in the exported model. CTranslate2's own sinusoids differ from zoo's."""
 _OPERATIONS = {
     *(Add, Attention, CausalMask, Dropout, Embedding, Gelu, Linear, LogSoftmax, Logits),
-    *(MergeHeads, Norm, PaddingMask, PickLabels, PositionalEncoding, Relu, Silu, Slice, SplitHeads),
+    *(GeluTanh, LayerNorm, MergeHeads, PaddingMask, PickLabels, PositionalEncoding, Relu, Silu, Slice, SplitHeads),
 }
 """Operations of the Transformer that CTranslate2 implements."""
 _LAYERS = {
     "encoder": ["self_attention", "feed_forward"],
     "decoder": ["self_attention", "cross_attention", "feed_forward"],
 }
-_ACTIVATIONS = {"relu": "RELU", "silu": "SWISH", "gelu": "GELU"}
+_ACTIVATIONS = {"relu": "RELU", "silu": "SWISH", "gelu": "GELU", "gelu_tanh": "GELUTanh"}
 
 
 class CTranslate2Export:
@@ -81,7 +83,7 @@ class CTranslate2Export:
         )
         model.config.decoder_start_token = names[1][BOS]
         model.config.add_source_eos = bundle.vocabulary.source_end == EOS
-        model.config.layer_norm_epsilon = bundle.spec.architecture.norm_epsilon
+        model.config.layer_norm_epsilon = bundle.spec.architecture.norm.epsilon
         model.validate()
         model.optimize("float32")
         model.save(str(folder))
@@ -119,6 +121,10 @@ def _require_supported(spec: Spec) -> None:
         if (kinds := [sublayer.kind for sublayer in sublayers]) != _LAYERS[side]:
             names, supported = ", ".join(kinds), ", ".join(_LAYERS[side])
             raise _unsupported(f"its {side} has layers of {names}, but CTranslate2 supports only layers of {supported}")
+    if own := next(architecture.own_options, None):
+        raise _unsupported(f"it has the option `{own}`")
+    if architecture.norm.placement == "both" or architecture.norm.embeddings:
+        raise _unsupported("it has norms after its embeddings, or on both sides of its sub-layers")
     used = {type(node.operation) for node in lower(spec, Purpose.SCORE).nodes}
     if unknown := sorted(operation.__name__ for operation in used - _OPERATIONS):
         raise _unsupported(f"it does not implement {unknown[0]}")
@@ -175,7 +181,7 @@ class _SpecWriter:
         activations = import_module("ctranslate2.specs.common_spec").Activation
         a = self.architecture
         options = {
-            "pre_norm": a.norm == "pre",
+            "pre_norm": a.norm.placement == "pre",
             "activation": activations[_ACTIVATIONS[a.activation]],
             "head_dim": self.head_dimension,
         }
@@ -190,7 +196,7 @@ class _SpecWriter:
             model.decoder.projection.bias = self.tensor("output_bias")
         for name, side in (("encoder", model.encoder), ("decoder", model.decoder)):
             side.position_encodings.encodings = self.positions(name)
-            if a.norm == "pre":
+            if a.norm.placement == "pre":
                 self.fill_norm(side.layer_norm, name)
             for number, layer in enumerate(side.layer):
                 self.fill_layer(layer, f"{name}.{number}")
@@ -219,7 +225,7 @@ class _SpecWriter:
         output.weight = self.padded(self.tensor(f"{part}.output").T.contiguous(), a.d_v)
         if a.projection_bias:
             output.bias = self.tensor(f"{part}.output_bias")
-        attention.queries_scale = attention_scale(a)
+        attention.queries_scale = attention_scale(a, a.d_k)
         self.fill_norm(attention.layer_norm, part)
 
     def padded(self, heads: Tensor, dimension: int) -> Tensor:
@@ -250,10 +256,10 @@ class _SpecWriter:
     def positions(self, side: str) -> Tensor:
         """Return the table of positions of the encoder or the decoder."""
         a = self.architecture
-        if a.positional_encoding == "learned":
-            return self.tensor(f"{side}.positions")
-        rows, halves = torch.empty(1, POSITIONS, a.d_model), a.positional_encoding == "sinusoidal_halves"
-        return sinusoids(rows, halves=halves, first=a.first_position).clone()
+        if isinstance(a.positions, Sinusoidal):
+            rows, halves = torch.empty(1, POSITIONS, a.d_model), a.positions.kind == "sinusoidal_halves"
+            return sinusoids(rows, halves=halves, first=a.positions.first).clone()
+        return self.tensor(f"{side}.positions")
 
     def tensor(self, name: str) -> Tensor:
         """Return a copy of a tensor in float32, because CTranslate2 modifies tensors in place."""

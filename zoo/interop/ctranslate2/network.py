@@ -96,10 +96,9 @@ class _Reader:
             "d_v": d_k,
             "activation": _ACTIVATIONS[activation],
             "attention_score": self.attention_score(d_k),
-            "norm": "pre" if pre_norm else "post",
-            "norm_epsilon": epsilon,
+            "norm": {"placement": "pre" if pre_norm else "post", "epsilon": epsilon},
             "projection_bias": self.layers.projection_bias,
-            **positions,
+            "positions": positions,
         }
         self.require_none_left()
         return Network(architecture, self.layers.complete(), tables, starts_from_zeros)
@@ -144,13 +143,13 @@ class _Reader:
         names = {side: f"{side}/position_encodings/encodings" for side in SIDES}
         stored = [name in self.binary.variables for name in names.values()]
         if not any(stored):  # then CTranslate2 computes sinusoids and counts positions from 1
-            return {"positional_encoding": "sinusoidal_halves", "first_position": 1}
+            return {"kind": "sinusoidal_halves", "first": 1}
         if not all(stored):
             raise ZooError("its encoder and decoder have different kinds of positions, but a spec has one kind")
         tables = {side: self.take(name) for side, name in names.items()}
         fields = position_fields(tables["encoder"], tables["decoder"])
-        if fields["positional_encoding"] == "learned":
-            self.layers.add_learned_positions(tables, fields["max_positions"])
+        if fields["kind"] == "learned":
+            self.layers.add_learned_positions(tables, fields["rows"])
         return fields
 
     def embedding_scale(self, side: str, d_model: int) -> float:

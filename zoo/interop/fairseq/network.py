@@ -99,8 +99,7 @@ def architecture_fields(options: Settings) -> dict[str, Any]:
         "attention_dropout": options.number("attention_dropout", 0.0),
         "activation_dropout": max(options.number(key, 0.0) for key in ("activation_dropout", "relu_dropout")),
         "activation": _ACTIVATIONS[activation],
-        "norm": "pre" if _same_boolean(options, "normalize_before") else "post",
-        "norm_epsilon": 1e-5,
+        "norm": {"placement": "pre" if _same_boolean(options, "normalize_before") else "post", "epsilon": 1e-5},
         "initial_weights": "glorot_uniform_half_qkv",
     }
 
@@ -148,18 +147,18 @@ def read_layers(
         for number in range(depth):
             foreign = f"{side}.layers.{number}"
             layers.add_pytorch_layer(source, foreign, f"{side}.{number}", d_model, d_ff, optional_bias=True)
-        if architecture["norm"] == "pre":
+        if architecture["norm"]["placement"] == "pre":
             layers.add_pytorch_norm(source, f"{side}.layer_norm", side, d_model)
-    fields: dict[str, Any]
+    positions: dict[str, Any]
     if _same_boolean(options, "learned_pos"):
         # The rows up to the ID of padding are not positions.
         tables = {side: source.take(f"{side}.embed_positions.weight")[PAD + 1 :] for side in SIDES}
         rows = min(map(len, tables.values()))
         layers.add_learned_positions(tables, rows)
-        fields = {"positional_encoding": "learned", "max_positions": rows}
+        positions = {"kind": "learned", "rows": rows}
     else:
-        fields = {"positional_encoding": "sinusoidal_halves", "first_position": PAD + 1}
-    return layers.complete(), {**fields, "projection_bias": layers.projection_bias}
+        positions = {"kind": "sinusoidal_halves", "first": PAD + 1}
+    return layers.complete(), {"positions": positions, "projection_bias": layers.projection_bias}
 
 
 def read_embeddings(source: ForeignTensors, options: Settings) -> EmbeddingTables:

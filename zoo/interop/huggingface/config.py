@@ -124,9 +124,8 @@ def architecture_fields(config: Settings, positions: PositionConvention) -> dict
         "activation_dropout": config.number("activation_dropout", 0.0),
         "activation": _ACTIVATIONS[activation],
         # The sinusoids of transformers are those of the paper in another order (`weights.to_interleaved`).
-        "positional_encoding": "sinusoidal_halves" if positions == "marian" else "sinusoidal",
-        "norm": "post",
-        "norm_epsilon": _EPSILON[positions],
+        "positions": {"kind": "sinusoidal_halves" if positions == "marian" else "sinusoidal"},
+        "norm": {"placement": "post", "epsilon": _EPSILON[positions]},
         "tied_embeddings": tied,
         "projection_bias": True,
         "output_bias": True,

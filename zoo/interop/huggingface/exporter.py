@@ -15,8 +15,8 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from compiler.operations.embedding import sinusoidal_encoding
-from specs import BOS, EOS, PAD, Spec, ZooError
+from compiler.lower.positions import sinusoidal_encoding
+from specs import BOS, EOS, PAD, Learned, Sinusoidal, Spec, ZooError
 from zoo.files.atomic import write_json
 from zoo.interop.formats import Bundle, ExportCheck, ImportFormat
 from zoo.interop.huggingface.importer import CONFIG, GENERATION_CONFIG, HuggingFaceMarianImport, import_transformers
@@ -84,8 +84,14 @@ def require_marian(spec: Spec) -> None:
             raise _unsupported(
                 f"its {side} has layers of {names}, but MarianMTModel has layers of {', '.join(supported)}"
             )
-    if a.norm != "post":
-        raise _unsupported(f"it is pre-norm (`norm: {a.norm}`), but MarianMTModel is post-norm")
+    if own := next(a.own_options, None):
+        raise _unsupported(f"it has the option `{own}`, which MarianMTModel does not have")
+    if a.norm.kind != "layer_norm" or a.norm.placement != "post" or a.norm.embeddings:
+        raise _unsupported("MarianMTModel has layer norms after the residual sums, and no others")
+    if not isinstance(a.positions, Sinusoidal | Learned):
+        raise _unsupported(f"MarianMTModel has no positions of the kind `{a.positions.kind}`")
+    if a.scale_logits:
+        raise _unsupported("MarianMTModel does not scale logits (`scale_logits`)")
     if a.d_k != a.d_v or a.d_k * a.h != a.d_model:
         raise _unsupported(f"MarianMTModel requires d_k = d_v = d_model / h, but d_k is {a.d_k} and d_v is {a.d_v}")
     if a.attention_score != "scaled_dot_product":
@@ -108,9 +114,8 @@ def _require_sentencepiece(vocabulary: Vocabulary) -> None:
 
 def _position_rows(spec: Spec) -> int:
     """Return the number of rows of the table of positions: for sinusoids, enough for the longest source and EOS."""
-    a = spec.architecture
-    if a.positional_encoding == "learned":
-        return a.max_positions
+    if (rows := spec.architecture.max_positions) is not None:
+        return rows
     return min(spec.decoding.max_source_length, _MAX_POSITIONS - 1) + 1
 
 
@@ -160,9 +165,9 @@ def _norm(tensors: Mapping[str, Tensor], ours: str, foreign: str) -> Iterator[tu
 
 def _positions(spec: Spec, tensors: Mapping[str, Tensor], side: str) -> Tensor:
     a = spec.architecture
-    if a.positional_encoding == "learned":
+    if not isinstance(a.positions, Sinusoidal):
         return tensors[f"{side}.positions"].float().clone()
-    halves, first = a.positional_encoding == "sinusoidal_halves", a.first_position
+    halves, first = a.positions.kind == "sinusoidal_halves", a.positions.first
     return torch.tensor([sinusoidal_encoding(first + row, a.d_model, halves) for row in range(_position_rows(spec))])
 
 
@@ -221,7 +226,7 @@ def _generation_config(spec: Spec) -> dict[str, Any]:
 
 def _differences(spec: Spec) -> Iterator[str]:
     """Yield where transformers computes or searches differently from the spec."""
-    decoding, epsilon = spec.decoding, spec.architecture.norm_epsilon
+    decoding, epsilon = spec.decoding, spec.architecture.norm.epsilon
     if epsilon != _EPSILON:
         yield f"the epsilon of layer norms is {_EPSILON:g} in transformers, and {epsilon:g} in the spec"
     if decoding.length_penalty == "gnmt" and decoding.alpha and decoding.beam > 1:

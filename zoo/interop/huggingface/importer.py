@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from compiler.operations.embedding import sinusoidal_encoding
+from compiler.lower.positions import sinusoidal_encoding
 from specs import ZooError
 from zoo.files.reading import is_present, read_json
 from zoo.interop.formats import (
@@ -149,7 +149,7 @@ class TransformersEngine:
         if model.origin["positions"] == "marian":
             self.version += " with Marian's positions"
             self._excluded.append(self._model.config.decoder_start_token_id)
-            _adapt_to_marian(self._model, model.spec.architecture.norm_epsilon)
+            _adapt_to_marian(self._model, model.spec.architecture.norm.epsilon)
 
     @torch.inference_mode()
     def translate(self, texts: Sequence[str], beam: int | None = None) -> list[EngineTranslation]:

@@ -12,7 +12,7 @@ from jaxtyping import Float32
 from safetensors import SafetensorError
 from torch import Tensor
 
-from compiler.operations.embedding import sinusoidal_encoding
+from compiler.lower.positions import sinusoidal_encoding
 from specs import Architecture, ZooError
 from zoo.files.reading import is_present, open_file
 from zoo.interop import torch_files
@@ -142,11 +142,11 @@ def take_positions(source: ForeignTensors, d_model: int) -> tuple[dict[str, Any]
         )
         raise ZooError(problem, exit_code=1)
     fields = position_fields(tables["encoder"], tables["decoder"])
-    if fields["positional_encoding"] != "learned":
-        return fields, {}
+    if fields["kind"] != "learned":
+        return {"positions": fields}, {}
     layers = NetworkTensors()
-    layers.add_learned_positions(tables, fields["max_positions"])
-    return fields, layers.tensors
+    layers.add_learned_positions(tables, fields["rows"])
+    return {"positions": fields}, layers.tensors
 
 
 def to_interleaved(name: str, tensor: Tensor, d_model: int) -> Tensor:

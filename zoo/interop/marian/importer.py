@@ -85,7 +85,7 @@ def _searches_as_trained(spec: Spec) -> bool:
     In pre-norm models, Marian normalises keys and values of self-attention only if they are the layer's input. In its
     search, they are the inputs of all steps so far, concatenated.
     """
-    return spec.architecture.norm != "pre" or spec.architecture.decoder[0].kind != "self_attention"
+    return spec.architecture.norm.placement != "pre" or spec.architecture.decoder[0].kind != "self_attention"
 
 
 class MarianEngine:

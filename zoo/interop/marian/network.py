@@ -80,9 +80,8 @@ def architecture_fields(options: Settings) -> dict[str, Any]:
         "d_k": d_model // h,
         "d_v": d_model // h,
         "activation": _activation(options),
-        "positional_encoding": "sinusoidal_halves",
-        "norm": _norm_placement(options),
-        "norm_epsilon": _EPSILON,
+        "positions": {"kind": "sinusoidal_halves"},
+        "norm": {"placement": _norm_placement(options), "epsilon": _EPSILON},
         "tied_embeddings": _tied_embeddings(options),
         "projection_bias": True,
         "output_bias": True,  # Marian has no PAD and no BOS, so a bias suppresses them
@@ -190,7 +189,7 @@ def read_layers(archive: Archive, options: Settings, architecture: Architecture)
             prefix = f"decoder.{first}."
             tied_tensors = [(name, tensor) for name, tensor in tensors.items() if name.startswith(prefix)]
             tensors |= {f"{ours}.{name.removeprefix(prefix)}": tensor.clone() for name, tensor in tied_tensors}
-    if architecture.norm == "pre":
+    if architecture.norm.placement == "pre":
         for side in ("encoder", "decoder"):
             tensors.update(_norm(archive, f"{side}_top", "", side, architecture.d_model))
     return tensors
@@ -251,7 +250,7 @@ def _ssru(archive: Archive, foreign: str, ours: str, architecture: Architecture)
     yield f"{ours}.value", archive.take(f"{foreign}_W", d_model, d_model)
     yield f"{ours}.gate", archive.take(f"{foreign}_Wf", d_model, d_model)
     yield f"{ours}.gate_bias", archive.take_vector(f"{foreign}_bf", d_model)
-    norm = foreign if architecture.norm == "pre" else f"{foreign}_ffn"
+    norm = foreign if architecture.norm.placement == "pre" else f"{foreign}_ffn"
     yield from _norm(archive, norm, _norm_suffix(architecture), ours, d_model)
 
 
@@ -261,4 +260,4 @@ def _norm(archive: Archive, foreign: str, suffix: str, ours: str, d_model: int) 
 
 
 def _norm_suffix(architecture: Architecture) -> str:
-    return "_pre" if architecture.norm == "pre" else ""
+    return "_pre" if architecture.norm.placement == "pre" else ""

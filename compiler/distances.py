@@ -1,0 +1,86 @@
+"""Functions for emitted code: rotations and biases of attention scores by the distance of query and key."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from compiler.lower.positions import ROUNDING, alibi_slope
+
+
+def distances(tokens: Int[Tensor, "batch length"]) -> Int[Tensor, "1 1 length length"]:
+    """Return the position of each key minus that of each query."""
+    position = torch.arange(tokens.shape[1], device=tokens.device)
+    return (position - position[:, None])[None, None]
+
+
+def cache_distances(
+    position: Int[Tensor, "rows new"], cache: Float[Tensor, "rows h length d"], *, planned: bool
+) -> Int[Tensor, "rows 1 new keys"]:
+    """Return the position of the key in each slot of a cache, minus that of each query.
+
+    Args:
+        position: The positions of the queries.
+        cache: The cache of keys.
+        planned: Whether the cache is preallocated, so that slot i has position i. Otherwise the new keys will be
+            appended to it, and the last slot has the position of the last query.
+    """
+    length, new = cache.shape[2], position.shape[1]
+    key = torch.arange(length if planned else length + new, device=position.device)[None]
+    if not planned:
+        key = key - (length + new - 1) + position[:, -1:]
+    return (key[:, None, :] - position[:, :, None])[:, None]
+
+
+def relative_bias(
+    distance: Int[Tensor, "batch 1 n m"], table: Float[Tensor, "buckets h"], *, max_distance: int, causal: bool
+) -> Float[Tensor, "batch h n m"]:
+    """Return the bias of each head by the range of the distance (Raffel et al. 2020, section 2.1).
+
+    Half of the ranges hold one distance each. The others grow exponentially up to `max_distance`. Unless `causal`, one
+    half of all ranges is for keys after the query.
+
+    Args:
+        distance: Position of the key minus that of the query.
+        table: The bias of each range and head.
+        max_distance: Distance from which on all are in the last range.
+        causal: Whether keys after the query are hidden.
+    """
+    distance = distance[:, 0]
+    buckets = table.shape[0] if causal else table.shape[0] // 2
+    size, exact = (-distance).clamp(min=0) if causal else distance.abs(), buckets // 2
+    ratio = (size.clamp(min=exact).double() / exact).log() / math.log(max_distance / exact)
+    far = exact + (ratio * (buckets - exact) + ROUNDING).long()
+    bucket = torch.where(size < exact, size, far.clamp(max=buckets - 1))
+    if not causal:
+        bucket = bucket + buckets * (distance > 0)
+    return table[bucket].permute(0, 3, 1, 2).contiguous()
+
+
+def alibi_bias(distance: Int[Tensor, "batch 1 n m"], heads: int) -> Float[Tensor, "batch h n m"]:
+    """Return minus the absolute distance times the slope of each head (Press et al. 2022, section 3)."""
+    slopes = torch.tensor([alibi_slope(head, heads) for head in range(heads)], device=distance.device)
+    return -distance.abs() * slopes[:, None, None]
+
+
+def rotate(
+    x: Float[Tensor, "batch h n d"], position: Int[Tensor, "batch n"] | None = None, *, theta: float = 10_000.0
+) -> Float[Tensor, "batch h n d"]:
+    """Rotate the features i and i + d/2 of each head by the angle position · theta^(-2i/d) (Su et al. 2021).
+
+    Args:
+        x: Queries or keys.
+        position: Their positions; None: 0, 1, ...
+        theta: Base of the angles.
+    """
+    if position is None:
+        position = torch.arange(x.shape[2], device=x.device)[None]
+    # In float64: at position 1000, a float32 angle is already wrong in the fifth digit.
+    exponent = torch.arange(0, x.shape[3], 2, dtype=torch.float64, device=x.device) / x.shape[3]
+    angles = position[:, None, :, None] * theta**-exponent
+    cosine, sine = angles.cos().to(x.dtype), angles.sin().to(x.dtype)
+    first, second = x.chunk(2, dim=-1)
+    return torch.cat([first * cosine - second * sine, second * cosine + first * sine], dim=-1)

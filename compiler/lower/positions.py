@@ -1,0 +1,359 @@
+"""The kinds of positions (3.5): how each enters a stack, and its operations.
+
+To add one: its spec class in `specs.parts`, and here its operation, its class, and its line in `POSITIONS`.
+"""
+
+# ruff: noqa: D102 - methods that override those of `Operation` are documented there
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from math import cos, sin
+from typing import TYPE_CHECKING, Any
+
+from compiler.builder import GraphBuilder, Value
+from compiler.instruction import Opcode
+from compiler.operations.operation import (
+    EmitContext,
+    Expressions,
+    Operation,
+    Shape,
+    Tensors,
+    ValueKind,
+    ValueType,
+    ValueTypes,
+    require,
+)
+from compiler.size import ONE, Size
+from compiler.weights import Initializer
+from specs import Architecture, Learned, Relative, Rotary, Sinusoidal
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from compiler.graph import Node
+    from compiler.native_codegen import NativeCodeGenerator
+
+
+ROUNDING = 1e-9
+"""Added before a logarithm of distances is rounded down, so that rounding errors never decide."""
+
+
+class StackPositions:
+    """The positions of one stack. This base class adds none."""
+
+    def __init__(self, builder: GraphBuilder, architecture: Architecture, stack: str, causal: bool) -> None:
+        """Prepare to lower.
+
+        Args:
+            builder: The builder of the graph.
+            architecture: The architecture.
+            stack: Name of the stack, `encoder` or `decoder`.
+            causal: Whether positions see none after them.
+        """
+        self.b, self.architecture, self.stack, self.causal = builder, architecture, stack, causal
+
+    def add(self, x: Value, position: Value | None) -> Value:
+        """Add positions to embeddings [batch, n, d_model]; `position` [batch, n] is that of a decoder step."""
+        return x
+
+    def rotate(self, name: str, heads: Value, position: Value | None) -> Value:
+        """Change queries or keys of self-attention by their positions: [batch, h, n, d_k]. `name` is theirs."""
+        return heads
+
+    def bias(self, tokens: Value, heads: int, position: Value | None, cache: Value | None) -> Value | None:
+        """Return a bias of the scores of self-attention, [batch or 1, h, n, m]; None if there is none.
+
+        Args:
+            tokens: Tokens of the stack: [batch, n].
+            heads: Number of heads.
+            position: In a decoder step, the positions of the queries: [batch, n].
+            cache: In a decoder step, the keys before the new ones are appended.
+        """
+        return None
+
+
+class AbsolutePositions(StackPositions):
+    """Sinusoids or learned vectors that are added to embeddings."""
+
+    def add(self, x: Value, position: Value | None) -> Value:
+        inputs = (x,) if position is None else (x, position)
+        options = self.architecture.positions
+        if isinstance(options, Learned):
+            path = f"{self.stack}.positions"
+            table = self.b.stack_parameter(path, options.rows, x.width, initial=Initializer.EMBEDDING)
+            return self.b.node("positioned", PositionalEncoding(), inputs, table)
+        assert isinstance(options, Sinusoidal)
+        encoding = PositionalEncoding(options.kind == "sinusoidal_halves", options.first)
+        return self.b.node("positioned", encoding, inputs)
+
+
+class RotaryPositions(StackPositions):
+    """Rotations of queries and keys."""
+
+    def rotate(self, name: str, heads: Value, position: Value | None) -> Value:
+        inputs, options = (heads,) if position is None else (heads, position), self.architecture.positions
+        assert isinstance(options, Rotary)
+        return self.b.node(f"{name}_rotated", Rotate(options.theta), inputs)
+
+
+class BiasPositions(StackPositions):
+    """Biases of attention scores, learned or constant."""
+
+    def bias(self, tokens: Value, heads: int, position: Value | None, cache: Value | None) -> Value | None:
+        options, table, max_distance = self.architecture.positions, [], None
+        if isinstance(options, Relative):
+            path, max_distance = f"{self.stack}.relative_positions", options.max_distance
+            table.append(self.b.stack_parameter(path, options.buckets, heads, initial=Initializer.EMBEDDING))
+        operation = PositionBias(heads, self.causal, max_distance, in_step=position is not None)
+        inputs = (tokens,) if position is None or cache is None else (position, cache)
+        key = (heads, None if cache is None else cache.type.shape[2])
+        return self.b.shared(f"{self.stack}_distance_bias", operation, inputs, key, *table)
+
+
+POSITIONS: Mapping[str, type[StackPositions]] = {
+    "sinusoidal": AbsolutePositions,
+    "sinusoidal_halves": AbsolutePositions,
+    "learned": AbsolutePositions,
+    "rotary": RotaryPositions,
+    "relative": BiasPositions,
+    "alibi": BiasPositions,
+    "none": StackPositions,
+}
+"""The class of each kind of positions."""
+
+
+def sinusoidal_encoding(position: int, width: int, halves: bool = False) -> list[float]:
+    """Return the encoding of one position: PE(pos, 2i) = sin(pos / 10000^(2i / d)), PE(pos, 2i + 1) = cos(same) (3.5).
+
+    Args:
+        position: The position, counted from 0.
+        width: Number of features d.
+        halves: Whether all sines precede all cosines, as in tensor2tensor, instead of alternating.
+    """
+    if halves:
+        angles = [position / 10000 ** (i / max(1, width // 2 - 1)) for i in range(width // 2)]
+        return [*map(sin, angles), *map(cos, angles)]
+    return [(cos if i % 2 else sin)(position / 10000 ** (i // 2 * 2 / width)) for i in range(width)]
+
+
+@dataclass(frozen=True)
+class PositionalEncoding(Operation):
+    """Add the encoding of each position (3.5): x [batch, n, d] [, position [batch, n]] -> [batch, n, d].
+
+    Positions count from 0 unless they are an input. Encodings are sinusoids, or rows of a parameter [positions, d].
+    `halves` is that of `sinusoidal_encoding`; position 0 gets the sinusoids of position `first`.
+    """
+
+    halves: bool = False
+    first: int = 0
+
+    adds_positions = True
+    calls = ("compiler.runtime.sinusoids",)
+    caption = ("position", "Positional encoding")
+
+    def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
+        x, *position = inputs
+        require(len(x.shape) == 3 and all(p.shape == x.shape[:2] for p in position), self, *inputs)
+        require(all(table[1] == x.shape[2] for table in parameters), self, *inputs)
+        return x
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        x, *position = inputs
+        if parameters:
+            return x + parameters[0][position[0] if position else slice(x.shape[1])]
+        rows = position[0].tolist() if position else [range(x.shape[1])]
+        width = x.shape[2]
+        return x + x.new_tensor(
+            [[sinusoidal_encoding(self.first + p, width, self.halves) for p in row] for row in rows]
+        )
+
+    def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
+        x, *position = inputs
+        if parameters:
+            rows = position[0] if position else f": {x}.shape[1]"
+            return f"{x} + {parameters[0]}[{rows}]"
+        options = (["halves=True"] if self.halves else []) + ([f"first={self.first}"] if self.first else [])
+        return f"{x} + sinusoids({', '.join([*inputs, *options])})"
+
+    def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
+        table = next(iter(node.parameters), None)
+        rows = codegen.parameter_shape(table)[0] if table else 0
+        sinusoids = {"halves": self.halves, "first": self.first}
+        codegen.add(node, Opcode.POSITION, node.inputs[0], **sinusoids, table=table, rows=rows)
+
+    def memory_traffic(self, inputs: ValueTypes, result: ValueType, weight_bytes: Size, float_bytes: int) -> Size:
+        """Count one row of the table, if there is one, per position."""
+        read = sum((each.bytes(float_bytes) for each in inputs), Size())
+        return read + result.bytes(float_bytes) * (2 if weight_bytes.terms else 1)
+
+
+@dataclass(frozen=True)
+class Rotate(Operation):
+    """Rotate pairs of features by angles that grow with the position (Su et al. 2021, equation 34).
+
+    x [batch, h, n, d] [, position [batch, n]] -> [batch, h, n, d]. The features i and i + d/2 are a pair, which turns
+    by position · theta^(-2i/d). Positions count from 0 unless they are an input.
+    """
+
+    theta: float
+
+    keeps_heads = True
+    code = "rotate({0}, theta={self.theta!r})"
+    calls = ("compiler.distances.rotate",)
+    caption = ("position", "Rotary positions")
+
+    def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
+        x, *position = inputs
+        even = len(x.shape) == 4 and x.shape[3].constant % 2 == 0
+        require(even and all(p.shape == (x.shape[0], x.shape[2]) for p in position), self, *inputs)
+        return x
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        x, *position = inputs
+        result, half = x.clone(), x.shape[3] // 2
+        for row in range(x.shape[0]):
+            for index in range(x.shape[2]):
+                number = int(position[0][row, index]) if position else index
+                for i in range(half):
+                    angle = number * self.theta ** (-i / half)
+                    one, two = x[row, :, index, i], x[row, :, index, i + half]
+                    result[row, :, index, i] = one * cos(angle) - two * sin(angle)
+                    result[row, :, index, i + half] = two * cos(angle) + one * sin(angle)
+        return result
+
+    def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
+        return f"rotate({', '.join(inputs)}, theta={self.theta!r})"
+
+    def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
+        _, heads, _, width = node.type.shape
+        codegen.add(
+            node,
+            Opcode.ROTATE,
+            node.inputs[0],
+            heads=heads.constant,
+            key_width=width.constant,
+            scale=self.theta,
+        )
+
+
+@dataclass(frozen=True)
+class PositionBias(Operation):
+    """Bias of attention scores by the distance of query and key.
+
+    It is learned (T5; Raffel et al. 2020, section 2.1) if there is a parameter [buckets, heads], and otherwise a
+    constant slope per head times the distance (ALiBi; Press et al. 2022, section 3).
+
+    Inputs: tokens [batch, n] -> [1, heads, n, n]; in a decoder step position [rows, new] and cache [rows, h, length, d]
+    -> [rows, heads, new, slots].
+    """
+
+    heads: int
+    causal: bool
+    max_distance: int | None
+    in_step: bool
+    planned: bool = False
+    """Whether the cache has a fixed capacity, as in `UnwrittenMask`."""
+
+    calls = (
+        *("compiler.distances.distances", "compiler.distances.cache_distances"),
+        *("compiler.distances.relative_bias", "compiler.distances.alibi_bias"),
+    )
+    caption = None
+    shares_buffer = True
+
+    @property
+    def reads_cache_slots(self) -> bool:  # type: ignore[override]
+        """Whether this is the bias of a decoder step."""
+        return self.in_step
+
+    def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
+        tokens, *cache = inputs
+        require(tokens.kind is ValueKind.INTEGER and len(cache) == self.in_step, self, *inputs)
+        require(len(parameters) == (self.max_distance is not None), self, *inputs)
+        require(all(len(p) == 2 and p[1] == Size.of(self.heads) for p in parameters), self, *inputs)
+        rows, new = tokens.shape
+        if not self.in_step:
+            return ValueType((ONE, Size.of(self.heads), new, new), ValueKind.BIAS)
+        slots = cache[0].shape[2] + (0 if self.planned else new)
+        return ValueType((rows, Size.of(self.heads), new, slots), ValueKind.BIAS)
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        first, *cache = inputs
+        rows, new = first.shape
+        if not self.in_step:
+            slots, rows = new, 1
+            distance = [[[key - query for key in range(new)] for query in range(new)]]
+        else:
+            slots = cache[0].shape[2] + (0 if self.planned else new)
+            start = [0 if self.planned else int(row[-1]) - slots + 1 for row in first]
+            distance = [
+                [[start[row] + key - int(query) for key in range(slots)] for query in first[row]] for row in range(rows)
+            ]
+        table = parameters[0] if parameters else None
+        values = [
+            [[[self._value(head, d, table) for d in keys] for keys in row] for head in range(self.heads)]
+            for row in distance
+        ]
+        like = next(iter((*cache, *parameters)), first.float())
+        return like.new_tensor(values).view(rows, self.heads, new, slots)
+
+    def _value(self, head: int, distance: int, table: Tensor | None) -> float:
+        if table is None:
+            return -abs(distance) * alibi_slope(head, self.heads)
+        assert self.max_distance is not None
+        return float(table[relative_bucket(distance, len(table), self.max_distance, self.causal), head])
+
+    def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
+        planned = f", planned={self.planned}" if self.in_step else ""
+        distance = f"{'cache_' if self.in_step else ''}distances({', '.join(inputs)}{planned})"
+        if self.max_distance is None:
+            return f"alibi_bias({distance}, {self.heads})"
+        return f"relative_bias({distance}, {parameters[0]}, max_distance={self.max_distance}, causal={self.causal})"
+
+    def for_planned_cache(self) -> Operation:
+        return replace(self, planned=True)
+
+    def memory_traffic(self, inputs: ValueTypes, result: ValueType, weight_bytes: Size, float_bytes: int) -> Size:
+        """Count nothing: a bias is small, and all layers share it."""
+        return Size()
+
+    def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
+        """Add no instruction: the attention's own instruction computes the bias."""
+
+    def native_bias(self, codegen: NativeCodeGenerator, node: Node) -> Mapping[str, Any]:
+        if self.max_distance is None:
+            return {"constants": tuple(alibi_slope(head, self.heads) for head in range(self.heads))}
+        (table,) = node.parameters
+        buckets = codegen.parameter_shape(table)[0]
+        sizes, limit = range(self.max_distance + 1), self.max_distance
+        before, after = (
+            [relative_bucket(sign * size, buckets, limit, self.causal) for size in sizes] for sign in (-1, 1)
+        )
+        return {"table": table, "rows": limit, "constants": (*map(float, before), *map(float, after))}
+
+
+def relative_bucket(distance: int, buckets: int, max_distance: int, causal: bool) -> int:
+    """Return the range of a distance (position of the key minus that of the query) in T5's relative positions."""
+    first = 0
+    if causal:
+        size = max(0, -distance)
+    else:
+        buckets //= 2
+        first, size = buckets * (distance > 0), abs(distance)
+    exact = buckets // 2
+    if size < exact:
+        return first + size
+    ratio = math.log(size / exact) / math.log(max_distance / exact)
+    return first + min(buckets - 1, exact + int(ratio * (buckets - exact) + ROUNDING))
+
+
+def alibi_slope(head: int, heads: int) -> float:
+    """Return the slope of a head, counted from 0: 2^(-8 (head + 1) / heads) for a power of two of heads.
+
+    Otherwise, the heads of the next smaller power of two come first, and then every second one of the next larger.
+    """
+    power = 1 << (heads.bit_length() - 1)
+    return float(2.0 ** (-8 * (head + 1) / power) if head < power else 2.0 ** (-4 * (2 * (head - power) + 1) / power))

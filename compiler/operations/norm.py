@@ -1,0 +1,89 @@
+"""Norms (3.1), one class for each kind. To add one: its spec class in `specs.parts`, its class here, and `NORMS`."""
+
+# ruff: noqa: D102 - methods that override those of `Operation` are documented there
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+from compiler.instruction import Opcode
+from compiler.operations.operation import (
+    EmitContext,
+    Expressions,
+    Operation,
+    Shape,
+    Tensors,
+    ValueType,
+    ValueTypes,
+    require,
+)
+from compiler.weights import Initializer
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from compiler.graph import Node
+    from compiler.native_codegen import NativeCodeGenerator
+
+
+@dataclass(frozen=True)
+class NormOperation(Operation):
+    """Base of norms over the last dimension."""
+
+    epsilon: float
+
+    vectors: ClassVar[Mapping[str, Initializer]]
+    """Names of its parameters [d], with their initial values."""
+    is_norm = True
+    joins_boxes = ("add",)
+
+    def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
+        (x,) = inputs
+        require(all(p == x.shape[-1:] for p in parameters) and len(parameters) == len(self.vectors), self, x)
+        return x
+
+    def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
+        gain, *bias = node.parameters
+        read = codegen.inputs(node)
+        codegen.add(node, Opcode.NORM, *read, epsilon=self.epsilon, gain=gain, bias=next(iter(bias), None))
+
+
+@dataclass(frozen=True)
+class LayerNorm(NormOperation):
+    """(x - mean) / sqrt(variance + epsilon) · gain + bias (3.1; Ba et al. 2016)."""
+
+    vectors: ClassVar = {"gain": Initializer.ONE, "bias": Initializer.ZERO}
+    calls = ("torch.nn.functional.layer_norm",)
+    caption = ("add", "Norm")
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        (x,), (gain, bias) = inputs, parameters
+        centred = x - x.mean(-1, keepdim=True)
+        return centred / (centred.square().mean(-1, keepdim=True) + self.epsilon).sqrt() * gain + bias
+
+    def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
+        (x,), (gain, bias) = inputs, parameters
+        return f"layer_norm({x}, ({context.type.shape[-1].constant},), {gain}, {bias}, {self.epsilon!r})"
+
+
+@dataclass(frozen=True)
+class RmsNorm(NormOperation):
+    """x / sqrt(mean of x² + epsilon) · gain (Zhang & Sennrich 2019, equation 4)."""
+
+    vectors: ClassVar = {"gain": Initializer.ONE}
+    calls = ("torch.nn.functional.rms_norm",)
+    caption = ("add", "RMSNorm")
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        (x,), (gain,) = inputs, parameters
+        return x / (x.square().mean(-1, keepdim=True) + self.epsilon).sqrt() * gain
+
+    def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
+        (x,), (gain,) = inputs, parameters
+        return f"rms_norm({x}, ({context.type.shape[-1].constant},), {gain}, {self.epsilon!r})"
+
+
+NORMS: Mapping[str, type[NormOperation]] = {"layer_norm": LayerNorm, "rms_norm": RmsNorm}
+"""The operation of each kind of norm."""

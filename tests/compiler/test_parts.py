@@ -1,0 +1,138 @@
+"""Norms, positions, gates and grouped heads against their papers' formulas and other implementations."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import nn
+
+from compiler import Purpose, distances, interpret, lower
+from compiler.initialization import initial_weights
+from compiler.lower.positions import PositionBias, Rotate, alibi_slope, relative_bucket
+from compiler.operations.attention import Attention
+from compiler.operations.norm import RmsNorm
+from compiler.runtime import fused_attention
+from specs import Spec, load
+
+
+def test_rms_norm_is_torchs() -> None:
+    x, gain = torch.randn(3, 5, 8), torch.randn(8)
+    norm = nn.RMSNorm(8, eps=1e-5)
+    norm.weight = nn.Parameter(gain)
+    torch.testing.assert_close(RmsNorm(1e-5).interpret([x], [gain]), norm(x))
+
+
+def test_rotary_positions_multiply_complex_numbers() -> None:
+    """Features i and i + d/2 are the real and imaginary part of a number, which turns by theta^(-2i/d) a position."""
+    x, position = torch.randn(2, 3, 5, 8), torch.tensor([[7, 1, 0, 300, 2], [0, 1, 2, 3, 4]])
+    numbers = torch.complex(x[..., :4].double(), x[..., 4:].double())
+    angles = position[:, None, :, None] * 100.0 ** (-torch.arange(4, dtype=torch.float64) / 4)
+    turned = numbers * torch.polar(torch.ones_like(angles), angles)
+    expected = torch.cat([turned.real, turned.imag], -1).float()
+    torch.testing.assert_close(distances.rotate(x, position, theta=100.0), expected)
+    torch.testing.assert_close(Rotate(100.0).interpret([x, position], []), expected)
+    query, key = torch.randn(2, 1, 1, 1, 8)
+    products = [
+        distances.rotate(query, torch.tensor([[n + 3]])).flatten()
+        @ distances.rotate(key, torch.tensor([[n]])).flatten()
+        for n in (0, 10, 500)
+    ]
+    torch.testing.assert_close(products[0].expand(3), torch.stack(products), atol=1e-4, rtol=1e-4)
+
+
+def test_alibi_slopes_are_those_of_its_paper() -> None:
+    assert [alibi_slope(head, 8) for head in range(8)] == [2.0**-n for n in range(1, 9)]
+    sixteen = [alibi_slope(head, 16) for head in range(16)]
+    assert sixteen == pytest.approx([2.0 ** (-n / 2) for n in range(1, 17)])
+    twelve = [alibi_slope(head, 12) for head in range(12)]
+    assert twelve == pytest.approx([*(2.0**-n for n in range(1, 9)), *(2.0 ** -(n + 0.5) for n in range(4))])
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize(("buckets", "max_distance"), [(32, 128), (8, 20), (64, 1000)])
+def test_relative_buckets_are_t5s(causal: bool, buckets: int, max_distance: int) -> None:
+    t5 = pytest.importorskip("transformers.models.t5.modeling_t5").T5Attention
+    distance = torch.arange(-2 * max_distance, 2 * max_distance + 1)
+    expected = t5._relative_position_bucket(distance, not causal, buckets, max_distance)
+    assert [relative_bucket(int(d), buckets, max_distance, causal) for d in distance] == expected.tolist()
+
+
+def test_small_distances_have_buckets_of_their_own_and_large_ones_share_them() -> None:
+    before = [relative_bucket(-distance, 32, 128, True) for distance in range(300)]
+    assert before[:16] == list(range(16))
+    assert before == sorted(before)
+    assert before[128:] == [31] * 172
+    assert relative_bucket(5, 32, 128, True) == 0, "a hidden key"
+    assert relative_bucket(5, 32, 128, False) == 16 + relative_bucket(-5, 32, 128, False)
+
+
+@pytest.mark.parametrize("max_distance", [None, 6])
+@pytest.mark.parametrize("planned", [False, True])
+def test_biases_of_a_step_are_rows_of_those_of_all_positions(max_distance: int | None, planned: bool) -> None:
+    table = [] if max_distance is None else [torch.randn(4, 3)]
+    whole = PositionBias(3, True, max_distance, in_step=False).interpret([torch.zeros(1, 9, dtype=torch.long)], table)
+    step = PositionBias(3, True, max_distance, in_step=True, planned=planned)
+    cache = torch.zeros(2, 3, 12 if planned else 6, 1)
+    position = torch.tensor([[6], [3]])
+    actual = step.interpret([position, cache], table)
+    for row, query in enumerate(position.flatten().tolist()):
+        visible = slice(0, query + 1) if planned else slice(7 - query - 1, 7)
+        torch.testing.assert_close(actual[row, :, 0, visible], whole[0, :, query, : query + 1])
+
+
+@pytest.mark.parametrize("biased", [False, True])
+def test_grouped_attention_repeats_keys_and_values(biased: bool) -> None:
+    query, key, value = torch.randn(2, 6, 5, 4), torch.randn(2, 2, 7, 4), torch.randn(2, 2, 7, 3)
+    hidden, bias = torch.rand(2, 1, 5, 7) < 0.3, torch.randn(1, 6, 5, 7)
+    hidden[..., 0] = False
+    added = [hidden, bias] if biased else [hidden]
+    actual = Attention(0.5, groups=3, biased=biased).interpret([query, key, value, *added], [])
+    for head in range(6):
+        scores = 0.5 * query[:, head] @ key[:, head // 3].mT + (bias[:, head] if biased else 0)
+        weights = scores.masked_fill(hidden[:, 0], -math.inf).softmax(-1)
+        torch.testing.assert_close(actual[:, head], weights @ value[:, head // 3])
+    fused = fused_attention(query, key, value, hidden, 0.5, bias=bias if biased else None, grouped=True)
+    torch.testing.assert_close(fused, actual)
+
+
+def test_a_gate_multiplies_the_activation(small: Callable[..., Spec]) -> None:
+    blocks = {"encoder": [{"kind": "feed_forward", "gated": True, "activation": "silu", "d_ff": 7, "bias": False}]}
+    spec = small(N={"encoder": 1, "decoder": 2}, scale_embeddings=False, positions={"kind": "none"}, **blocks)
+    graph = lower(spec, Purpose.ENCODE)
+    weights = initial_weights(spec, {Purpose.ENCODE: graph})
+    source = torch.tensor([[9, 8, 3]])
+    x = weights["embedding"][source]
+    gate, up, down = (weights[f"encoder.0.feed_forward.{name}"] for name in ("gate", "w1", "w2"))
+    assert gate.shape == up.shape == (spec.architecture.d_model, 7)
+    y = x + (nn.functional.silu(x @ gate) * (x @ up)) @ down
+    expected = nn.functional.layer_norm(y, y.shape[-1:], eps=spec.architecture.norm.epsilon)
+    torch.testing.assert_close(interpret(graph, weights, {"source": source})["memory"], expected)
+
+
+def test_options_of_a_sublayer_are_only_its_own(small: Callable[..., Spec]) -> None:
+    """The second sub-layer of a kind has a name of its own, and options do not reach other sub-layers."""
+    blocks = [{"kind": "feed_forward"}, {"kind": "self_attention", "h": 1}, {"kind": "feed_forward", "d_ff": 5}]
+    graph = lower(small(N=1, encoder=blocks), Purpose.ENCODE)
+    shapes = {name: tuple(p.origin.shape) for name, p in graph.parameters.items()}
+    sizes = small().architecture
+    assert shapes["encoder.0.feed_forward.w1"] == (sizes.d_model, sizes.d_ff)
+    assert shapes["encoder.0.feed_forward_2.w1"] == (sizes.d_model, 5)
+    assert shapes["encoder.0.self_attention.query"] == (sizes.d_model, sizes.d_k)
+
+
+def test_a_spec_that_sets_no_option_has_the_graphs_of_one_that_sets_the_defaults() -> None:
+    written = [{"kind": "self_attention", "h": 4, "kv_heads": 4, "d_k": 32}, {"kind": "feed_forward", "gated": False}]
+    for purpose in Purpose:
+        assert lower(load("tiny"), purpose) == lower(load("tiny", {"architecture.encoder": written}), purpose)
+
+
+@pytest.mark.parametrize("name", ["t5", "modern"])
+def test_variants_have_about_as_many_parameters_as_tiny(name: str) -> None:
+    def count(spec: Spec) -> int:
+        return sum(math.prod(p.origin.shape) for p in lower(spec, Purpose.SCORE).parameters.values())
+
+    tables = load("tiny").vocabulary.size * 128 if name == "t5" else 0  # its source table is not the target's
+    assert (count(load(f"variants/{name}")) - tables) / count(load("tiny")) == pytest.approx(1.0, abs=0.07)
