@@ -259,8 +259,7 @@ class Translator:
         The score and the log-probability of a text that was split are the sums over its sentences.
 
         Raises:
-            TypeError: `texts` is one string instead of several, or a text is not a string.
-            ZooError: As `translate` does.
+            TypeError: `texts` is one string instead of several.
         """
         if isinstance(texts, str):
             raise TypeError("`texts` is one string: pass a list of strings")
@@ -288,8 +287,7 @@ class Translator:
         rows = config.beam if config.search == "beam" else config.n_best
         if rows > _LARGE_BEAM:
             kind = "beam size" if config.search == "beam" else "number of samples"
-            usual = self.spec.decoding.beam
-            factor = f"{rows / usual:,.0f} times as long as with {usual}"
+            factor = f"{rows / self.spec.decoding.beam:,.0f} times as long as with {self.spec.decoding.beam}"
             self.report.info(f"with a {kind} of {rows:,}, this takes about {factor}")
         limit = MIN_ROW_TOKENS * max_sentences(self.spec, rows, self.device)
         return config.model_copy(update={"max_batch_tokens": min(config.max_batch_tokens, limit)})

@@ -144,6 +144,8 @@ def find_format(path: Path, name: str | None = None) -> ImportFormat:
     for format in IMPORT_FORMATS:
         if format.recognises(path):
             return format
+    if path.is_file() and any(format.recognises(path.parent) for format in IMPORT_FORMATS):
+        raise ZooError(f"`{path}` is a part of a model", hint=f"name the model's folder, `{path.parent}`")
     known = "; ".join(f"{format.name} ({format.description})" for format in IMPORT_FORMATS)
     raise ZooError(f"`{path}` has no known model format", hint=f"the formats are {known}")
 

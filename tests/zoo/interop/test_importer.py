@@ -91,9 +91,12 @@ def test_imported_model_translates_and_is_trained_on(zoo: Zoo, model: Path) -> N
 
 
 def test_user_errors_have_hints(zoo: Zoo, model: Path) -> None:
+    Path("other").mkdir()
+    Path("other/text").write_text("x")
     for arguments, message in (
         (["nothing"], "error: `nothing` does not exist\n\nhint: "),
-        (["vocab.spm"], "error: `vocab.spm` has no known model format\n\nhint: the formats are "),
+        (["other/text"], "error: `other/text` has no known model format\n\nhint: the formats are "),
+        (["vocab.spm"], "error: `vocab.spm` is a part of a model\n\nhint: name the model's folder, `.`"),
         (["model.npz", "--format", "maria"], "error: `maria` is not an import format\n\nhint: did you mean `marian`? "),
         (["model.npz", "--name", "../x"], "error: `../x` is not a valid name for a model\n\nhint: "),
         (["model.npz", "--positions", "marian"], "error: `--positions` applies to hf-marian only"),
