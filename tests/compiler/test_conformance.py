@@ -217,10 +217,11 @@ def test_bfloat16_is_close_to_float32(small: Callable[..., Spec]) -> None:
 
 
 @pytest.mark.usefixtures("all_cores")
+@pytest.mark.parametrize("architecture", ["post", "t5", "modern"])
 def test_native_int8_rounds_as_eager_does(
-    small: Callable[..., Spec], built: Callable[..., Any], shaken: Callable[..., Any]
+    small: Callable[..., Spec], built: Callable[..., Any], shaken: Callable[..., Any], architecture: str
 ) -> None:
-    spec = small(output_bias=True)
+    spec = small(output_bias=True, **ARCHITECTURES[architecture])
     reference = build(spec, weights=shaken(spec), backend="eager", precision="int8")
     steps = list(zip(_walk(built("native", spec, "int8")), _walk(reference), strict=True))
     for actual, expected in steps:
