@@ -30,7 +30,7 @@ def _form_of_depth(value: Any) -> str:
 
 
 class Architecture(Section):
-    """The network (section 3). Sizes are independent of each other: no size is derived from d_model / h."""
+    """Architecture of the network (section 3). All sizes are explicit: d_k and d_v are not derived from d_model / h."""
 
     N: Annotated[
         Annotated[LayerCount, Tag("number")] | Annotated[Depths, Tag("pair")], Discriminator(_form_of_depth)
@@ -69,8 +69,8 @@ class Architecture(Section):
         description="Dropout rate of the attention weights (not in the paper). Unit: probability."
     )
     activation_dropout: Probability = Field(
-        description="Dropout rate after the activation of the feed-forward networks (not in the paper, but in its "
-        "authors' code). Unit: probability."
+        description="Dropout rate after the activation of the feed-forward networks (not in the paper, but in "
+        "tensor2tensor, the code of its authors). Unit: probability."
     )
     activation: Activation = Field(
         description="Activation of the feed-forward networks (section 3.3: ReLU). silu is x sigmoid(x) (Elfwing et al. "
@@ -79,14 +79,17 @@ class Architecture(Section):
     )
     attention_score: Literal["scaled_dot_product", "dot_product", "additive"] = Field(
         description="Score of a query and a key in every attention (section 3.2.1: scaled dot product). dot_product "
-        "omits the factor 1/sqrt(d_k). additive is v tanh(W_Q q + W_K k) with one v per head (Bahdanau et al. 2015)."
+        "omits the factor 1/sqrt(d_k). additive is v tanh(W_Q q + W_K k), with a learned v per head (Bahdanau et al. "
+        "2015)."
     )
     positions: Positions = Field(description="Positional encoding, PE (section 3.5; Table 3, row E).")
-    norm: Norm = Field(description="Kind and position of the norms (section 3.1: LayerNorm after the residual sum).")
+    norm: Norm = Field(
+        description="Kind and position of normalisation (section 3.1: LayerNorm after the residual sum)."
+    )
     scale_embeddings: bool = Field(description="Whether embeddings are multiplied by sqrt(d_model) (section 3.4: yes).")
     scale_logits: bool = Field(
         description="Whether the decoder's output is multiplied by 1/sqrt(d_model) before the pre-softmax projection "
-        "(section 3.4: no; the first T5 does so)."
+        "(section 3.4: no; the original T5: yes)."
     )
     tied_embeddings: Literal["all", "target", "none"] = Field(
         description="Matrices that share weights (section 3.4: all). all: source embedding, target embedding and the "
@@ -108,12 +111,12 @@ class Architecture(Section):
 
     @property
     def depths(self) -> Depths:
-        """Numbers of layers of the encoder and of the decoder, whichever way `N` is written."""
+        """Numbers of layers of the encoder and of the decoder, also if `N` is a single number."""
         return self.N if isinstance(self.N, Depths) else Depths(encoder=self.N, decoder=self.N)
 
     @property
     def max_positions(self) -> int | None:
-        """Number of positions that the network has learned. None: any number."""
+        """Number of positions in the table of learned positional encodings. None if there is no such table."""
         return self.positions.rows if isinstance(self.positions, Learned) else None
 
     def option(self, sublayer: Sublayer, name: str) -> Any:
@@ -123,7 +126,7 @@ class Architecture(Section):
 
     @property
     def own_options(self) -> Iterator[str]:
-        """The options that single sub-layers set, such as `encoder[0].kv_heads`."""
+        """Names of the options that differ from their defaults in single sub-layers, such as `encoder[0].kv_heads`."""
         for side in ("encoder", "decoder"):
             for index, sublayer in enumerate(getattr(self, side)):
                 yield from (f"{side}[{index}].{name}" for name in sublayer.own_options)
@@ -188,7 +191,7 @@ class Architecture(Section):
                     reject(
                         f"{side}.{index}.kv_heads",
                         "attention_score",
-                        problem="additive attention has as many heads of keys as of queries",
+                        problem="additive attention needs as many heads of keys and values as of queries",
                         hint="remove `kv_heads`",
                     )
                 if isinstance(self.positions, Rotary) and sublayer.kind != "cross_attention" and d_k % 2:
@@ -225,7 +228,7 @@ class Architecture(Section):
             reject(
                 "positions",
                 "attention_score",
-                problem=f"`architecture.positions` of the kind `{self.positions.kind}` are a bias of dot products, but "
+                problem=f"`architecture.positions` of the kind `{self.positions.kind}` change dot-product scores, but "
                 "`attention_score` is `additive`",
                 hint="write another `attention_score`, or other `positions`",
             )

@@ -14,7 +14,13 @@ _MAX_BYTES = 1_000_000
 
 @dataclass(frozen=True)
 class Source:
-    """The file of a spec: its path, its name in error messages, and the short name of its spec."""
+    """The file of a spec.
+
+    Attributes:
+        path: Absolute path of the file.
+        file: Name of the file in error messages.
+        short_name: Name of the spec in the catalogue ("big", "table3/a-h1"), or the stem of a user's file.
+    """
 
     path: Path
     file: str
@@ -22,7 +28,7 @@ class Source:
 
     @property
     def is_shipped(self) -> bool:
-        """Whether the file belongs to the catalogue."""
+        """Whether the file is part of zoo, as opposed to a file that a user has written."""
         return self.path.is_relative_to(FOLDER)
 
     def text(self) -> str:
@@ -33,8 +39,8 @@ class Source:
         except OSError as error:
             raise ZooError(f"cannot read `{self.file}`: {error.strerror or error}", exit_code=1) from None
         if len(content) > _MAX_BYTES:
-            hint = "a spec has a few thousand bytes: check that this is the right file"
-            raise ZooError(f"`{self.file}` has more than {_MAX_BYTES:,} bytes", hint=hint)
+            hint = "check that the path is right: the file of a spec usually has a few thousand bytes"
+            raise ZooError(f"`{self.file}` is too large for a spec: more than {_MAX_BYTES:,} bytes", hint=hint)
         try:
             return content.decode("utf-8")
         except UnicodeDecodeError as error:
@@ -50,13 +56,13 @@ def names() -> tuple[str, ...]:
 
 
 def specs_in_folder(reference: str) -> tuple[str, ...]:
-    """Return references to the specs in a folder.
+    """List the specs in a folder.
 
     Args:
-        reference: Path of a folder, or the name of a folder of the catalogue.
+        reference: Path of a folder, or the name of a folder of shipped specs, such as "table3".
 
     Returns:
-        Paths or catalogue names. Empty if `reference` is not a folder.
+        Paths of the specs, or their names if they are shipped. Empty if `reference` is not a folder.
     """
     if os.path.isdir(reference):
         files = sorted(file for file in os.listdir(reference) if file.endswith(_SUFFIXES))
@@ -66,11 +72,11 @@ def specs_in_folder(reference: str) -> tuple[str, ...]:
 
 
 def find(reference: str, *, referrer: str = "", where: str | None = None) -> Source:
-    """Return the file that `reference` stands for: a file at that path, or a shipped spec of that name.
+    """Find the file of a spec by its path or, for a shipped spec, by its name.
 
     Args:
-        reference: A path that ends in .yaml or .yml, or a name. The folder of a shipped spec may be left out of its
-            name if no other spec has the same name.
+        reference: A path that ends in .yaml or .yml, or a name. A name may omit the folder if it is unique: "a-h1"
+            stands for "table3/a-h1".
         referrer: The file that contains the reference. Relative paths start from its folder, or from the current
             folder if it is empty.
         where: Location of the reference, for error messages.
@@ -100,7 +106,8 @@ def find(reference: str, *, referrer: str = "", where: str | None = None) -> Sou
         raise ZooError(f"no such file: {quote(reference)}", where=where, hint=hint)
     inner = os.path.join(os.path.dirname(referrer), reference, "spec.yaml")
     if os.path.isfile(inner):
-        raise ZooError(f"{quote(reference)} is a folder", where=where, hint=f"its spec is {quote(inner)}")
+        problem = f"{quote(reference)} is a folder, not the file of a spec"
+        raise ZooError(problem, where=where, hint=f"write {quote(inner)}, the spec in this folder")
     hint = f"{guess}`zoo list` prints the shipped specs; for a file, write its path, ending in .yaml"
     raise ZooError(f"no spec is named {quote(reference)}", where=where, hint=hint)
 

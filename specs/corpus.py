@@ -40,8 +40,8 @@ class Weighted(Section):
     weight: Positive = Field(
         default=1.0,
         le=1_000,
-        description="How often each pair of this part of `train` occurs in an epoch (not in the paper). 2 repeats the "
-        "part; 0.25 draws a different quarter of it in each epoch.",
+        description="How often each pair of this part of `train` occurs in an epoch (not in the paper). With 2, each "
+        "pair occurs twice. With 0.25, each epoch draws a different quarter of the pairs.",
     )
 
     @model_serializer(mode="wrap")
@@ -50,7 +50,7 @@ class Weighted(Section):
 
 
 class Grammar(Weighted):
-    """Pairs of the built-in synthetic English-German corpus. No pair occurs in two splits."""
+    """Sentence pairs from the built-in synthetic English-German corpus. No pair occurs in two splits."""
 
     grammar: Size = Field(
         le=5_000_000,
@@ -72,8 +72,8 @@ class Archive(Weighted):
         Field(description="URL of the archive: http://, https:// or file://.")
     )
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = Field(
-        description="SHA-256 of the archive, in lower-case hexadecimal. null: the first download records it in "
-        "`corpus.lock`."
+        description="SHA-256 of the archive, in lower-case hexadecimal. If null, the hash of the first download is "
+        "recorded in `corpus.lock`."
     )
     source: Path = Field(description="Archive member with the source sentences. May be .gz or .sgm.")
     target: Path = Field(description="Archive member with the target sentences. May be .gz or .sgm.")
@@ -89,7 +89,10 @@ class Treebank(Weighted):
 
 
 class HeldOut(Section):
-    """Pairs removed from the training set. A hash of the source line selects them, so they are always the same."""
+    """Pairs that are moved from the training set to the dev or test set.
+
+    A hash of the source line selects them, so they are always the same.
+    """
 
     held_out: Size = Field(
         le=1_000_000, description="Number of pairs to move from `train` to this split. Unit: sentence pairs."
@@ -126,7 +129,7 @@ class Corpus(Section):
 
     source: Language = Field(description="Source language (section 5.1), as a code such as en.")
     target: Language = Field(
-        description="Target language (section 5.1), as a code such as de. For a parser, this is the source language."
+        description="Target language (section 5.1), as a code such as de. For a parser, the same as `source`."
     )
     folder: Path = Field(
         description="Folder that the paths of parts are relative to. The folder itself is relative to the spec's file "
@@ -139,8 +142,8 @@ class Corpus(Section):
     test: Parts = Field(description="Parts of the test set (section 6.1: newstest2014).")
     max_length: Size = Field(
         le=1_048_576,
-        description="Maximum length of each side of a training pair; longer pairs are dropped (not in the paper; the "
-        "authors' code: 256). EOS not counted. Unit: tokens.",
+        description="Maximum length of each side of a training pair; longer pairs are dropped (not in the paper; 256 "
+        "in tensor2tensor, the code of its authors). EOS not counted. Unit: tokens.",
     )
     max_ratio: Annotated[float, Field(ge=1, le=1_048_576)] | None = Field(
         description="Maximum ratio of the longer to the shorter side of a training pair, in tokens; pairs above it are "
@@ -169,5 +172,5 @@ class Corpus(Section):
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        """The parts of all three splits."""
+        """The parts of the training, dev and test sets."""
         return (*self.train, *self.dev, *self.test)

@@ -107,7 +107,7 @@ def language_suffix(path: Path | str) -> str:
 
 
 def _rebased(part: LocatedValue, base: str, user_files: Collection[str]) -> LocatedValue:
-    """Return a part with its paths relative to the folder `base` instead of that of its own file."""
+    """Return a part whose paths are relative to `base` instead of the folder of the file that lists the part."""
     start = _folder_of(part.file, user_files)
     if start == base or not _has_paths(part.value):
         return part
@@ -125,7 +125,7 @@ def _parts(corpus: Mapping[str, LocatedValue], split: str) -> list[LocatedValue]
 
 
 def _folder_of(file: str, user_files: Collection[str]) -> str:
-    """Return the folder that paths in `file` start from, relative to the current folder."""
+    """Return the folder that relative paths in `file` refer to, itself relative to the current folder."""
     return os.path.dirname(file) if file in user_files else ""
 
 

@@ -35,9 +35,9 @@ class Decoding(Section):
         "in section 6.1). power: length^alpha, as in Marian, fairseq and transformers. EOS counts in the length."
     )
     stopping_rule: Literal["admissible", "shrinking", "full"] = Field(
-        description="When beam search ends (not in the paper). admissible: no running hypothesis can still enter the "
-        "best `beam`. shrinking: each finished hypothesis narrows the beam by one, until none is left, as in Marian. "
-        "full: `beam` hypotheses are finished, as in fairseq and CTranslate2."
+        description="When beam search ends (not in the paper). admissible: when no unfinished hypothesis can still "
+        "become one of the best `beam`. shrinking: each finished hypothesis reduces the beam size by one, and search "
+        "ends at 0, as in Marian. full: when `beam` hypotheses are finished, as in fairseq and CTranslate2."
     )
     length_factor: Annotated[float, Field(ge=0, le=MAX_LENGTH_FACTOR)] = Field(
         description="A translation has at most `length_factor` times as many tokens as its source, plus `extra_length` "

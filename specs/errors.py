@@ -20,7 +20,7 @@ class ZooError(Exception):
         problem: What is wrong, with the value.
         where: Location where the value was written ("specs/mine.yaml:4"), or None.
         hint: What to do, or None.
-        exit_code: 2 if the user can correct it; 1 if the environment failed (network, disk, a damaged file).
+        exit_code: 2 if the user made a mistake; 1 if the environment failed (network, disk, a damaged file).
         additional: The other errors of the same spec, in the order of the file.
     """
 

@@ -68,14 +68,14 @@ def _format_number(written: LocatedValue, version: str | None) -> int:
 
 
 def with_defaults(spec: LocatedValue, defaults: Mapping[str, Mapping[str, object]]) -> LocatedValue:
-    """Return a spec with values for the fields that it lacks, for use in upgrades.
+    """Add values for the fields that a spec lacks. Upgrades use this function.
 
-    A file that extends another one is returned unchanged, because it omits the fields that it inherits.
+    A file that extends another one is returned unchanged, because it inherits the missing fields.
 
     Args:
         spec: The mapping in the file.
-        defaults: By section, the fields and their literal values. Sections that the file lacks are not added. The
-            values are located at the section's line.
+        defaults: Section -> field -> value. Sections that the file lacks are not added. Error messages locate the
+            added values at the line of their section.
     """
     if "extends" in spec.value:
         return spec

@@ -22,7 +22,7 @@ def difference(spec: Spec, other: Spec) -> dict[str, tuple[Any, Any]]:
 
 
 def _differences(values: Mapping[str, Any], others: Mapping[str, Any], prefix: str = "") -> dict[str, tuple[Any, Any]]:
-    """Compare mappings that have the same keys. Inner mappings with different keys differ as a whole."""
+    """Compare mappings that have the same keys. If the keys of inner mappings differ, report the whole mapping."""
     differing: dict[str, tuple[Any, Any]] = {}
     for key, value in values.items():
         other = others[key]
@@ -34,15 +34,15 @@ def _differences(values: Mapping[str, Any], others: Mapping[str, Any], prefix: s
 
 
 def describe_head_sizes(spec: Spec, reference: str | os.PathLike[str]) -> str | None:
-    """Return a warning if a spec has lost the equation h * d_k = h * d_v = d_model (section 3.2.2) of a shipped one.
+    """Return a warning if changes to a shipped spec break the equation h * d_k = h * d_v = d_model (section 3.2.2).
 
     Args:
-        spec: A spec with overrides.
-        reference: Its path or name. It is compared with the nearest shipped spec that it is or extends.
+        spec: The spec with all changes.
+        reference: Path or name of the spec. Changes are relative to the nearest shipped spec that it is or extends.
 
     Returns:
-        One line with the override that restores the equation. None if the shipped spec does not satisfy it, or `spec`
-        does.
+        One line, with the override that restores the equation. None if the equation holds, or if it does not hold in
+        the shipped spec either.
     """
     if not _has_equal_sizes(shipped_origin(reference)) or _has_equal_sizes(spec):
         return None

@@ -27,7 +27,7 @@ _KEYS_OF_FILES = {
 
 
 def load(reference: str | os.PathLike[str], overrides: Overrides = ()) -> Spec:
-    """Return the spec that `reference` stands for, with `overrides` over it.
+    """Load a spec by its path or name, and apply overrides.
 
     Args:
         reference: A path ("specs/big.yaml", "mine.yaml") or the name of a shipped spec ("big"). If both exist, the
@@ -46,12 +46,15 @@ def load(reference: str | os.PathLike[str], overrides: Overrides = ()) -> Spec:
 
 
 def where_written(reference: str | os.PathLike[str], overrides: Overrides, path: str) -> str | None:
-    """Return the file and line, or the override, that names a file of the corpus. None if it is not found.
+    """Return where the path of a corpus file was written, for error messages.
 
     Args:
         reference: The spec's path or name.
-        overrides: Its overrides.
-        path: The file, as the loaded spec has it.
+        overrides: The overrides with which the spec was loaded.
+        path: The corpus file, as the loaded spec contains it.
+
+    Returns:
+        File and line of a spec, or an override. None if no field has this path.
     """
     merged, _ = _merge(_chain(find(os.fspath(reference))), _located_overrides(overrides))
     return next((each.where for each in _scalars(merged.at(["corpus"])) if each.value == path), None)
@@ -66,13 +69,16 @@ def _scalars(located: LocatedValue) -> Iterator[LocatedValue]:
 
 
 def parent(reference: str | os.PathLike[str]) -> Spec | None:
-    """Return the spec that `reference` extends, or None if it extends none. Raise ZooError as `load` does."""
+    """Return the spec that `reference` extends, or None if it has no `extends`. Raise ZooError as `load` does."""
     chain = _chain(find(os.fspath(reference)))
     return _merged(chain[1:]) if len(chain) > 1 else None
 
 
 def shipped_origin(reference: str | os.PathLike[str]) -> Spec:
-    """Return the nearest shipped spec that `reference` is or extends, or the last one that it extends if none is."""
+    """Return the first shipped spec in the chain that begins with `reference` and follows `extends`.
+
+    If no spec in the chain is shipped, return the last one.
+    """
     chain = _chain(find(os.fspath(reference)))
     first = next((index for index, (source, _) in enumerate(chain) if source.is_shipped), len(chain) - 1)
     return _merged(chain[first:])
@@ -126,7 +132,7 @@ def _chain(source: Source) -> list[tuple[Source, LocatedValue]]:
 def _merge(
     chain: Sequence[tuple[Source, LocatedValue]], overrides: Sequence[LocatedValue]
 ) -> tuple[LocatedValue, bool]:
-    """Return the values of files and overrides, laid over each other, and whether one of them names the spec."""
+    """Merge the values of files and overrides. Also return whether the spec's own file or an override sets `name`."""
     merged = chain[-1][1]
     for _, upper in reversed(chain[:-1]):
         merged = merged.overlaid(upper)
@@ -171,7 +177,10 @@ def _parse_override(text: str) -> LocatedValue:
 
 
 def _with_floats(value: LocatedValue, path: Sequence[str]) -> LocatedValue:
-    """Convert text such as `1e-3`, where the field is a float. The YAML versions disagree on it, so files refuse it."""
+    """Convert text such as `1e-3` to a number if the field is a float.
+
+    This is for overrides only. Files must write `1.0e-3`, because YAML 1.1 reads `1e-3` as text and YAML 1.2 does not.
+    """
     if isinstance(value.value, dict):
         inner = {key: _with_floats(item, (*path, key)) for key, item in value.value.items()}
         return replace(value, value=inner)

@@ -20,7 +20,7 @@ _MAX_DIGITS = 4_300  # Python refuses to print longer integers
 
 
 def format_number(value: float) -> str:
-    """Return `value` as both YAML versions read it: `300000`, `1.0e-9`."""
+    """Format a number so that YAML 1.1 and YAML 1.2 parsers read it alike: `300000`, `1.0e-9`."""
     if isinstance(value, int):
         return str(value) if value.bit_length() < 3 * _MAX_DIGITS else hex(value)
     text = repr(value)
@@ -46,7 +46,7 @@ def parse_number(text: str) -> float | None:
 
 
 def printable(text: str) -> str:
-    """Return `text` with escapes for all characters that a terminal would act upon or hide. Line breaks remain."""
+    """Escape all characters of `text` that a terminal would interpret or hide. Line breaks remain."""
     return "".join(char if _is_visible(char) else escape(char) for char in text)
 
 
@@ -63,9 +63,9 @@ def escape(char: str) -> str:
 
 
 def quote(value: object) -> str:
-    """Return `value` as an error message quotes it: on one line, in backticks, at most 100 characters.
+    """Quote a value for an error message: on one line, in backticks, at most 100 characters.
 
-    Mappings and lists are only named as such.
+    A mapping becomes the words "a mapping", and a list the words "a list".
     """
     if value is None or isinstance(value, bool):
         return f"`{str(value).lower().replace('none', 'null')}`"
@@ -78,7 +78,7 @@ def quote(value: object) -> str:
 
 
 def quote_in_full(value: object) -> str:
-    """Return `value` quoted as by `quote`, but with the contents of mappings and lists."""
+    """Quote a value as `quote` does, but write out the contents of mappings and lists."""
     if not isinstance(value, (Mapping, list, tuple)):
         return quote(value)
     text = yaml.dump([value], Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=inf, default_flow_style=True)
@@ -91,10 +91,10 @@ def dump(value: Mapping[str, object]) -> str:
 
 
 class _Dumper(yaml.SafeDumper):
-    """Dumper that quotes text which either YAML version would read as something else."""
+    """YAML dumper that quotes text which a YAML 1.1 or YAML 1.2 parser would read as a number or another type."""
 
     def ignore_aliases(self, data: object) -> bool:
-        """Return True: write repeated values in full."""
+        """Return True, so that repeated values are written in full instead of as aliases."""
         return True
 
 

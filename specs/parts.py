@@ -21,11 +21,12 @@ class Norm(Section):
     )
     epsilon: Epsilon = Field(
         default=1e-6,
-        description="Constant added to the variance or mean square (section 3.1; the paper gives no value).",
+        description="Constant added to the variance or mean square to avoid division by zero (section 3.1; the paper "
+        "gives no value).",
     )
     embeddings: bool = Field(
         default=False,
-        description="Whether the sums of embeddings and positional encodings are normalised, too (section 3.4: no).",
+        description="Whether the sums of embeddings and positional encodings are also normalised (section 3.4: no).",
     )
 
 
@@ -33,23 +34,25 @@ class Sinusoidal(Section):
     """Sinusoids that are added to the embeddings (section 3.5)."""
 
     kind: Literal["sinusoidal", "sinusoidal_halves"] = Field(
-        description="sinusoidal has sines and cosines in turn (section 3.5). sinusoidal_halves has all sines before "
-        "all cosines and a longest wavelength of exactly 10000 x 2 pi, as in the authors' code."
+        description="sinusoidal: sines and cosines alternate (section 3.5). sinusoidal_halves: all sines precede all "
+        "cosines, and the longest wavelength is exactly 10000 x 2 pi, as in tensor2tensor."
     )
     first: Count = Field(
         default=0,
         le=1_024,
-        description="Number of a sentence's first position (section 3.5: 0; OpenNMT-tf: 1; fairseq: 2).",
+        description="Position number of a sentence's first token (section 3.5: 0; OpenNMT-tf: 1; fairseq: 2).",
     )
 
 
 class Learned(Section):
-    """A table of learned vectors (section 3.5; Table 3, row E)."""
+    """Learned positional encodings: a table with one vector per position (section 3.5; Table 3, row E)."""
 
-    kind: Literal["learned"] = Field(description="Table of learned vectors (section 3.5; Table 3, row E).")
+    kind: Literal["learned"] = Field(
+        description="Table with one learned vector per position (section 3.5; Table 3, row E)."
+    )
     rows: Size = Field(
         le=1_048_576,
-        description="Number of positions in the table, which limits the length of sentences. Unit: positions.",
+        description="Number of positions in the table, which is the maximum sentence length. Unit: positions.",
     )
 
 
@@ -69,16 +72,18 @@ class Relative(Section):
     """Learned bias of attention scores by distance, as in T5 (Raffel et al. 2020)."""
 
     kind: Literal["relative"] = Field(
-        description="Add a learned number per head to the scores of self-attention, which depends on the distance of "
-        "query and key (Raffel et al. 2020, section 2.1). All layers of a stack share these numbers."
+        description="Add a learned bias to each score of self-attention. It depends on the head and on the distance of "
+        "query and key (Raffel et al. 2020, section 2.1). All layers of a stack share these biases."
     )
     buckets: Annotated[int, Field(ge=4, le=4_096, multiple_of=4)] = Field(
         default=32,
-        description="Number of ranges of distances. Small distances have one each, and larger ones share ranges whose "
-        "sizes grow exponentially. An encoder divides them between both directions.",
+        description="Number of buckets. A bucket is a range of distances with the same learned bias. Each small "
+        "distance has its own bucket; the ranges of larger ones grow exponentially. The encoder uses half of the "
+        "buckets for each direction.",
     )
     max_distance: Annotated[int, Field(ge=2, le=1_048_576)] = Field(
-        default=128, description="Distance from which on all distances are in the last range. Unit: positions."
+        default=128,
+        description="All distances of at least this value get the bias of the last bucket. Unit: positions.",
     )
 
 
@@ -95,7 +100,8 @@ class NoPositions(Section):
     """No positional encoding."""
 
     kind: Literal["none"] = Field(
-        description="No positional encoding. Only convolutions, recurrences and causal attention depend on the order."
+        description="No positional encoding. The model knows the order of tokens only from convolutions, recurrences "
+        "and causal attention."
     )
 
 

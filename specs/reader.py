@@ -21,7 +21,7 @@ _MAX_LEVELS = 20
 
 @dataclass(frozen=True)
 class LocatedValue:
-    """A value and the place where it was written. Mappings and lists contain further located values."""
+    """A value of a spec, with the file and line that contain it. Mappings and lists contain further located values."""
 
     value: Any
     file: str
@@ -43,10 +43,11 @@ class LocatedValue:
     def overlaid(self, upper: "LocatedValue") -> "LocatedValue":
         """Return this value with `upper` laid over it: mappings are merged, everything else is replaced.
 
-        A mapping of `KIND_MAPPINGS` with another `kind` is replaced, too, because its options are others.
+        A mapping of `KIND_MAPPINGS` is replaced, too, if `upper` has another `kind`, because each kind has other
+        options.
 
-        A merged mapping has the location of `upper`, or its own if `upper` has no line. Errors about missing fields
-        are reported there.
+        A merged mapping has the location of `upper`, or that of this value if `upper` has no line. Errors about
+        missing fields are reported at this location.
         """
         if not (isinstance(self.value, dict) and isinstance(upper.value, dict)):
             return upper
@@ -74,7 +75,7 @@ def _kind_of(mapping: LocatedValue) -> object:
 
 
 def locate(value: object, file: str, line: int | None = None) -> LocatedValue:
-    """Return a plain Python value as a located one, all of it at the same file and line."""
+    """Convert a plain Python value to a located one. All values in it get the same file and line."""
     if isinstance(value, Mapping):
         return LocatedValue({str(key): locate(inner, file, line) for key, inner in value.items()}, file, line)
     if isinstance(value, (list, tuple)):
@@ -103,7 +104,15 @@ def read(text: str, file: str) -> LocatedValue:
 
 
 def read_value(text: str, origin: str) -> LocatedValue:
-    """Return the value of YAML `text` that is not in a file, located at `origin`. Raise ZooError if it is not YAML."""
+    """Read YAML text that is not in a file, such as the value of an override.
+
+    Args:
+        text: The YAML text.
+        origin: Where the text was written, for error messages.
+
+    Raises:
+        ZooError: The text is not YAML.
+    """
     try:
         value = _values(text, origin)
     except ZooError as error:
@@ -147,7 +156,7 @@ class _Loader(yaml.SafeLoader):
         self._file, self._node_count, self._level = file, 0, 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        """Compose the next node, and count it."""
+        """Compose the next node. Raise ZooError if the text has too many nodes or is nested too deeply."""
         self._node_count += 1
         self._level += 1
         mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
@@ -168,7 +177,7 @@ for _kind, _pattern, _first in (
 
 def _check_size(count: int, level: int, where: str) -> None:
     if count > _MAX_VALUES:
-        hint = "write less, or use fewer aliases"
+        hint = "check that this is the right file; an alias counts as often as it is used"
         raise ZooError(f"the file contains more than {_MAX_VALUES:,} values", where=where, hint=hint)
     if level >= _MAX_LEVELS:
         raise ZooError("the values are nested too deeply", where=where, hint="a spec has at most four levels")
@@ -190,7 +199,7 @@ class _NodeReader:
         self.count += 1  # each use of an alias counts
         _check_size(self.count, len(self.open), f"{self.file}:{line}")
         if id(node) in self.open:
-            self.fail("an alias refers to a value that contains it", node, "write the value instead of the alias")
+            self.fail("an alias refers to a value that contains this alias", node, "replace the alias by a value")
         self.open.add(id(node))
         if isinstance(node, yaml.MappingNode) and node.tag == _TAG + "map":
             located = LocatedValue(self.mapping(node), self.file, line)

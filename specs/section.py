@@ -26,7 +26,7 @@ class Section(BaseModel):
 
 
 def reject(*fields: str, problem: str, hint: str) -> NoReturn:
-    """Report, from within a validator, that fields contradict each other.
+    """Report that fields contradict each other. Validators of sections call this function.
 
     Args:
         fields: Dotted names of the fields, relative to the section that is validated. The error

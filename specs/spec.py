@@ -32,8 +32,8 @@ class Parsing(Section):
     kind: Literal["parsing"] = Field(description="Parse sentences into constituency trees (section 6.3).")
     linearisation: Literal["vinyals", "tensor2tensor", "initials"] = Field(
         description="How a tree is written as a sequence (section 6.3 cites Vinyals et al. 2015). vinyals: `(S (NP XX "
-        ")NP )S`, with XX for each word. tensor2tensor, the authors' code: `S NP NNP /NP /S`, with each word's part "
-        "of speech. initials: `(S (NP J )NP )S`, with each word's first character."
+        ")NP )S`, with XX for each word. tensor2tensor, the code of the paper's authors: `S NP NNP /NP /S`, with each "
+        "word's part of speech. initials: `(S (NP J )NP )S`, with each word's first character."
     )
     constrained: bool = Field(
         description="Whether decoding is restricted to valid trees over the words of the sentence (not in the paper). "
@@ -49,11 +49,11 @@ SCORES = {"translation": ("bleu", "paper_bleu", "chrf", "ter", "perplexity"), "p
 
 
 class Compilation(Section):
-    """Options of the compiler. None of these options changes what the model is."""
+    """Options of the compiler. They change how a model is executed, not its architecture or training data."""
 
     backend: Literal["auto", "eager", "inductor", "native", "aot", "onnx", "tensorrt"] = Field(
         description="Backend that runs the program (not in the paper). auto selects the fastest that is installed for "
-        "the device. Training does the same if the backend can only translate."
+        "the device. If the backend can only translate, training also selects the fastest one."
     )
     precision: Literal["float32", "bfloat16", "int8"] = Field(
         description="Data type of weights and matrix products in translation (not in the paper). bfloat16 and int8 "
@@ -65,13 +65,13 @@ class Compilation(Section):
     )
     vocabulary_multiple: Size = Field(
         le=4_096,
-        description="Pad the pre-softmax projection to a multiple of this number of tokens, which is faster (not in "
-        "the paper). Unit: tokens.",
+        description="Pad the pre-softmax projection to a multiple of this number of tokens, so that its matrix product "
+        "is faster (not in the paper). Unit: tokens.",
     )
 
 
 class Spec(Section):
-    """One declared model. Two specs are equal if all their fields are, whichever files they come from."""
+    """Declaration of a model and its training. Two specs are equal if all their fields are equal."""
 
     name: Name = Field(
         description="Name under which the trained model is published. Letters, digits, hyphens, underscores and dots "
@@ -115,7 +115,7 @@ class Spec(Section):
         return header + dump({"format": FORMAT, **self.model_dump(mode="json")})
 
     def with_short_name(self, short_name: str, *, has_own_name: bool = True) -> Self:
-        """Return a copy with this short name; `has_own_name` is its property of the same name."""
+        """Return a copy whose properties `short_name` and `has_own_name` have these values."""
         spec = self.model_copy()
         spec._short_name, spec._has_own_name = short_name, has_own_name
         return spec

@@ -17,9 +17,9 @@ Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
 class Sublayer(Section):
     """Base class of sub-layers. An option that is null has the value of the architecture's field of the same name."""
 
-    norm: Norm | None = Field(default=None, description="Norm of this sub-layer. Default: that of the architecture.")
+    norm: Norm | None = Field(default=None, description="Norm of this sub-layer. Default: `architecture.norm`.")
     dropout: Probability | None = Field(
-        default=None, description="Dropout rate of this sub-layer's output. Default: that of the architecture."
+        default=None, description="Dropout rate of this sub-layer's output. Default: `architecture.dropout`."
     )
 
     @model_serializer(mode="wrap")
@@ -32,7 +32,7 @@ class Sublayer(Section):
 
     @property
     def own_options(self) -> dict[str, Any]:
-        """The options that differ from their defaults, without `kind`."""
+        """Names and values of the options that differ from their defaults, without `kind`."""
         return {key: value for key, value in self.model_dump().items() if key != "kind"}
 
 
@@ -40,24 +40,24 @@ class _Attention(Sublayer):
     """Options of all kinds of attention."""
 
     h: Heads | None = Field(
-        default=None, description="Number of heads. Default: that of the architecture. Unit: heads."
+        default=None, description="Number of attention heads. Default: `architecture.h`. Unit: heads."
     )
     kv_heads: Heads | None = Field(
         default=None,
-        description="Number of heads of keys and values, of which each serves h / kv_heads heads of queries (grouped "
-        "queries; Ainslie et al. 2023). Default: h. Unit: heads.",
+        description="Number of heads of keys and values. Each is shared by h / kv_heads heads of queries "
+        "(grouped-query attention; Ainslie et al. 2023). Default: h. Unit: heads.",
     )
     d_k: Dimension | None = Field(
-        default=None, description="Dimension of queries and keys. Default: that of the architecture. Unit: features."
+        default=None, description="Dimension of queries and keys. Default: `architecture.d_k`. Unit: features."
     )
     d_v: Dimension | None = Field(
-        default=None, description="Dimension of values. Default: that of the architecture. Unit: features."
+        default=None, description="Dimension of values. Default: `architecture.d_v`. Unit: features."
     )
     projection_bias: bool | None = Field(
-        default=None, description="Whether the projections have biases. Default: that of the architecture."
+        default=None, description="Whether the projections have biases. Default: `architecture.projection_bias`."
     )
     attention_dropout: Probability | None = Field(
-        default=None, description="Dropout rate of the attention weights. Default: that of the architecture."
+        default=None, description="Dropout rate of the attention weights. Default: `architecture.attention_dropout`."
     )
 
 
@@ -96,10 +96,10 @@ class FeedForward(Sublayer):
 
     kind: Literal["feed_forward"] = Field(description="Position-wise feed-forward network (section 3.3).")
     d_ff: InnerDimension | None = Field(
-        default=None, description="Inner dimension. Default: that of the architecture. Unit: features."
+        default=None, description="Inner dimension. Default: `architecture.d_ff`. Unit: features."
     )
     activation: Activation | None = Field(
-        default=None, description="Activation function. Default: that of the architecture."
+        default=None, description="Activation function. Default: `architecture.activation`."
     )
     gated: bool = Field(
         default=False,
@@ -110,7 +110,7 @@ class FeedForward(Sublayer):
         default=True, description="Whether the linear maps have biases (section 3.3: yes). Default: true."
     )
     activation_dropout: Probability | None = Field(
-        default=None, description="Dropout rate after the activation. Default: that of the architecture."
+        default=None, description="Dropout rate after the activation. Default: `architecture.activation_dropout`."
     )
 
 
@@ -123,7 +123,7 @@ class Ssru(Sublayer):
 
 
 class Lstm(Sublayer):
-    """LSTM layer (Hochreiter & Schmidhuber 1997). In the encoder it is bidirectional, with d_model / 2 cells each."""
+    """LSTM layer (Hochreiter & Schmidhuber 1997). The encoder uses d_model / 2 cells in each direction."""
 
     kind: Literal["lstm"] = Field(
         description="Layer of LSTM cells (Hochreiter & Schmidhuber 1997; Table 1: recurrent)."

@@ -22,18 +22,18 @@ class Training(Section):
     )
     target_tokens: TokenCount = Field(
         description="Maximum number of target tokens in the batch of one step, counting padding (section 5.1: about "
-        "25,000). `source_tokens` limits the same batch. Unit: tokens."
+        "25,000). The same batch must also respect `source_tokens`. Unit: tokens."
     )
     accumulation_steps: Size = Field(
         le=65_536,
-        description="Number of parts into which the batch of one step is split to save memory; their gradients are "
-        "accumulated (not in the paper). The result is the same.",
+        description="Number of parts into which the batch of one step is split to save memory (not in the paper). The "
+        "gradients of the parts are accumulated, so the update is that of the whole batch.",
     )
     learning_rate_factor: float = Field(
         ge=0.01,
         le=100,
-        description="Factor of the schedule, not a rate (section 5.3: 1.0). The highest rate is learning_rate_factor * "
-        "(d_model * warmup_steps)^-0.5, at the end of the warm-up: 0.0007 for base.",
+        description="Factor that multiplies the learning rate of the paper's schedule (section 5.3: 1.0). The highest "
+        "rate is learning_rate_factor * (d_model * warmup_steps)^-0.5, at the end of the warm-up: 0.0007 for base.",
     )
     warmup_steps: Steps = Field(
         description="warmup_steps, the number of steps in which the learning rate rises before it decays (section 5.3: "
@@ -51,8 +51,8 @@ class Training(Section):
         "(section 5.4: 0.1). Unit: probability."
     )
     label_smoothing_spread: Literal["wrong_classes", "all_classes"] = Field(
-        description="Tokens that share epsilon_ls (section 5.4 does not say): the V - 1 wrong tokens, as in the "
-        "authors' code, or all V tokens."
+        description="Tokens that share epsilon_ls (not specified in section 5.4). wrong_classes: the V - 1 wrong "
+        "tokens, as in tensor2tensor. all_classes: all V tokens."
     )
     checkpoint_steps: Steps | None = Field(
         description="Number of steps between checkpoints (section 6.1: 10 minutes, which is 1,500 steps of 0.4 s). "
@@ -90,7 +90,7 @@ class Training(Section):
     )
     start_from: Annotated[str, Field(min_length=1, max_length=4_096)] | None = Field(
         description="Name of a published model, or path of a run, whose weights and vocabulary training starts from "
-        "(not in the paper). The optimiser starts fresh. null: random weights."
+        "(not in the paper). The optimiser state is not loaded. null: random weights."
     )
     average: Size = Field(
         le=1_000,
@@ -104,7 +104,7 @@ class Training(Section):
         description="Random seed of initial weights, shuffling and dropout (not in the paper)."
     )
     log_steps: Steps = Field(
-        description="Number of steps between two records of log.jsonl (not in the paper). Unit: steps."
+        description="Number of steps between two records in the run's log.jsonl (not in the paper). Unit: steps."
     )
 
     @model_validator(mode="after")

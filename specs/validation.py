@@ -41,8 +41,8 @@ def validate(values: LocatedValue, files: Sequence[str], overrides: Sequence[str
 
     Args:
         values: The merged values of all files and overrides.
-        files: The files that they come from, in the order in which a person would read them.
-        overrides: The origins of overrides, in their order.
+        files: Names of the files that the values come from. An extended spec precedes the spec that extends it.
+        overrides: Names of the overrides in error messages, in the order in which they are applied.
 
     Raises:
         ZooError: Values are missing, unknown or invalid. The error is the first in the order of `files` and
@@ -60,7 +60,7 @@ def accepts_fractions(path: Sequence[str | int]) -> bool:
 
 
 class _Field(NamedTuple):
-    """The field at a location that pydantic reports."""
+    """Field of a spec that one of pydantic's errors refers to."""
 
     path: Path
     """Keys and indices as a person writes them. Pydantic's locations also contain tags of unions."""
@@ -70,7 +70,7 @@ class _Field(NamedTuple):
 
     @property
     def subfields(self) -> tuple[str, ...]:
-        """Names of the fields, if this is a mapping with fixed ones."""
+        """Names of the fields inside this field, if it is a section. Empty otherwise."""
         section = _unannotated(self.annotation)
         return tuple(section.model_fields) if _is_section(section) else ()
 
@@ -102,13 +102,16 @@ def _combined_error(
     first, *additional = [error for _, error in found]
     if unlisted := additional[_MAX_ERRORS:]:
         hint = "correct the errors above first: they often have a common cause"
-        additional[_MAX_ERRORS:] = [ZooError(f"errors not listed: {len(unlisted):,}", hint=hint)]
+        additional[_MAX_ERRORS:] = [ZooError(f"{len(unlisted):,} more errors are not listed", hint=hint)]
     first.additional = tuple(additional)
     return first
 
 
 def _merge_missing(errors: Sequence[Any]) -> list[Any]:
-    """Merge the errors about fields that the same mapping lacks into its first, under the key "others"."""
+    """Merge all errors about missing fields of the same mapping into one error.
+
+    It is the first of them. Its key "others" lists the names of the other missing fields.
+    """
     first_of: dict[Path, Any] = {}
     merged = []
     for error in errors:
@@ -223,7 +226,7 @@ def _enumerate(words: Sequence[str], conjunction: str) -> str:
 
 
 def _resolve(location: Sequence[str | int]) -> _Field:
-    """Return the field at one of pydantic's locations."""
+    """Return the field that a location in one of pydantic's errors refers to."""
     path: list[str | int] = []
     annotation: Any = Spec
     description: str | None = None

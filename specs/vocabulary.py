@@ -27,17 +27,18 @@ class Vocabulary(Section):
         "paper). null: `size`. A parser's target tokens are the brackets of its trees. Unit: tokens."
     )
     byte_fallback: bool = Field(
-        description="Whether a character without a token is written as its UTF-8 bytes, which take 256 of the tokens "
-        "(not in the paper). The rarest 1 in 10,000 characters of the training text are written so, too, which trains "
-        "the byte tokens. If false, every character of the training text gets a token, and all others are unknown."
+        description="Whether a character without a token is encoded as its UTF-8 bytes; 256 tokens of the vocabulary "
+        "are then bytes (not in the paper). The rarest 0.01 % of all characters in the training text get no token, so "
+        "that the byte tokens are trained. If false, every character of the training text gets a token, and any other "
+        "character is unknown."
     )
     shared: bool = Field(
         description="Whether source and target share one vocabulary (section 5.1: shared) or each has its own."
     )
 
     separate_models: bool = Field(
-        description="Whether each side has a SentencePiece model of its own, although both have the same tokens in the "
-        "same order (not in the paper; OPUS-MT models are so). Such a vocabulary can be imported, but not learned."
+        description="Whether source and target have separate SentencePiece models, although both have the same tokens "
+        "in the same order (not in the paper, but in OPUS-MT). Such a vocabulary can be imported, but not learned."
     )
 
     @property

@@ -165,7 +165,7 @@ def test_every_field_description_names_its_section() -> None:
         for key, field in section.model_fields.items():
             described = field.description or ""
             sources = (
-                r"[Ss]ection 3|[Ss]ections? [56]|Table 1|not in the paper|paper gives|of the architecture|et al|Shazeer"
+                r"[Ss]ection 3|[Ss]ections? [56]|Table 1|not in the paper|paper gives|`architecture\.|et al|Shazeer"
             )
             assert re.search(sources, described), key
             assert described.endswith("."), f"{section.__name__}.{key}"

@@ -26,10 +26,15 @@ MISTAKES = [
     ("training: {epsilon: 1e-9}", "`training.epsilon` must be a number, not `1e-9`", 2, "write `1.0e-9`"),
     ('training: {steps: "3e5"}', "`training.steps` must be a whole number, not `3e5`", 2, "write `300000`"),
     ("architecture: {h: [1]}", "`architecture.h` must be a whole number, not a list", 2, "attention heads"),
-    ("training: {learning_rate_factor: .inf}", "must be a finite number", 2, "not a rate"),
+    ("training: {learning_rate_factor: .inf}", "must be a finite number", 2, "Factor that multiplies"),
     ("training: {learning_rate: 0.0005}", "`training.learning_rate` is not a field", 2, "`learning_rate_factor`?"),
     ("training: {learning_rate_factor: 0.0005}", "must be at least 0.01, not `0.0005`", 2, "The highest rate is"),
-    ("training: {learning_rate_factor: 101.0}", "must be at most 100, not `101.0`", 2, "Factor of the schedule, not"),
+    (
+        "training: {learning_rate_factor: 101.0}",
+        "must be at most 100, not `101.0`",
+        2,
+        "Factor that multiplies the learning rate",
+    ),
     ("corpus: {deduplicate: yes}", "`corpus.deduplicate` must be true or false, not `yes`", 2, "repeated"),
     ("name: 5", "`name` must be text, not `5`", 2, 'write `"5"`'),
     ('training: {steps: "5"}', "`training.steps` must be a whole number, not `5`", 2, "write `5`, without quotes"),
@@ -98,7 +103,7 @@ MISTAKES = [
     ("architecture: {decoder: [{kind: feed_forward}]}", "would never read the source", 2, "cross_attention"),
     ("architecture: {positions: {kind: relative, max_distance: 16}}", "is too small", 2, "more than 16"),
     ("architecture: {positions: {kind: rotary}, d_k: 5}", "`d_k` is odd (5)", 2, "`d_k: 6`"),
-    ("architecture: {positions: {kind: alibi}, attention_score: additive}", "bias of dot products", 2, "another"),
+    ("architecture: {positions: {kind: alibi}, attention_score: additive}", "change dot-product scores", 2, "another"),
     ("architecture: {encoder: [{kind: self_attention, kv_heads: 3}]}", "among 3 heads of keys", 2, "divides `h`"),
     ("decoding: {workers: many}", "`decoding.workers` must be `auto`, not `many`", 2, "Threads"),
     ("decoding: {suppressed_tokens: [3]}", "contains 3 (EOS)", 2, "remove 3"),
@@ -111,7 +116,7 @@ MISTAKES = [
     ("5: a", "a key must be text", 2, "such as `d_model`"),
     ("name: !!python/object:os.system x", "is not supported", 2, "without a tag"),
     ("corpus: !!set {a}", "is not supported", 2, "without a tag"),
-    ("a: &a [*a]", "an alias refers to a value that contains it", 2, "instead of the alias"),
+    ("a: &a [*a]", "an alias refers to a value that contains this alias", 2, "by a value"),
     ("name: a\x07", "contains a control character", 2, "delete it"),
     ("format: 0", "`format` must be at least 1, not `0`", 2, "`format: 1`"),
 ]
@@ -189,7 +194,7 @@ def test_mistakes_of_overrides(overrides: Any, problem: str, where: str) -> None
         ("a\0b", "no spec is named `a\\x00b`", "`zoo list`"),
         ("specs/../tiny", "no spec is named `specs/../tiny`", "`zoo list`"),
         ("../../etc/passwd", "no spec is named `../../etc/passwd`", "`zoo list`"),
-        ("runs/x", "`runs/x` is a folder", "its spec is `runs/x/spec.yaml`"),
+        ("runs/x", "`runs/x` is a folder, not the file of a spec", "write `runs/x/spec.yaml`"),
     ],
 )
 def test_unknown_references(write: Write, reference: str, problem: str, hint: str) -> None:
@@ -284,7 +289,7 @@ def test_many_errors_are_counted() -> None:
     with pytest.raises(ZooError) as error:
         load("tiny", {"compilation.disabled_passes": [1] * 60})
     assert len(error.value.additional) == 21
-    assert error.value.additional[-1].summary == "errors not listed: 39"
+    assert error.value.additional[-1].summary == "39 more errors are not listed"
 
 
 def test_a_field_named_like_a_kind_is_a_field() -> None:
