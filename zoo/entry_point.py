@@ -59,7 +59,7 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
 
 
 def require_own_packages(*names: str) -> None:
-    """Raise ImportError if Python would import another package under one of these names than the one next to `zoo`."""
+    """Check that Python imports these packages from the folder that contains `zoo`. Raise ImportError otherwise."""
     root = Path(__file__).resolve().parents[1]
     for name in names:
         found = find_spec(name)

@@ -44,10 +44,10 @@ class Report:
     """Receiver of messages. This base class discards them; subclasses override its three methods."""
 
     def info(self, text: str) -> None:
-        """Report something worth knowing."""
+        """Report a message that needs no action."""
 
     def warn(self, text: str) -> None:
-        """Report something that the user may have to act upon."""
+        """Report a problem that may need action, although the work continues."""
 
     def progress(self, label: str, total: int | None, unit: str) -> Progress:
         """Return a context manager that shows the progress of some work.
@@ -81,7 +81,7 @@ class PlainReport(Report):
         self.info(f"warning: {text}")
 
     def progress(self, label: str, total: int | None, unit: str) -> Progress:
-        """Return a progress that prints lines."""
+        """Return a context manager that prints the progress of some work as lines of text."""
         return _PrintedProgress(self, label, total, unit, self._interval)
 
 
@@ -89,12 +89,12 @@ class WarningsReport(Report):
     """Report that issues warnings through Python's `warnings` module and discards everything else."""
 
     def warn(self, text: str) -> None:
-        """Issue a Python warning, attributed to the line outside this package that called it."""
+        """Issue a Python warning that points to the user's line of code, not to a line of zoo."""
         warnings.warn(text, stacklevel=_caller_stack_level())
 
 
 class LibraryReport(WarningsReport, PlainReport):
-    """Report that issues Python warnings, and prints messages and progress as plain lines."""
+    """Report that issues Python warnings, and prints messages and progress as plain lines to stderr."""
 
 
 def _caller_stack_level() -> int:
@@ -106,7 +106,10 @@ def _caller_stack_level() -> int:
 
 
 class _PrintedProgress(Progress):
-    """Progress that prints a line per interval, and a last one if an earlier one was printed and is out of date."""
+    """Progress that prints a line of text every `interval` seconds.
+
+    At the end it prints a last line, if there was an earlier one and the progress has changed since.
+    """
 
     def __init__(self, report: PlainReport, label: str, total: int | None, unit: str, interval: float) -> None:
         self._report, self._label, self._total, self._unit, self._interval = report, label, total, unit, interval
@@ -147,7 +150,7 @@ class _PrintedProgress(Progress):
 
 
 def escape_control_characters(text: str) -> str:
-    """Return `text` with escapes for what moves a terminal's cursor, reorders its lines or is not valid UTF-8.
+    """Escape characters that move a terminal's cursor, change the direction of text or are not valid UTF-8.
 
     Newlines, tabs and the bytes of file names that are not UTF-8 remain.
     """
@@ -171,7 +174,7 @@ def size(count: float) -> str:
 
 
 def sizes(first: float, second: float) -> tuple[str, str]:
-    """Return two different numbers of bytes, formatted so that the texts differ: exactly, if rounding hides it."""
+    """Format two different numbers of bytes so that the texts differ. Do not round them if both would look alike."""
     texts = size(first), size(second)
     return texts if texts[0] != texts[1] else (f"{first:,.0f} bytes", f"{second:,.0f} bytes")
 

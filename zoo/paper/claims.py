@@ -23,7 +23,7 @@ from zoo.report import figure
 
 
 class Status(StrEnum):
-    """Status of a claim."""
+    """Outcome of checking a claim of the paper. The values are the words that users read."""
 
     DERIVED = "derived"
     SET = "set in our spec"
@@ -35,7 +35,10 @@ class Status(StrEnum):
 
 @dataclass(frozen=True)
 class Printed:
-    """Number as the paper prints it ("65", "3.3e18"), and the place if the paper prints different numbers."""
+    """Number as the paper prints it ("65", "3.3e18").
+
+    If the paper prints different numbers for the same thing, `where` is the place of this one.
+    """
 
     text: str
     where: str = ""
@@ -53,7 +56,7 @@ class Printed:
         return Fraction(number) - half, Fraction(number) + half
 
     def agrees(self, value: float) -> bool:
-        """Return whether a number, rounded to as many digits, is this one."""
+        """Return whether `value` equals the printed number when it is rounded to the same digits."""
         lower, upper = self.bounds
         return lower <= Fraction(value) < upper
 
@@ -73,12 +76,12 @@ class Finding:
     ours: str = ""
     """Our own number, formatted."""
     runs: tuple[str, ...] = ()
-    """Folders of the runs that it was measured in."""
+    """Folders of the runs in which our number was measured."""
 
 
 @dataclass(frozen=True)
 class Claim:
-    """Statement of the paper, where it is made, and how it is checked."""
+    """Statement of the paper, the section that makes it, and a function that checks it."""
 
     key: str
     """Identifier that begins with the table or part: "table3.a-h1.bleu"."""
@@ -89,7 +92,7 @@ class Claim:
     """Printed numbers. Several if versions or parts of the paper disagree, none for a sentence without a number."""
     unit: str = ""
     spec: str | None = None
-    """Short name of the spec that it is about. None if it is about another model."""
+    """Short name of the spec that the claim is about. None if it is about another system."""
 
     @property
     def number(self) -> float:
@@ -102,7 +105,7 @@ Check = Callable[[Claim, Evidence], Finding]
 
 @dataclass(frozen=True)
 class CheckedClaim:
-    """Claim with the finding of its check."""
+    """Claim of the paper, and what its check found."""
 
     claim: Claim
     finding: Finding
@@ -125,7 +128,7 @@ def slug(words: str) -> str:
 
 
 Derivation = tuple[float | None, str]
-"""Derived number, and how it was derived. The number is None if there are several but the paper states one."""
+"""Derived number, and how it was derived. The number is None if several were found where the paper states one."""
 
 
 def equals(
@@ -133,10 +136,10 @@ def equals(
     format_value: Callable[[float], str] = format_number,
     status: Status = Status.DERIVED,
 ) -> Check:
-    """Return a check that a number rounds to the printed one, wherever it is printed.
+    """Return a check that a derived number rounds to every number that the paper prints for it.
 
     Args:
-        derive: Returns the number, and how it was derived.
+        derive: Returns the derived number, and a description of how it was derived.
         format_value: Formats the number.
         status: The status of the claim if the numbers agree.
     """
@@ -161,7 +164,11 @@ def is_set(read: Callable[[], Derivation]) -> Check:
 
 
 def holds(decide: Callable[[], tuple[bool, str]]) -> Check:
-    """Return a check that a sentence is true. `decide` returns whether it is, and the numbers that show it."""
+    """Return a check that a sentence of the paper is true.
+
+    Args:
+        decide: Returns whether the sentence is true, and the numbers that show it.
+    """
 
     def check(claim: Claim, evidence: Evidence) -> Finding:
         true, reason = decide()
@@ -177,7 +184,7 @@ def scored(split: str, *metrics: str) -> Check:
 
     Args:
         split: "dev" or "test".
-        metrics: Names of metrics. The check uses the one that most runs have, the first of them if several do.
+        metrics: Names of metrics. The check uses the metric for which most runs have a score, or the first of these.
     """
 
     def check(claim: Claim, evidence: Evidence) -> Finding:
@@ -206,7 +213,10 @@ def scored(split: str, *metrics: str) -> Check:
 
 
 def corpus_size() -> Check:
-    """Return a check of the number of pairs in the corpus of the claim's spec, if it has been prepared here."""
+    """Return a check that counts the pairs in the corpus of the claim's spec.
+
+    The claim is not tested if the corpus has not been prepared on this machine.
+    """
 
     def check(claim: Claim, evidence: Evidence) -> Finding:
         assert claim.spec is not None
@@ -225,7 +235,7 @@ def corpus_size() -> Check:
 
 
 def needs_gpu(name: str) -> Check:
-    """Return a check that always leaves the claim open, because it is about a GPU that is not measured here."""
+    """Return a check that reports a claim as not tested, because it is about the speed of a certain GPU."""
 
     def check(claim: Claim, evidence: Evidence) -> Finding:
         return Finding(Status.OPEN, f"needs a {name}, which is not measured here")
@@ -234,11 +244,11 @@ def needs_gpu(name: str) -> Check:
 
 
 def timing(key: str, tolerance: float) -> Check:
-    """Return a check that the measured time of a layer grows like its formula.
+    """Return a check that the measured time of a layer grows with the length as the formula in Table 1 does.
 
     Args:
-        key: The key of the layer in Table 1.
-        tolerance: The largest difference of the exponents.
+        key: The layer's `LayerType.key`.
+        tolerance: Maximum accepted difference between the measured exponent and that of the formula.
     """
 
     def check(claim: Claim, evidence: Evidence) -> Finding:
@@ -255,7 +265,10 @@ def timing(key: str, tolerance: float) -> Check:
 
 
 def drawn(figure: int) -> Check:
-    """Return a check for a figure, which no number can decide. It names the command that draws the figure."""
+    """Return a check for a claim about a figure, which readers must judge by eye.
+
+    The finding contains the command that draws the figure with a trained model, if there is one.
+    """
 
     def check(claim: Claim, evidence: Evidence) -> Finding:
         assert claim.spec is not None
@@ -271,9 +284,10 @@ def drawn(figure: int) -> Check:
 def _comparable_runs(
     runs: Sequence[RunEvidence], split: str, metrics: Sequence[Metric]
 ) -> tuple[Metric, tuple[RunEvidence, ...], str] | None:
-    """Return scored runs of one scale and corpus, with their metric and scale.
+    """Return scored runs that can be averaged, with the metric of their scores and their scale.
 
-    Of several groups, return the one closest to the paper's setting, and of these the largest.
+    All returned runs have the same corpus and the same scale. If there are several such groups, return the one with the
+    fewest differences from the shipped spec, or the largest of these.
     """
     groups: dict[tuple[str, str], list[RunEvidence]] = {}
     for run in runs:

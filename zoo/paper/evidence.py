@@ -31,7 +31,7 @@ _PARTS = ("train", "dev", "test")
 
 @dataclass(frozen=True)
 class RunEvidence:
-    """Run that was started, with what is known of it."""
+    """Spec, scores, training log and ensembles of a run."""
 
     folder: str
     spec: Spec
@@ -45,7 +45,7 @@ class RunEvidence:
     """Scored ensembles whose first member is this run."""
 
     def score(self, split: str, metric: Metric) -> float | None:
-        """Return the score on "dev" or "test". None if there is none."""
+        """Return the score on the set "dev" or "test". None if the run has no such score."""
         return metric.read_score(self.scores.get(split))
 
     @cached_property
@@ -56,19 +56,19 @@ class RunEvidence:
 
     @property
     def distance(self) -> int:
-        """Number of differences to the shipped spec."""
+        """Number of differences between the run and the shipped spec of the same name."""
         shipped = self.shipped
         other_steps = self.record is None or shipped is None or self.record.steps != shipped.training.steps
         return len(self._differing) + other_steps + bool(self._other_sets)
 
     @property
     def scale(self) -> str:
-        """Differences to the shipped spec, the corpus and the number of steps, as a list of words."""
+        """Differences from the shipped spec, corpus and number of steps, separated by commas."""
         return ", ".join(self.scale_parts)
 
     @property
     def scale_parts(self) -> tuple[str, ...]:
-        """Parts of the scale."""
+        """Differences from the shipped spec, corpus and number of steps, one text each."""
         changed = [f"{key.rpartition('.')[2]}={new}" for key, (_, new) in self._differing.items()]
         steps = [f"{self.record.steps:,} steps"] if self.record else []
         # Another training set implies other dev and test sets.
@@ -77,14 +77,14 @@ class RunEvidence:
 
     @cached_property
     def _other_sets(self) -> tuple[str, ...]:
-        """Parts of the corpus that differ from those of the shipped spec."""
+        """Names of the sets ("train", "dev", "test") that differ from those of the shipped spec."""
         ours, theirs = self.spec.corpus, self.shipped and self.shipped.corpus
         return tuple(part for part in _PARTS if getattr(ours, part) != getattr(theirs, part, None))
 
 
 @dataclass(frozen=True)
 class Timing:
-    """Measured time of a layer of Table 1."""
+    """Measured times of a layer of Table 1 at several sequence lengths."""
 
     key: str
     seconds: tuple[tuple[int, float], ...]
@@ -97,20 +97,20 @@ class Timing:
 
 @dataclass(frozen=True)
 class Evidence:
-    """All runs in the folder `root`, in order, and the layers that were timed."""
+    """All runs in the folder `root`, and the measured times of layers."""
 
     root: Path
     runs: tuple[RunEvidence, ...]
     timings: tuple[Timing, ...] = ()
 
     def of(self, spec: str) -> tuple[RunEvidence, ...]:
-        """Return the runs of a shipped spec, with any overrides."""
+        """Return the runs of a shipped spec, including those with overrides."""
         name = specs.load(spec).name
         return tuple(run for run in self.runs if run.spec.name == name)
 
 
 def evidence(root: Path | None, report: Report) -> Evidence:
-    """Read the runs in a folder, `runs/` by default. Warn about damaged ones and leave them out.
+    """Read all runs in a folder, `runs/` by default. Skip damaged runs with a warning.
 
     Raises:
         ZooError: `root` is given but does not exist.

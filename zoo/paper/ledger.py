@@ -32,7 +32,7 @@ PARTS = (
 
 
 def claims() -> Iterator[Claim]:
-    """Yield all claims, unchecked."""
+    """Yield all claims of the paper, before they are checked."""
     for part in PARTS:
         yield from part()
 
@@ -43,7 +43,7 @@ def ledger(evidence: Evidence) -> tuple[CheckedClaim, ...]:
 
 
 def summary(entries: tuple[CheckedClaim, ...]) -> dict[str, int]:
-    """Count the claims by status."""
+    """Return the number of claims with each status."""
     return {status.value: sum(entry.finding.status is status for entry in entries) for status in Status}
 
 

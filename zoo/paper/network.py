@@ -29,7 +29,7 @@ def graph(spec: str) -> Graph:
 
 
 def claims() -> Iterator[Claim]:
-    """Yield the claims of section 3, and that of section 5.4 about dropout."""
+    """Yield the claims of section 3, and the claim of section 5.4 about dropout."""
     for key, section, says, printed, unit, derive in _NUMBERS:
         yield Claim(f"network.{key}", section, says, equals(derive), (Printed(printed),), unit, "base")
     for key, section, says, decide in _SENTENCES:
@@ -73,7 +73,7 @@ def _key_width() -> Derivation:
 
 
 def _single(values: Set[int]) -> int | None:
-    """Return the value if there is only one."""
+    """Return the only element of a set, or None if it has several."""
     return next(iter(values)) if len(values) == 1 else None
 
 
@@ -171,7 +171,7 @@ _D_MODEL = 512
 
 
 def _wavelengths() -> list[float]:
-    """Return the wavelengths in units of 2π, computed from the program's encoding of position 1."""
+    """Return the wavelengths of the positional encoding in units of 2π, computed from its values at position 1."""
     row = sinusoidal_encoding(1, _D_MODEL)
     return [1 / atan2(row[i], row[i + 1]) for i in range(0, _D_MODEL, 2)]
 

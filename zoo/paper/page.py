@@ -42,17 +42,17 @@ nav ul {{ display: flex; flex-wrap: wrap; gap: .2em 1.2em; list-style: none; pad
   td.number, th.number, .claims td {{ white-space: normal }}
 }}
 """
-"""The choice of claims works by style alone, so that the page needs no script."""
+"""Style sheet of the page. It also hides the claims that a reader has not selected, so that no script is needed."""
 _TITLES = {"table1": "Table 1", "table2": "Table 2", "table3": "Table 3", "table4": "Table 4"}
 
 
 def paper_page(entries: Sequence[CheckedClaim], evidence: Evidence) -> str:
-    """Return the page as HTML without references to other files."""
+    """Return a page of all tables, plots and claims, as HTML that needs no other files."""
     links = "".join(f'<li><a href="#{key}">{title}</a></li>' for key, title in {**_TITLES, **_MORE}.items())
     intro = (
-        f"Every number of the paper, and whether it holds here. It is derived by the compiler or from other numbers "
-        f"of the paper, set in our spec, measured by the runs in `{evidence.root}`, different, or not tested, with "
-        "the reason. Every status is computed."
+        f"This page lists every number of the paper, and whether it holds here. A number is derived by the compiler or "
+        f"from other numbers of the paper, set in our spec, measured by the runs in `{evidence.root}`, different, or "
+        "not tested, with the reason. Every status is computed, not written by hand."
     )
     body = [
         f"<h1>Attention Is All You Need, checked</h1>\n<p>{_html(intro)}</p>",

@@ -114,7 +114,7 @@ def _printed(metric: str) -> Iterator[_PointSeries]:
 
 
 def _measured(metric: str, entries: Sequence[CheckedClaim], evidence: Evidence) -> Iterator[_PointSeries]:
-    """Yield the measured numbers that Table 3 contains."""
+    """Yield a series of our own runs for each part of Table 3."""
     by_key = {entry.claim.key: entry.finding for entry in entries}
     runs = {run.folder: run for run in evidence.runs}
     for part, name in _PARTS.items():

@@ -63,7 +63,10 @@ def _every(spec: str) -> Callable[[], tuple[float, str]]:
 
 
 def _cost_by_steps(spec: str) -> Callable[[], tuple[float, str]]:
-    """Return a derivation of the cost from the number of steps and their time. Table 2 uses the total time."""
+    """Return a function that derives the training cost from the number of steps and the time of a step.
+
+    Table 2 derives the cost from the total time instead.
+    """
 
     def flops() -> tuple[float, str]:
         seconds, sustained = specs.load(spec).training.steps * STEP_SECONDS[spec], SUSTAINED["P100"]

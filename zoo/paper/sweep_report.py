@@ -24,7 +24,10 @@ Lines = tuple[list[str], list[list[str]]]
 
 
 def printed_row(row: SweepRow) -> table3.VariationRow | None:
-    """Return the printed numbers of a row of Table 3, at any scale. None for other rows."""
+    """Return the numbers that the paper prints for a row of a sweep. None if the row is not in Table 3.
+
+    Overrides of the row are ignored, so that rows of smaller models are also compared with the paper.
+    """
     folder, _, key = row.spec.short_name.rpartition("/")
     return table3.BY_KEY.get(key) if folder == "table3" else None
 
@@ -43,7 +46,7 @@ def printed_difference(metric: str, first: SweepRow, second: SweepRow) -> float 
 
 
 def row_table(comparison: SweepComparison) -> Lines:
-    """Return a table with a line for each row of the sweep, including the paper's numbers if it has any."""
+    """Return a table with a line for each row of the sweep. Rows of Table 3 also have the paper's numbers."""
     columns = ["row", "sets", "seeds>", "parameters>", *(f"{get_metric(name).title}>" for name in METRICS), "time>"]
     with_paper = any(printed_row(result.row) for result in comparison.results)
     lines = []
@@ -60,7 +63,7 @@ def row_table(comparison: SweepComparison) -> Lines:
 
 
 def pair_table(comparison: SweepComparison) -> Lines:
-    """Return a table with a line for each pair: the difference of the second row to the first, and a verdict."""
+    """Return a table with a line for each pair of rows: their difference (second minus first), and a verdict."""
     with_paper = any(_verdict(pair, name) for pair in comparison.pairs for name in ORDERED)
     columns = ["", "than"]
     for name in ORDERED:
@@ -93,10 +96,10 @@ def sweep_notes(comparison: SweepComparison) -> Iterator[str]:
     if verdicts:
         counts = Counter(verdicts)
         words = ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict)
-        share = "one in twenty" if degrees else "more than one in twenty, because of their seeds,"
+        share = "one in twenty" if degrees else "more than one in twenty (the variance between seeds is unknown)"
         yield (
-            f"of {len(verdicts)} orderings that Table 3 prints: {words}; of rows that do not differ, {share} would "
-            "appear to"
+            f"of {len(verdicts)} orderings that Table 3 prints: {words}; of pairs of equally good rows, {share} would "
+            "appear to differ"
         )
 
 
@@ -147,7 +150,7 @@ def _score_json(name: str, sample: ScoreSample) -> dict[str, Any]:
 
 
 def _mean_and_half_interval(name: str, sample: ScoreSample) -> tuple[float, float]:
-    """Return the mean over the seeds and half of its interval. For perplexity, the mean is geometric."""
+    """Return the mean over the seeds and half of its confidence interval. For perplexity, the mean is geometric."""
     if name != "perplexity":
         return sample.mean, sample.half_interval
     mean = math.exp(sample.mean)
@@ -175,13 +178,20 @@ def _format_printed(name: str, difference: float | None) -> str:
 
 
 def _verdict(pair: RowPair, name: str) -> Verdict | None:
-    """Return the verdict on the paper's ordering of two rows. None if the paper does not print different numbers."""
+    """Return whether the sweep confirms the paper's ordering of two rows.
+
+    Returns:
+        The verdict. None if the paper does not print different numbers for the two rows.
+    """
     difference, printed = pair.differences.get(name), printed_difference(name, pair.first, pair.second)
     return difference.verdict(printed) if difference and printed else None
 
 
 def _judgement(pair: RowPair, name: str) -> str:
-    """Return the verdict, or, if the paper has no ordering, whether the second row is better or worse."""
+    """Return the verdict on the paper's ordering.
+
+    If the paper does not order the two rows, return whether the second row is better or worse.
+    """
     difference, verdict = pair.differences.get(name), _verdict(pair, name)
     if verdict or difference is None:
         return verdict or ""

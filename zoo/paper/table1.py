@@ -40,7 +40,7 @@ class LayerType:
     """Whether the layer has projections of single positions, which Table 1 does not count."""
 
     def formula(self, sizes: Sizes) -> float:
-        """Return the value of the complexity's formula."""
+        """Return the value of the formula inside the O of `complexity`."""
         return self.operations(sizes["n"], sizes["d"], sizes["k"], sizes["r"])
 
     def flops(self, sizes: Sizes) -> int:
@@ -131,7 +131,12 @@ def claims() -> Iterator[Claim]:
 
 
 def exponents(layer: LayerType) -> dict[str, tuple[float, float]]:
-    """Return, for each size, the exponent from the graph and that of the formula, measured by doubling the size."""
+    """Return the exponents with which the cost of a layer grows with n, d, k and r.
+
+    Returns:
+        Name of the size -> exponent of the FLOPs in the layer's graph, and exponent of Table 1's formula. Both are
+        determined by doubling the size.
+    """
     result = {}
     for name in _LARGE:
         doubled = {**_LARGE, name: 2 * _LARGE[name]}

@@ -22,7 +22,13 @@ GPUS = 8
 
 @dataclass(frozen=True)
 class PairResult:
-    """Printed result of a system on a language pair: BLEU, FLOPs of its training, and the spec if it is the paper's."""
+    """Numbers that Table 2 prints for a system and a language pair.
+
+    Attributes:
+        bleu: BLEU. Several numbers if the paper contradicts itself.
+        flops: FLOPs of the training, as printed.
+        spec: Spec of the paper's own model. None for other systems.
+    """
 
     bleu: tuple[Printed, ...] = ()
     flops: str | None = None
@@ -31,7 +37,7 @@ class PairResult:
 
 @dataclass(frozen=True)
 class System:
-    """Row of the table. `seconds` is the training time of the paper's own models."""
+    """System in a row of Table 2. `seconds` is its training time, which only the paper's own models have."""
 
     name: str
     german: PairResult = PairResult()
@@ -41,12 +47,12 @@ class System:
 
     @property
     def key(self) -> str:
-        """Part of the keys of its claims."""
+        """Name of the system in the keys of claims, such as "gnmt-rl-ensemble"."""
         return slug(f"{self.name}{' ensemble' if self.ensemble else ''}")
 
     @property
     def pairs(self) -> dict[str, PairResult]:
-        """Results by the paper's names of the language pairs."""
+        """Results of the system for each language pair, with the paper's names of the pairs as keys."""
         return {"EN-DE": self.german, "EN-FR": self.french}
 
 
@@ -199,7 +205,11 @@ _SENTENCES = (
 
 @dataclass(frozen=True)
 class OwnCost:
-    """Cost of training a run or an ensemble on this machine: by the estimate of section 6.1, and by its products."""
+    """Training cost of a run or an ensemble on this machine.
+
+    It is computed in two ways: as in section 6.1 (time x devices x FLOPs per second), and by counting the FLOPs of the
+    matrix products.
+    """
 
     folder: str
     bleu: float | None

@@ -14,10 +14,10 @@ from zoo.paper.claims import Check, Claim, Printed, equals, holds, scored
 
 @dataclass(frozen=True)
 class VariationRow:
-    """Row as printed: perplexity per subword token, BLEU, and millions of parameters if the row has them."""
+    """Row of Table 3 as printed: perplexity per subword token, BLEU and, in some rows, millions of parameters."""
 
     key: str
-    """Part of the keys of its claims, and the name of its spec in `specs/table3/`."""
+    """Name of the row in the keys of claims, and of the row's spec in `specs/table3/`."""
     part: str
     says: str
     perplexity: str
@@ -26,7 +26,7 @@ class VariationRow:
 
     @property
     def spec(self) -> str:
-        """Short name of its spec."""
+        """Short name of the row's spec, such as "table3/a-h1"."""
         return f"table3/{self.key}"
 
 

@@ -10,7 +10,14 @@ from zoo.paper.claims import Claim, Printed, holds, scored, slug
 
 @dataclass(frozen=True)
 class ParserRow:
-    """Row as printed. `how` is the training setting, `spec` the spec if the parser is the paper's own."""
+    """Row of Table 4 as printed.
+
+    Attributes:
+        name: Name of the parser.
+        how: Training setting, such as "WSJ only".
+        f1: F1 on section 23.
+        spec: Spec of the paper's own parser. None for other parsers.
+    """
 
     name: str
     how: str
@@ -19,7 +26,7 @@ class ParserRow:
 
     @property
     def key(self) -> str:
-        """Part of the key of its claim."""
+        """Name of the parser and its training setting in the key of the claim."""
         return slug(f"{self.name} {self.how}")
 
 

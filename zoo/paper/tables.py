@@ -33,7 +33,7 @@ def by_key(entries: Sequence[CheckedClaim]) -> Entries:
 
 
 def tables(name: str, entries: Sequence[CheckedClaim], evidence: Evidence) -> tuple[Table, ...]:
-    """Return the tables for "table1" to "table4" or "claims". Some have a second table of our own runs."""
+    """Return the tables for "table1" to "table4" or "claims". Some names also have a table of our own runs."""
     return tuple(TABLES[name](by_key(entries), evidence))
 
 
@@ -43,7 +43,7 @@ def of_table(name: str, entries: Sequence[CheckedClaim]) -> tuple[CheckedClaim, 
 
 
 def summary_table(entries: Sequence[CheckedClaim], evidence: Evidence) -> Table:
-    """Return a table of the number of claims by part of the paper and status."""
+    """Return a table that counts the claims by part of the paper and by status."""
     rows = []
     for key, name in {**_PARTS, "": "all"}.items():
         part = tuple(entry for entry in entries if entry.claim.key.startswith(f"{key}." if key else ""))
@@ -77,7 +77,7 @@ def _claims(entries: Entries, evidence: Evidence) -> Iterator[Table]:
 
 
 def claim_row(entry: CheckedClaim) -> tuple[str, ...]:
-    """Return section, claim, spec, the paper's number, our number, status and reason."""
+    """Return the cells of a claim: section, claim, spec, the paper's number, our number, status and reason."""
     claim, finding = entry.claim, entry.finding
     printed = " or ".join(printed.text for printed in claim.printed)
     unit = f", {claim.unit}" if claim.unit and claim.unit.casefold() not in claim.says.casefold() else ""
@@ -100,7 +100,7 @@ def _table1(entries: Entries, evidence: Evidence) -> Iterator[Table]:
     sizes = ", ".join(f"{name} = {value}" for name, value in table1.SIZES.items() if name != "d")
     notes = (
         f"Counted in graphs of a decoder layer, with {sizes} for sequential operations and paths. As in the paper, "
-        "attention counts without its projections.",
+        "the projections of attention are not counted.",
     )
     title = "Table 1: layers with n positions, d features, kernel width k, neighbourhood r"
     yield Table(title, columns, tuple(rows), notes)
@@ -117,7 +117,7 @@ def _timing_table(evidence: Evidence) -> Table:
         cells = (f"{1000 * seconds[n]:,.1f}" if n in seconds else "-" for n in lengths)
         rows.append((names[timing.key], *cells, f"n^{timing.exponent:.2f}", f"n^{timing.formula:.2f}"))
     columns = ("layer", *(f"n = {n:,}>" for n in lengths), "grows as>", "formula>")
-    notes = ("Forward pass of a decoder layer. After a quarter of a second, greater lengths are left out.",)
+    notes = ("Forward pass of a decoder layer. Lengths are left out after one that takes a quarter of a second.",)
     return Table("Table 1 measured on this machine, in milliseconds", columns, tuple(rows), notes)
 
 
@@ -140,8 +140,9 @@ def _table2(entries: Entries, evidence: Evidence) -> Iterator[Table]:
         plan = _planned_flops(spec, entries[f"table2.{system.key}.en-de.flops"]) if spec else "-"
         rows.append((name, *bleu, flops[0][0], flops[1][0], flops[0][1], plan))
     notes = (
-        "The paper's FLOPs are time x GPUs x sustained FLOPs of a GPU. Those of the plan are the matrix products of "
-        "all steps, forward and backward, with full batches of 27 tokens per sentence, and their share of the paper's.",
+        "The paper's FLOPs are time x GPUs x sustained FLOPs of a GPU. The last column counts the matrix products of "
+        "all steps, forward and backward, with full batches of 27 tokens per sentence, and gives their share of the "
+        "paper's FLOPs.",
     )
     yield Table("Table 2: BLEU on newstest2014, and the cost of training", columns, tuple(rows), notes)
     if costs := tuple(map(_own_cost, table2.own_costs(evidence))):
@@ -149,7 +150,7 @@ def _table2(entries: Entries, evidence: Evidence) -> Iterator[Table]:
             *("run", "the paper's BLEU>", "time>", "devices>", "FLOPs of a device>"),
             *("cost by 6.1>", "of products>", "scale…"),
         )
-        notes = ("The FLOPs of a device are those of a large matrix product, measured at the start of the training.",)
+        notes = ("FLOPs of a device: speed of a large matrix product, measured at the start of the training.",)
         yield Table(f"The cost of our own runs in `{evidence.root}`", titles, costs, notes)
 
 
@@ -192,9 +193,11 @@ def _table3(entries: Entries, evidence: Evidence) -> Iterator[Table]:
 
 
 def _scales(entries: Entries, evidence: Evidence) -> tuple[list[str], dict[str, str]]:
-    """Return what the scales of all measured rows have in common, and what was measured by row.
+    """Separate the conditions that all measured rows share, such as the number of steps, from those of single rows.
 
-    The second result contains, for each row, the rest of its scale. All runs of a row have the same scale.
+    Returns:
+        The shared conditions; and for each row, a description of its runs and their other conditions. All runs of a
+        row have the same conditions.
     """
     runs = {run.folder: run for run in evidence.runs}
     findings = {row.key: entries[f"table3.{row.key}.bleu"].finding for row in table3.ROWS}

@@ -37,7 +37,7 @@ class SublayerTime:
 
 
 def time_layers(layers: Iterable[LayerType] = LAYERS, lengths: Sequence[int] = LENGTHS) -> Iterator[Timing]:
-    """Time the forward pass of each layer as a decoder has it. All layers together take half a minute."""
+    """Time the forward pass of each layer, causal as in a decoder. All layers together take half a minute."""
     for layer in layers:
         sublayer = layer.sublayer(SIZES["k"], SIZES["r"])
         times = time_sublayer(sublayer, lengths, D_MODEL, causal=True, max_seconds=MAX_SECONDS)
@@ -94,7 +94,7 @@ def growth_exponent(points: Iterable[tuple[float, float]]) -> float:
 
 
 def crossing(other: Sequence[SublayerTime], one: Sequence[SublayerTime]) -> int | None:
-    """Return the length from which on `one` is always faster than `other`. None if there is no such length."""
+    """Return the smallest length from which `one` is always faster than `other`. None if there is no such length."""
     seconds = {time.n: time.seconds for time in other}
     slower = [time.n for time in one if time.n in seconds and time.seconds >= seconds[time.n]]
     faster = [time.n for time in one if time.n in seconds and time.n > max(slower, default=0)]
