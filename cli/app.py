@@ -70,7 +70,7 @@ COMMANDS: dict[str, Command] = {
     "benchmark decode": Command(benchmark.decode, benchmark.DECODE_EXAMPLES, _MACHINE),
     "benchmark train": Command(benchmark.train, benchmark.TRAIN_EXAMPLES, _MACHINE),
 }
-"""All commands. A name of two words belongs to the group of its first word."""
+"""All commands by name. In a name of two words, the first word is that of a group in GROUPS."""
 GROUPS = {"benchmark": "Measure how fast this machine translates and trains."}
 _COMPLETION_VARIABLE = "_ZOO_COMPLETE"
 
@@ -95,7 +95,7 @@ def _options(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Accept the options of `zoo` itself."""
+    """Accept the options that precede a command, such as `zoo --version`."""
 
 
 def _help_text(function: Callable[..., object]) -> str:

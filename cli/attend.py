@@ -40,7 +40,7 @@ _Output = Annotated[
 _Svg = Annotated[
     Path | None,
     typer.Option(
-        metavar="FILE.svg", show_default=False, help="Also save the plot to this file, as the page first shows it."
+        metavar="FILE.svg", show_default=False, help="Write a drawing of the page's initial view to this file."
     ),
 ]
 _Target = Annotated[
@@ -96,7 +96,7 @@ _Word = Annotated[
         metavar="WORD",
         show_default="all words",
         rich_help_panel=_VIEW_PANEL,
-        help="Show only what this word attends to.",
+        help="Show only the attention weights of this word.",
     ),
 ]
 
@@ -183,7 +183,10 @@ def _check_files(output: Path | None, svg: Path | None) -> None:
 
 
 def _initial_view(weights: Attention, figure: int | None, selection: _Selection) -> tuple[View, str]:
-    """Return the initial view and its caption: that of the figure, except for what the options select."""
+    """Return the initial view of the page and its caption.
+
+    The view is that of the paper's figure, if one is given. The options of `selection` replace parts of it.
+    """
     from zoo.visualization.attention_view import FIGURE_ATTENTION, FIGURES, View, figure_caption, figure_view
 
     attention, layer, heads, word = selection

@@ -27,9 +27,11 @@ def decode(
     overrides: options.Overrides = None,
     batch: Annotated[int, typer.Option(metavar="N", min=1, max=100_000, help="Number of sentences in a batch.")] = 32,
     sentences: Annotated[
-        int, typer.Option(metavar="N", min=1, max=100_000, help="Number of sentences in a round.")
+        int, typer.Option(metavar="N", min=1, max=100_000, help="Number of sentences to translate in each round.")
     ] = 64,
-    rounds: Annotated[int, typer.Option(metavar="N", min=1, max=100_000, help="Number of rounds.")] = 5,
+    rounds: Annotated[
+        int, typer.Option(metavar="N", min=1, max=100_000, help="How often the measurement is repeated.")
+    ] = 5,
     json: options.Json = False,
     device: options.Device = "auto",
     backend: options.Backend = None,
@@ -38,8 +40,8 @@ def decode(
     """Measure how fast a spec translates on this machine.
 
     The weights are random. The sentences are synthetic, with 23 to 27 tokens, and their translations have 27 tokens.
-    Beam size, length penalty and stopping rule are the spec's. The table shows the median, minimum and maximum of all
-    rounds. Stop other programs first, because they distort the results.
+    Beam size, length penalty and stopping rule are the spec's. The measurement is repeated in several rounds, and the
+    table shows their median, minimum and maximum. Stop other programs first, because they distort the results.
     """
     import specs
     from cli.console import measurement_json, report, show_json
@@ -63,17 +65,24 @@ def decode(
 def train(
     spec: options.Reference,
     overrides: options.Overrides = None,
-    steps: Annotated[int, typer.Option(metavar="N", min=1, max=1_000, help="Number of training steps in a round.")] = 3,
-    rounds: Annotated[int, typer.Option(metavar="N", min=1, max=1_000, help="Number of rounds.")] = 3,
+    steps: Annotated[
+        int, typer.Option(metavar="N", min=1, max=1_000, help="Number of training steps in each round.")
+    ] = 3,
+    rounds: Annotated[
+        int, typer.Option(metavar="N", min=1, max=1_000, help="How often the measurement is repeated.")
+    ] = 3,
     json: options.Json = False,
     device: options.Device = "auto",
 ) -> None:
     """Measure how fast a spec trains on this machine. No model is written.
 
     Each step is a complete update, starting from random weights, with a different batch of synthetic pairs of 4 to 80
-    tokens. The batches have the spec's size; on a CPU, the paper's 25,000 tokens take most of a minute, so set fewer.
-    An additional first round includes compilation. The table shows the median, minimum and maximum of the other rounds.
-    Stop other programs first, because they distort the results.
+    tokens. The spec sets the size of the batches. On a CPU, a step with the paper's 25,000 tokens takes most of a
+    minute, so set fewer.
+
+    The measurement is repeated in several rounds, and the table shows their median, minimum and maximum. An additional
+    first round, which includes compilation, is shown separately. Stop other programs first, because they distort the
+    results.
     """
     import specs
     from cli.console import measurement_json, report, show_json
@@ -126,7 +135,7 @@ def _show_training(speed: TrainingSpeed) -> None:
                 *spread_cells(speed.source_tokens_per_second),
                 "including EOS, excluding padding",
             ),
-            ("target tokens per second", *spread_cells(speed.target_tokens_per_second), "the same"),
+            ("target tokens per second", *spread_cells(speed.target_tokens_per_second), "counted in the same way"),
             ("step, ms", *spread_cells(speed.step_seconds, 1000), f"{speed.steps} per round, each with another batch"),
             ("first round, s", f"{speed.first_seconds:,.2f}", "", "including compilation"),
             ("padding, %", f"{100 * speed.padding:.2f}", "", "of all positions in the batches"),

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _UNLIMITED_WIDTH = 10_000  # columns, if stdout is not a terminal
 _REFRESHES_PER_SECOND = 4  # more would slow down the work
 _FIGURE_NAMES = {"loss": "loss", **DEV_TITLES, "perplexity": "perplexity", "target_tokens_per_second": "tokens/s"}
-"""Figures of training that a progress bar shows, by importance, and their names in it."""
+"""Figures of training that a progress bar shows, in the order of importance -> their names in the bar."""
 
 
 def report() -> Report:
@@ -41,7 +41,7 @@ def confirm(question: str, otherwise: str) -> bool:
 
     Args:
         question: The question, without its choices.
-        otherwise: What does not happen without an answer, for the error message.
+        otherwise: Beginning of the error message if nobody can answer, such as "nothing was removed".
 
     Raises:
         ZooError: stdin is not a terminal.
@@ -84,7 +84,7 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str
 
 
 def measurement_json(measurement: Any) -> dict[str, object]:
-    """Return a dataclass of measurements for JSON, in which each spread is an object, too."""
+    """Convert a dataclass of measurements for JSON. Each spread becomes an object with median, min and max."""
     spreads = {name: value._asdict() for name, value in vars(measurement).items() if hasattr(value, "_asdict")}
     return {**asdict(measurement), **spreads}
 
@@ -117,7 +117,7 @@ class BarReport(Report):
         return _Bar(self, label, total, unit)
 
     def start(self) -> RichProgress:
-        """Return the set of bars on the screen, which nested work shares: rich allows only one set at a time."""
+        """Start to show progress bars, and return them. Nested tasks share them: rich can show only one set."""
         if self._bars is None:
             bar = BarColumn(bar_width=12 if self._console.width >= 80 else 6)
             columns = (TextColumn("{task.description}", markup=False), bar, _FiguresColumn())
@@ -129,7 +129,7 @@ class BarReport(Report):
         return self._bars
 
     def stop(self) -> None:
-        """Remove the bars from the screen if no other work shows one."""
+        """End one task. If no other task shows a bar, remove the bars from the screen."""
         self._running -= 1
         if self._bars is not None and not self._running:
             self._bars.stop()
@@ -185,7 +185,7 @@ class _FiguresColumn(ProgressColumn):
 
 
 class _FittingWords:
-    """Words in the order of importance. The console shows the first ones, as many as fit into its width."""
+    """Texts in the order of importance. The console shows only as many of the first ones as fit into its width."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self._words = words

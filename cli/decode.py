@@ -42,7 +42,8 @@ _Prefix = Annotated[
     typer.Option(
         metavar="FILE",
         show_default=False,
-        help="File whose line n is the beginning of the translation of line n. It is normalised like all text.",
+        help="File with the beginnings of the translations: its line n is how the translation of input line n begins. "
+        "The beginnings are normalised like other text.",
     ),
 ]
 _Search = Annotated[
@@ -62,15 +63,16 @@ _NBest = Annotated[
         max=MAX_N_BEST,
         show_default=False,
         help="Print the N best results of each line, best first, as line number, score and text separated by tabs. "
-        "They differ in their tokens, but two may have the same text. Samples have the order in which they were drawn.",
+        "Results differ in their tokens, but two may have the same text. With --search sample, print N samples in the "
+        "order in which they are drawn.",
     ),
 ]
 _NoSplit = Annotated[
     bool,
     typer.Option(
         "--no-split",
-        help="Translate each line whole. By default, a model that was trained on single sentences translates each "
-        "sentence of a line by itself.",
+        help="Translate each line as a whole. By default, a model that was trained on single sentences translates the "
+        "sentences of a line one by one.",
     ),
 ]
 _Temperature = Annotated[
@@ -150,8 +152,11 @@ def decode(
 
     Select a model by MODEL, --model or --spec. Each input line gives one output line, in the same order; empty lines
     remain empty. Up to 1,024 lines are read ahead for efficient batches. When the input pauses, all lines read so far
-    are answered. Lines of several sentences are split, and their spacing is kept, unless the model learned from
-    longer texts, the line has a prefix, or --no-split is given. A line above decoding.max_source_length is split.
+    are translated.
+
+    Lines are split into sentences, and the spacing between them is kept. They are not split if the model was trained
+    on longer texts, if the line has a prefix, or with --no-split. A line of more than decoding.max_source_length tokens
+    is split in any case.
 
     With --json, each line becomes an object with `source` and `translations`. Each translation has `text`, `score`
     (length-penalised) and `log_probability` (natural logarithm, of the whole translation).
@@ -183,7 +188,7 @@ def parse(
     alpha: options.Alpha = None,
     n_best: _NBest = None,
     tokenized: Annotated[
-        bool, typer.Option("--tokenized", help="Take words as they are: each is between two spaces, as in treebanks.")
+        bool, typer.Option("--tokenized", help="Split lines into words at spaces only, as in treebanks.")
     ] = False,
     unconstrained: Annotated[
         bool,
@@ -201,10 +206,10 @@ def parse(
     """Print the constituency tree of each line of stdin.
 
     Select a model by MODEL, --model or --spec. English sentences are first tokenised as in the Penn Treebank:
-    `The cat can't sleep.` has the words `The cat ca n't sleep .` With --tokenized, and in other languages, the words
-    are those between spaces. Each input line gives one bracketed tree over exactly its words, in the same order; `(`
-    and `)` are written `-LRB-` and `-RRB-`. Empty lines remain empty. A
-    model without parts of speech writes `XX` for them.
+    `The cat can't sleep.` has the words `The cat ca n't sleep .` With --tokenized, and in other languages, words are
+    separated by spaces only. Each input line gives one bracketed tree over exactly its words, in the same order; `(`
+    and `)` are written `-LRB-` and `-RRB-`. Empty lines remain empty. A model that was trained without parts of speech
+    writes `XX` in their place.
 
     With --json, each line becomes an object with `source` and `trees`. Each tree has `tree`, `score`
     (length-penalised) and `log_probability` (natural logarithm, of the whole tree).
@@ -237,7 +242,7 @@ def parse(
 
 
 class _Files(NamedTuple):
-    """Files of a command. None is stdin, stdout and no prefixes."""
+    """Files that a command reads and writes. None stands for stdin, stdout and no prefixes, respectively."""
 
     input: Path | None
     output: Path | None
@@ -245,7 +250,11 @@ class _Files(NamedTuple):
 
 
 def _open_model(folders: list[Path], task: str, how: BackendOptions, input: Path | None) -> Translator:
-    """Return the model in a folder, or the ensemble of several. Raise ZooError if one is for another task."""
+    """Return the model in a folder, or the ensemble of several folders' models.
+
+    Raises:
+        ZooError: A model has another task: it parses instead of translating, or the reverse.
+    """
     from cli.console import report
     from cli.streams import is_typed
     from specs import ZooError
@@ -287,7 +296,7 @@ def _answer_lines(
         n_best: Number of results per line, or None for one.
         format_lines: Returns the output lines for a line's number, text and results.
         split: Whether to split lines into sentences.
-        prepare: Changes each line before the model reads it.
+        prepare: Function that is applied to each line before the model reads it.
     """
     from cli.console import report
     from cli.streams import is_typed, open_lines, open_output
@@ -352,7 +361,7 @@ def _format_pretty(number: int, tree: str) -> str:
 
 @contextmanager
 def _tree_drawing(svg: Path | None, input: Path | None, output: Path | None) -> Iterator[Callable[[str], None]]:
-    """Yield a function that takes bracketed trees; at the end, draw them into the file `svg`, if there is one."""
+    """Yield a function that collects bracketed trees. At the end, draw them into the file `svg`, unless it is None."""
     from cli.streams import open_output
     from specs import ZooError
     from zoo.files.output import require_svg

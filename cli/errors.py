@@ -58,7 +58,7 @@ def print_error(error: ZooError) -> None:
 
 
 def to_zoo_error(error: Exception, command: str = "zoo") -> ZooError:
-    """Return any exception as an error that a user can act upon."""
+    """Convert any exception to a ZooError, whose message a user can act upon."""
     if isinstance(error, ZooError):
         return error
     if isinstance(error, _USAGE_ERROR):
@@ -103,7 +103,7 @@ _COMMANDS_OF_OTHERS = {
     "--help": "help man",
     "--version": "version",
 }
-"""Words of other programs for each command of ours."""
+"""Commands of zoo -> words that users of other programs may type instead."""
 
 
 def unknown_command(word: str, commands: list[str]) -> ZooError:
@@ -115,7 +115,7 @@ def unknown_command(word: str, commands: list[str]) -> ZooError:
 
 
 def _from_usage_error(error: Any, command: str) -> ZooError:
-    """Return typer's error about options or arguments as ours."""
+    """Convert typer's error about an option or argument to a ZooError."""
     context = error.ctx
     hint = f"run `{command} --help` for its options"
     kind, option = type(error).__name__, getattr(error, "option_name", None)
@@ -149,7 +149,7 @@ def _without_capital(sentence: str) -> str:
 
 
 def _is_out_of_memory(error: Exception) -> bool:
-    """Return whether an error is torch's for exhausted memory, without importing torch."""
+    """Return whether torch raised this error because memory is exhausted. Do not import torch for it."""
     return isinstance(error, RuntimeError) and any(words in str(error) for words in _OUT_OF_MEMORY)
 
 
@@ -158,6 +158,6 @@ def _wants_traceback() -> bool:
 
 
 def _redirect_stdout_to_null() -> None:
-    """Redirect stdout, so that Python does not report at exit that it cannot flush the closed pipe."""
+    """Redirect stdout to the null device, so that Python prints no error about the closed pipe at exit."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -28,7 +28,7 @@ COMPARE_EXAMPLES = (
 
 _Set = Annotated[
     str | None,
-    typer.Option(metavar="dev|test", show_default="test", help="Split of the model's own corpus to evaluate."),
+    typer.Option(metavar="dev|test", show_default="test", help="Set of the model's own corpus to score."),
 ]
 _Hypotheses = Annotated[
     Path | None,
@@ -54,7 +54,7 @@ _Tokenize = Annotated[
         metavar="13a|intl|char|zh|none",
         show_default="13a",
         rich_help_panel=options.FILES_PANEL,
-        help="Tokeniser of sacreBLEU's BLEU.",
+        help="Tokeniser that sacreBLEU uses for BLEU.",
     ),
 ]
 _Brackets = Annotated[
@@ -99,15 +99,15 @@ def evaluate(
 ) -> None:
     """Score a model on its dev or test set, or score files.
 
-    A model (--spec or --model) translates the set of its own corpus with the beam size and length penalty of its spec.
+    A model (--spec or --model) translates a set of its own corpus with the beam size and length penalty of its spec.
     The scores are BLEU (sacreBLEU, with its signature), the paper's BLEU (Moses tokens, German compounds split), chrF,
     TER, and perplexity per token. A parser is scored by the F1 of its brackets instead.
 
-    The float32 scores of a run are stored in its scores.json and published with it. Those of an ensemble are stored in
-    its first run, for `zoo paper table2`.
+    Scores computed in float32 are stored in the run's scores.json and published with the run. Scores of an ensemble are
+    stored in the folder of its first run, and `zoo paper table2` prints them.
 
     With --hypotheses and --references, two text files are compared. With --brackets, two files of trees are compared as
-    EVALB does, and the table is EVALB's.
+    EVALB does, and the output has the format of EVALB's.
     """
     from cli.console import report, show_json
     from zoo.evaluation.ensembles import evaluate_ensemble
@@ -224,7 +224,7 @@ def compare(
     sentences are drawn with replacement, the same sets for both.
 
     The table shows each score ± half its 95 % confidence interval. p is the probability of a difference of at least
-    this size if both were equally good. From p = 0.05 on, neither is called better.
+    this size if both were equally good. If p is 0.05 or more, neither is called better.
     """
     from cli.console import report, show_json
     from zoo.evaluation.comparison import compare_files, compare_models

@@ -35,7 +35,8 @@ _Name = Annotated[
     typer.Option(
         metavar="NAME",
         show_default="the name of the file or folder",
-        help="Store the model under this name. Letters, digits and - _ . , are permitted.",
+        help="Name of the model in the local model store. Other commands find it by this name. Letters, digits and the "
+        "characters `-`, `_`, `.` and `,` are permitted.",
     ),
 ]
 _Format = Annotated[
@@ -44,7 +45,7 @@ _Format = Annotated[
         "--format",
         metavar="hf-marian|marian|ctranslate2|fairseq",
         show_default="detected from the files",
-        help="Format of the model.",
+        help="Toolkit whose file format the model has.",
     ),
 ]
 _Languages = Annotated[
@@ -60,8 +61,8 @@ _Positions = Annotated[
     typer.Option(
         metavar="marian|transformers",
         show_default="marian",
-        help="For Hugging Face Marian models, the toolkit whose sinusoids the model was trained with. They differ "
-        "slightly. OPUS-MT models were trained with Marian.",
+        help="Toolkit that trained a Hugging Face Marian model. Marian and transformers compute sinusoidal positional "
+        "encodings slightly differently. OPUS-MT models were trained with Marian.",
     ),
 ]
 _Check = Annotated[
@@ -69,7 +70,8 @@ _Check = Annotated[
     typer.Option(
         metavar="FILE",
         show_default=False,
-        help="Also translate the sentences in this file, one per line, with the original toolkit, and compare.",
+        help="Also translate the sentences in this file, one per line, with the original toolkit, and compare the "
+        "translations.",
     ),
 ]
 
@@ -86,13 +88,13 @@ def import_model(
     """Convert another toolkit's model to a bundle in the local model store.
 
     The bundle can be used like a model trained with zoo: translate with its name, publish it to a registry, or continue
-    its training with `training.start_from`. Its spec has the model's own decoding settings. Features that a spec cannot
-    express are an error.
+    its training with `training.start_from`. Its spec contains the decoding settings of the original model. A model with
+    features that a spec cannot express is refused.
 
-    With --check, the original toolkit (pymarian, transformers or ctranslate2, which must be installed) translates, too.
+    With --check, the original toolkit (pymarian, transformers or ctranslate2, which must be installed) also translates.
     The report contains the number of identical translations, the differences of log-probabilities, and both speeds.
-    Pre-norm models of Marian with self-attention in the decoder are compared only by log-probabilities. Marian's own
-    search does not compute them as they were trained.
+    Translations are not compared for Marian's pre-norm models with self-attention in the decoder. Marian's search
+    computes such models differently than its training does.
     """
     from cli.console import report
     from zoo.interop.importer import ImportOptions, import_model
@@ -134,7 +136,7 @@ def export_model(
 
     The written files are read again and compared tensor by tensor. If the other toolkit is installed, it must also
     reproduce the model's reference log-probabilities (for ONNX, those of the compiler's interpreter on random tokens).
-    Otherwise nothing is written. Features that the format cannot express are an error.
+    If a check fails, nothing is written. A model with features that the format cannot express is refused.
     """
     from cli.console import report
     from zoo.interop.exporter import export_model

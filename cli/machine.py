@@ -25,8 +25,8 @@ COMPILE_EXAMPLES = (
 def doctor(json: options.Json = False) -> None:
     """Describe this machine: backends, versions, processor, GPUs and folders.
 
-    For each backend that cannot be used, the output has the reason and what to install. It also has the backends that
-    `auto` selects.
+    For each backend that cannot be used, the output gives the reason and what to install. It also names the backends
+    that `auto` selects.
     """
     from cli.console import show_json
     from zoo.system.doctor import diagnosis
@@ -110,8 +110,8 @@ def compile_model(
 ) -> None:
     """Compile a model ahead of time.
 
-    Compiled programs are cached in your data folder by their content, and every command that translates uses them. A
-    program in the cache is not compiled again. The program is run once and compared with the float32 interpreter.
+    The compiled program is cached in your data folder. Every command that translates uses the cache, and an unchanged
+    model is not compiled again. The program is run once and compared with the float32 interpreter.
     """
     from cli.console import report, show_json
     from zoo.generation.compilation import BackendOptions, compile_model, compile_spec

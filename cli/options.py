@@ -61,7 +61,7 @@ def model_names(name: str | None, others: list[str] | None) -> list[str] | None:
     """Return the models that the argument MODEL and the options `--model` name. None if there are none.
 
     Raises:
-        ZooError: The argument is an override, a text or a file.
+        ZooError: MODEL is not a model, but KEY=VALUE, text to translate, or a file.
     """
     if name is None:
         return others
@@ -87,7 +87,7 @@ def refuse(belongs_to: str, **options: object) -> None:
     """Raise ZooError if one of these options is given. They have no effect on what the user asks for.
 
     Args:
-        belongs_to: What the options apply to, in words.
+        belongs_to: What the options apply to, for the error message: "models", "`--search`".
         options: Name and value of each option.
     """
     for name, value in options.items():
@@ -130,7 +130,7 @@ Name = Annotated[
         metavar="MODEL",
         show_default=False,
         autocompletion=complete_model_or_run,
-        help="Model to use. The same as --model MODEL.",
+        help="Model to use: a published model or a run, as for --model.",
     ),
 ]
 OfSpec = Annotated[
@@ -180,8 +180,8 @@ Output = Annotated[
         "-o",
         metavar="FILE",
         show_default="stdout",
-        help="Write to this file. A regular file appears when it is complete; a pipe or device receives each line at "
-        "once.",
+        help="Write to this file. A regular file appears only when it is complete; a pipe or device receives each line "
+        "immediately.",
     ),
 ]
 Beam = Annotated[
@@ -205,7 +205,7 @@ Device = Annotated[
     typer.Option(
         metavar="auto|cpu|cuda|cuda:N",
         rich_help_panel=_EXECUTION_PANEL,
-        help="Device to compute on. auto is the GPU if there is one.",
+        help="Device to compute on. auto selects the GPU if there is one, otherwise the CPU.",
     ),
 ]
 Precision = Annotated[

@@ -37,7 +37,7 @@ def paper(
     what: _What = None,
     runs: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", show_default="runs", help="Folder of runs, or of a sweep, with measured scores."),
+        typer.Option(metavar="DIR", show_default="runs", help="Folder of the runs, or of a sweep, to compare."),
     ] = None,
     html: Annotated[
         Path | None,
@@ -46,15 +46,16 @@ def paper(
         ),
     ] = None,
     measure: Annotated[
-        bool, typer.Option("--measure", help="Also time the layers of Table 1 on this machine, for half a minute.")
+        bool,
+        typer.Option("--measure", help="Also time the layers of Table 1 on this machine, which takes half a minute."),
     ] = False,
     json: options.Json = False,
 ) -> None:
     """Print which of the paper's claims hold, and how each was checked.
 
-    A claim is derived (by the compiler, or from the paper's own numbers), set in our spec (such as Adam's beta1),
-    measured (by runs of its spec, at the given scale), or not tested, for the given reason. Claims that come out
-    differently and numbers of other systems are counted separately.
+    A claim can be derived (by the compiler, or from other numbers in the paper), set in our spec (such as Adam's
+    beta1), measured (by our training runs, which may be smaller than the paper's), or not tested (the output gives the
+    reason). Claims that come out differently and numbers of other systems are counted separately.
     """
     from cli.console import report, show_json
     from zoo.files.output import open_output, require_html
@@ -88,7 +89,7 @@ def paper(
         return show_json({"summary": ledger.summary(selected), "claims": [ledger.as_json(claim) for claim in selected]})
     if what is None:
         _show_tables([summary_table(claims, facts), contradiction_table(claims)])
-        return report().info("`zoo paper claims` prints every claim, `zoo paper table3` compares a table with ours")
+        return report().info("`zoo paper claims` prints every claim, `zoo paper table3` compares Table 3 with our runs")
     return _show_tables(tables(what, claims, facts))
 
 

@@ -33,7 +33,10 @@ _Graph = Annotated[
 _Length = Annotated[
     int,
     typer.Option(
-        metavar="N", min=1, max=10_000, help="Number of tokens in each source and target, for costs that depend on it."
+        metavar="N",
+        min=1,
+        max=10_000,
+        help="Number of tokens in each source and target. FLOPs and memory depend on it.",
     ),
 ]
 _PlanDevice = Annotated[
@@ -91,7 +94,7 @@ def plan(
 
 
 def _refuse_combinations(**options: bool) -> None:
-    """Raise ZooError for options that print different things. `--json` contains those of `--passes` and `--device`."""
+    """Raise ZooError for options that exclude each other. Only `--json` can be combined with `--passes`, `--device`."""
     given = [name for name, is_given in options.items() if is_given]
     if len(given) > 1 and (not options["json"] or options["code"] or options["graph"]):
         names = " and ".join(f"`--{name}`" for name in given)
@@ -134,7 +137,7 @@ def _show_estimate(estimate: TrainingEstimate) -> None:
         rows.append(("", "too much", advice))
     if estimate.matrix_library is not None:
         kept = "kept by the process" if estimate.keeps_memory else "returned to the system"
-        rows.append(("freed memory", kept, "fresh pages take time"))
+        rows.append(("freed memory", kept, "allocating new memory pages takes time"))
     print()
     show_table(("", ">", "…"), rows, title=f"training on {estimate.device}")
 
@@ -190,14 +193,18 @@ def _totals(plan: Plan) -> list[tuple[str, str, str]]:
         *_path_lengths(plan),
         ("weights", size(plan.weight_bytes), "in memory and in the file"),
         ("training state", size(plan.state_bytes), "weights, gradients and Adam's moments, in memory"),
-        ("activations", size(plan.activation_bytes), "about, in memory, for one accumulation step of a full batch"),
+        (
+            "activations",
+            size(plan.activation_bytes),
+            "approximately, in memory, for one accumulation step of a full batch",
+        ),
         ("cache", size(plan.cache_bytes), "in memory, per hypothesis when translating"),
-        ("run", size(plan.disk_bytes), "maximum of checkpoints and weights on disk"),
+        ("run", size(plan.disk_bytes), "maximum size of checkpoints and weights on disk"),
     ]
 
 
 def _path_lengths(plan: Plan) -> Iterator[tuple[str, str, str]]:
-    """Yield the last two columns of Table 1 for the encoder and the decoder."""
+    """Yield the sequential operations and path lengths of the encoder and the decoder, as in Table 1."""
     for positions in plan.positions:
         stack = positions.stack
         explanation = f"in a layer of the {stack}: longest chain of operations over {plan.length} positions"

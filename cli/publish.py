@@ -26,8 +26,8 @@ _RunOrName = Annotated[
         metavar="RUN|NAME",
         show_default=False,
         autocompletion=options.complete_model_or_run,
-        help="Run: its folder, or the name of its spec (`tiny` stands for `runs/tiny`). With --to also a published "
-        "model.",
+        help="Run: its folder, or the name of its spec (`tiny` stands for `runs/tiny`). With --to, NAME of a "
+        "published model, too.",
     ),
 ]
 _Name = Annotated[
@@ -35,7 +35,8 @@ _Name = Annotated[
     typer.Option(
         metavar="NAME",
         show_default="the name in the spec",
-        help="Publish under this name. Letters, digits and - _ . , are permitted.",
+        help="Name of the published model, by which others load it. Letters, digits and the characters `-`, `_`, `.` "
+        "and `,` are permitted.",
     ),
 ]
 _To = Annotated[
@@ -51,7 +52,8 @@ _Alias = Annotated[
     typer.Option(
         metavar="NAME",
         show_default=False,
-        help="Old name of the model. From now on it leads to this model, with a warning. Requires --to.",
+        help="Old name of a renamed model. In the registry it becomes an alias: pulling it gives this model and a "
+        "warning. Requires --to.",
     ),
 ]
 _Text = Annotated[
@@ -59,7 +61,7 @@ _Text = Annotated[
     typer.Option(
         "--text/--no-text",
         show_default="--text if the whole corpus is the built-in grammar",
-        help="Whether the bundle contains sentences of the dev and test sets. Check their licence first.",
+        help="Whether to include sentences of the dev and test sets in the bundle. Check their licence first.",
     ),
 ]
 
@@ -81,8 +83,8 @@ def publish(
     log-probabilities of a few sentences, which the model must reproduce. With --text, these sentences are from the dev
     set, and the bundle contains reference outputs for a sample of the test set, whose score `zoo verify` reproduces.
 
-    The bundle is verified before it is published. It replaces an earlier state of the same training run. To replace
-    another model of the same name, use --replace.
+    The bundle is verified before it is published. It replaces a bundle of the same training run that was published
+    earlier. To replace another model of the same name, use --replace.
 
     With --to, the bundle becomes the next revision of its name in the registry. The upload is atomic and safe with
     concurrent uploads, and a revision never changes. Others pull the newest revision, or one that they name.
@@ -96,7 +98,7 @@ def publish(
 
     messages = report()
     if alias is not None and to is None:
-        raise ZooError("`--alias` needs `--to`", hint="name the registry in which the old name leads to this model")
+        raise ZooError("`--alias` needs `--to`", hint="name the registry that gets the alias")
     if to is not None:
         require_registry(to, alias)
     if to is not None and name is None and is_published_model(run):
@@ -122,7 +124,7 @@ def pull(
             metavar="NAME",
             show_default=False,
             autocompletion=options.complete_model,
-            help="Published model. NAME@2 or NAME@sha256:... is one revision; otherwise the newest is pulled.",
+            help="Published model. NAME@2 or NAME@sha256:... selects a revision. By default, the newest is pulled.",
         ),
     ],
 ) -> None:
@@ -163,15 +165,16 @@ def verify(
             autocompletion=options.complete_backend,
             metavar="NAME",
             show_default="eager on the CPU",
-            help="Backend that runs the model, on a GPU if there is one: auto, or one that `zoo doctor` lists.",
+            help="Backend that runs the model: auto, or one that `zoo doctor` lists. With this option, the model runs "
+            "on a GPU if there is one.",
         ),
     ] = None,
 ) -> None:
     """Verify the files, log-probabilities and score of a published model.
 
-    All files must have their published hashes. Reference sentences must get the published log-probabilities, within
-    1e-4. A sample of the test set must get the published score, within one point; it exists only in models that were
-    published with --text.
+    All files must have their published hashes. The log-probabilities of the model's reference sentences must be the
+    published ones, within 1e-4. Models that were published with --text also contain a sample of the test set; its score
+    must be the published one, within one point.
     """
     from cli.console import report
     from zoo.publishing.verify import verify

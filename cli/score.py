@@ -57,7 +57,7 @@ def score(
     """Print the log-probability of given translations or trees.
 
     Select a model with either --spec or --model. Pairs come from stdin, as source and target separated by a tab, or
-    from --source and --target. Each pair gives one line with a natural logarithm.
+    from --source and --target. Each pair gives one line with the natural logarithm of its probability.
 
     With --json, each line becomes an object with `log_probability`, `tokens` (the target's tokens and the end of
     sentence) and `token_log_probabilities`.
@@ -72,7 +72,7 @@ def score(
 
     if (source is None) != (target is None):
         given, missing = ("--source", "--target") if target is None else ("--target", "--source")
-        raise ZooError(f"`{given}` needs `{missing}`", hint="give both files, or neither and write pairs to stdin")
+        raise ZooError(f"`{given}` needs `{missing}`", hint="give both files, or write pairs to stdin")
     messages = report()
     interactive = (source is None and is_typed(None)) or sys.stdout.isatty()
     how: BackendOptions = {"device": device, "precision": precision, "backend": backend}
@@ -94,7 +94,7 @@ def score(
 def _open_pairs(
     source: Path | None, target: Path | None
 ) -> Iterator[tuple[Iterator[tuple[str, str]], Callable[[], bool]]]:
-    """Yield the pairs of source and target, and a function that returns whether the input pauses."""
+    """Yield the pairs of source and target, and a function that returns whether no more input is available yet."""
     from cli.streams import open_lines
 
     if source is None or target is None:

@@ -91,7 +91,7 @@ def _list_published(pattern: str | None, json: bool) -> None:
 
 
 def _score_cells(models: Sequence[RunSummary | PublishedModel]) -> tuple[list[str], list[list[str]]]:
-    """Return headings for the dev and test scores of each metric that occurs, and the cells of each model."""
+    """Return the columns for dev and test scores in a list of models: the headings, and the cells of each model."""
     from zoo.evaluation.metrics import METRICS
 
     used = {model.metric for model in models}
@@ -118,7 +118,7 @@ def show(
 ) -> None:
     """Print a spec with all its fields, or only what it changes.
 
-    --difference also prints the comments in the spec's file: on a changed field, or at its beginning.
+    --difference also prints the comments in the spec's file that explain changed fields, and those at its beginning.
     """
     import specs
     from cli.console import report, show_json

@@ -49,20 +49,20 @@ class ClosedStream(io.TextIOBase):
 
     @property
     def buffer(self) -> ClosedStream:
-        """The stream itself, in place of its binary buffer."""
+        """This object, which stands in for the binary buffer of the stream as well."""
         return self
 
     def readline(self, *_: object) -> NoReturn:
-        """Raise ZooError."""
+        """Raise ZooError, because the stream is closed."""
         raise ZooError(f"standard {self._name} is closed", hint=self._remedy)
 
     read = write = __next__ = readline
 
 
 def _reserve_descriptors() -> None:
-    """Open closed descriptors 0 to 2 on the null device.
+    """Open the null device for those of the file descriptors 0 to 2 that are closed.
 
-    Otherwise the next file that is opened would get such a number, and libraries would print into it.
+    Without this, the next opened file would get such a number, and libraries would print into that file.
     """
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(descriptor, True)
@@ -70,7 +70,7 @@ def _reserve_descriptors() -> None:
 
 
 def _write_bytes(error: UnicodeError) -> tuple[bytes, int]:
-    """Encode surrogates that stand for bytes as these bytes, others as escapes."""
+    """Encode characters that stand for bytes of a file name as these bytes, and other surrogates as escapes."""
     assert isinstance(error, UnicodeEncodeError)
     codes = map(ord, error.object[error.start : error.end])
     encoded = (bytes([code & 0xFF]) if code in _SURROGATES else _escape(code).encode() for code in codes)
@@ -122,7 +122,7 @@ def open_output(
     Args:
         path: The file to write.
         inputs: Files that are read at the same time (None is stdin).
-        flush: Whether to write each line at once.
+        flush: Whether to write each line immediately, instead of buffering.
 
     Raises:
         ZooError: The output is one of the inputs.

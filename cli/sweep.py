@@ -41,9 +41,9 @@ def sweep(
         typer.Option(metavar="DIR", show_default="runs/sweep-FOLDER", help="Folder for the runs of the sweep."),
     ] = None,
     list: Annotated[
-        bool, typer.Option("--list", help="Only print the command of each training run, for use with other schedulers.")
+        bool, typer.Option("--list", help="Only print the command of each training run, for use with a job scheduler.")
     ] = False,
-    table: Annotated[bool, typer.Option("--table", help="Train nothing; compare the runs that are finished.")] = False,
+    table: Annotated[bool, typer.Option("--table", help="Compare the finished runs without further training.")] = False,
     json: options.Json = False,
     device: options.Device = "auto",
 ) -> int | None:
@@ -52,8 +52,8 @@ def sweep(
     Each training run is one `zoo train` in the folder SPEC.seedN. The same command resumes interrupted runs and skips
     finished ones.
 
-    KEY=VALUE changes the base spec. A spec that extends it and sets the same number itself is scaled in proportion:
-    with `architecture.N=3`, a row of Table 3 that has 2 layers instead of 6 gets 1.
+    KEY=VALUE changes the base spec. If a spec that extends the base spec sets the same number itself, its number is
+    scaled in proportion: with `architecture.N=3`, a row of Table 3 that has 2 layers instead of 6 gets 1 layer.
 
     All models are scored on the dev set with the beam size and length penalty of their specs. The table shows each
     score ± half its 95 % confidence interval, by bootstrap over sentences. A difference is significant if chance (the

@@ -33,8 +33,8 @@ def prepare(spec: options.Reference, overrides: options.Overrides = None) -> Non
     """Download the corpus, learn the vocabulary and write the tokenised training data.
 
     Archives are verified by their hashes, and finished work is not repeated. The environment variable ZOO_HOME sets
-    where the data is stored. ZOO_MIRROR sets a folder or URL from which archives are fetched instead, and ZOO_OFFLINE=1
-    prevents downloads.
+    where the data is stored. ZOO_MIRROR sets a folder or URL from which archives are fetched instead of their original
+    URLs, and ZOO_OFFLINE=1 prevents downloads.
     """
     import specs
     from cli.console import report
@@ -63,7 +63,8 @@ def train(
         bool,
         typer.Option(
             "--verify-resume",
-            help="Test that resuming is exact: train a few steps twice, once with two interruptions, and compare.",
+            help="Test whether a resumed training gives the same weights: train a few steps twice, once with two "
+            "interruptions, and compare. Nothing else is trained.",
         ),
     ] = False,
 ) -> int | None:
@@ -113,7 +114,7 @@ def train(
 
 @contextmanager
 def _missing_files_located(spec: str, overrides: list[str] | None) -> Iterator[None]:
-    """Add the file and line of the spec to the error about a missing file of the corpus."""
+    """Add the file and line of the spec to an error about a missing corpus file."""
     import specs
     from zoo.data.corpus import MissingFileError
 
