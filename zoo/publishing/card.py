@@ -23,7 +23,7 @@ _CURVE_ROWS = 8
 
 
 class _TaskWords(NamedTuple):
-    """Words of a card that depend on the task."""
+    """Words of a model card that depend on the model's task."""
 
     summary: str
     noun: str
@@ -82,7 +82,7 @@ def card(
 
 
 def escape(text: str) -> str:
-    """Return text from others as one line, with all characters escaped that have a meaning in Markdown."""
+    """Escape all Markdown characters in text that may come from strangers, and join its lines."""
     line = " ".join(text.split())
     return "".join(f"\\{sign}" if sign in r"\`*_[]<>|#~&!" else sign for sign in line)
 
@@ -138,7 +138,7 @@ def _scores(scores: Mapping[str, Any], task: Task) -> str:
     metrics = [m for m in metrics_for(task) if m.in_summary or all(m.name in result for result in scores.values())]
     columns, keys = ["set"], []
     for metric in metrics:
-        columns += [f"{metric.title}{metric.unit and f' a {metric.unit}'}", *metric.details.values()]
+        columns += [f"{metric.title}{metric.unit and f' per {metric.unit}'}", *metric.details.values()]
         keys += [(metric, name) for name in (metric.name, *metric.details)]
     rows = [
         [

@@ -38,7 +38,12 @@ _Count = Annotated[int, Field(ge=0, lt=2**63)]
 
 @dataclass(frozen=True)
 class NearestSpec:
-    """The shipped spec with the fewest differences, and these: field -> (value in that spec, value in this spec)."""
+    """Shipped spec that differs from a model's spec in the fewest fields.
+
+    Attributes:
+        spec: Short name of the shipped spec.
+        changed: Differing field -> (value in the shipped spec, value in the model's spec).
+    """
 
     spec: _Text
     changed: Annotated[dict[_Text, tuple[_Text, _Text]], Field(max_length=1_000)]
@@ -55,7 +60,13 @@ class CorpusFacts:
 
 @dataclass(frozen=True)
 class CurvePoint:
-    """Point of a learning curve: the training loss since the point before, and scores of the dev set by metric."""
+    """Point of a learning curve.
+
+    Attributes:
+        step: Training step.
+        loss: Mean training loss per token in the last steps. None if it was not finite.
+        dev: Name of a metric -> score on the dev set. Empty if the dev set was not scored at this step.
+    """
 
     step: _Count
     loss: float | None
@@ -127,7 +138,10 @@ _FACTS = TypeAdapter(Facts)
 
 
 def read(listed: Manifest) -> Facts:
-    """Read the facts of the bundle with this manifest. They are empty if the bundle has none.
+    """Read the facts of a bundle. Without the file `facts.json`, return empty facts.
+
+    Args:
+        listed: The manifest of the bundle.
 
     Raises:
         ZooError: The file is damaged.
@@ -151,7 +165,7 @@ def fingerprint(spec: Spec) -> str:
 
 
 def facts_of_run(spec: Spec, run: Run, weights: Weights) -> Facts:
-    """Return the facts of a run that is published now, from its folder and its prepared corpus."""
+    """Collect the facts of a run that is being published, from its folder and its prepared corpus."""
     return Facts(
         spec=fingerprint(spec),
         published=_now(),
@@ -221,7 +235,7 @@ def _corpus_facts(spec: Spec, run: Run) -> CorpusFacts:
 
 
 def _identity_value(run: Run, key: str) -> str:
-    """Return a value of the file with the run's identity. Empty if there is none."""
+    """Return a value from the run's `data.json`. Empty if the file or the value is missing."""
     try:
         return str(read_json(run.data).get(key, ""))
     except ZooError:
@@ -253,7 +267,10 @@ def _training_facts(spec: Spec, run: Run, weights: Weights) -> TrainingFacts:
 
 
 def _learning_curve(run: Run) -> Iterator[CurvePoint]:
-    """Yield points of the log at which the dev set was scored, or any points if it never was. The last one is kept."""
+    """Yield at most 64 points of a run's log, always including the last one.
+
+    Points at which the dev set was scored are preferred. If it never was, any points are used.
+    """
     metrics = {f"dev_{metric.name}": metric.name for metric in METRICS}
     lines = read_log(run)
     scored = [line for line in lines if metrics.keys() & line.keys()] or lines

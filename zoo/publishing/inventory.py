@@ -41,7 +41,7 @@ class RunSummary:
         parameters: Number of parameters; tied matrices count once.
         step: Step of the newest checkpoint. None if there is none.
         steps: Number of steps of the whole training.
-        trained: Whether it has weights.
+        trained: Whether the run has averaged weights, which can be used and published.
         metric: Name of the first metric of its task.
         dev: Score of the dev set. None if it was not evaluated.
         test: Score of the test set. None if it was not evaluated.

@@ -126,7 +126,7 @@ def translated_pairs(translator: Translator) -> list[tuple[str, str]]:
 
 
 def _is_short(text: str, side: Side, translator: Translator) -> bool:
-    """Return whether a text has at least one token, and not more than the model and the file should have."""
+    """Return whether a text has from 1 to 100 tokens, and no more than training sentences may have."""
     max_tokens = min(_MAX_TOKENS, translator.spec.corpus.max_length)
     return 0 < len(translator.vocabulary.encode(text, side)) <= max_tokens
 
@@ -157,7 +157,7 @@ def _invalid(file: Path, reason: str) -> ZooError:
 
 
 def _invalid_reason(references: ReferenceLogProbabilities, spec: Spec) -> str | None:
-    """Return why the tensors cannot be of a model with this spec. None if they can."""
+    """Return why the tensors are invalid for a model with this spec. None if they are valid."""
     source, target, expected = references.source, references.target, references.log_probabilities
     types = (source.dtype, target.dtype, expected.dtype)
     if types != (torch.int64, torch.int64, torch.float32) or any(each.dim() != 2 for each in vars(references).values()):
@@ -188,7 +188,7 @@ class ReferenceOutputs:
     """Sentences of a dev or test set, their references, and the model's outputs with their score.
 
     Attributes:
-        set: The set that the sentences are from.
+        set: Set from which the sentences are taken.
         sentences: Number of sentences in the whole set.
         sources: Source sentences.
         references: Their references.
@@ -222,7 +222,7 @@ class ReproducedOutputs:
         set: The set that the sentences are from.
         sentences: Number of decoded sentences.
         identical: Number of outputs that are the same as when the model was published.
-        metric: Name of the metric for people.
+        metric: Title of the metric, such as "BLEU".
         published_score: Score when the model was published, in points.
         new_score: Score now, in points.
     """
@@ -281,7 +281,10 @@ def _is_short_pair(pair: tuple[str, str], translator: Translator) -> bool:
 
 
 def read_outputs(listed: Manifest) -> ReferenceOutputs | None:
-    """Read the reference outputs of the bundle with this manifest. None if it has none.
+    """Read the reference outputs of a bundle. Return None if the bundle contains none.
+
+    Args:
+        listed: The manifest of the bundle.
 
     Raises:
         ZooError: The file is damaged.
@@ -307,13 +310,13 @@ def reproduce(reference: ReferenceOutputs, translator: Translator) -> Reproduced
     """
     answers, metric = _decode(translator, reference.sources, reference.references)
     if metric.name != reference.metric:
-        problem = f"its reference outputs have the metric `{reference.metric}`, but its task uses `{metric.name}`"
+        problem = f"the reference outputs have the metric `{reference.metric}`, but the task uses `{metric.name}`"
         raise ZooError(problem, exit_code=1)
     score = float(metric.compute(answers)[metric.name])
     identical = sum(one == other for one, other in zip(answers.texts, reference.outputs, strict=True))
     if not abs(score - reference.score) <= SCORE_TOLERANCE:
         raise ZooError(
-            f"its reference outputs score {metric.format_score(score)} {metric.title} here, but scored "
+            f"the model's reference outputs score {metric.format_score(score)} {metric.title} here, but scored "
             f"{metric.format_score(reference.score)} when it was published; {identical} of {len(reference.sources)} "
             "outputs are the same",
             hint=f"its weights, its spec or its `{OUTPUTS_NAME}` were changed, or this machine or backend computes "

@@ -41,8 +41,8 @@ def publish(
 ) -> Path:
     """Publish a trained run in the local model store.
 
-    The bundle appears when it is complete and verified. It replaces an earlier state of the same run by default,
-    and any other model of its name only with `replace`.
+    The bundle appears when it is complete and verified. It replaces a bundle of the same run that was published
+    earlier. It replaces another model of the same name only with `replace`.
 
     Args:
         run: The folder of a run, or the name of its spec.
@@ -128,14 +128,14 @@ def publish_imported(
 
 
 def _find_run(reference: str | os.PathLike[str]) -> Path:
-    """Return the folder of a run. The error says so if the reference names a published model."""
+    """Return the folder of a run. Raise a ZooError with a special hint if the reference names a published model."""
     try:
         return find.run(reference)
     except ZooError:
         if find.local_model(reference) is None:
             raise
         problem = f"`{os.fspath(reference)}` is not a run: it is already published in the local model store"
-        raise ZooError(problem, hint="to publish it to a registry under its name, give only `--to`") from None
+        raise ZooError(problem, hint="to upload it to a registry, use `--to` without other options") from None
 
 
 def _require_unused_name(name: str, folder: Path) -> None:
@@ -153,7 +153,7 @@ def _complete(
     scores: dict[str, Any],
     outputs: ReferenceOutputs | None = None,
 ) -> None:
-    """Write all other files of a bundle that has its spec, vocabulary and weights. The manifest is the last one."""
+    """Complete a bundle that contains spec, vocabulary and weights: write all other files, the manifest last."""
     references = proof.compute(translator.program, translator.vocabulary, pairs)
     references.write(bundle.folder / proof.NAME)
     write_json(bundle.scores, scores)
@@ -170,7 +170,7 @@ def _complete(
 
 
 def _require_own_name(run: Run) -> None:
-    """Raise ZooError if the name in a run's spec is inherited, because it belongs to the model of that other spec."""
+    """Raise ZooError if a run's spec inherits its name from another spec: the name belongs to that spec's model."""
     if file_exists(run.data) and read_json(run.data).get("named") is False:
         raise ZooError(
             f"the spec of `{run.folder}` has no name of its own: `{run.spec.name}` is the name of the spec it extends",
@@ -179,9 +179,10 @@ def _require_own_name(run: Run) -> None:
 
 
 def _require_same_training(run: Run, run_weights: Weights, bundle: ModelFolder) -> None:
-    """Raise ZooError if there is a bundle that is not an earlier state of the run's training.
+    """Raise ZooError if the run must not replace an existing bundle.
 
-    An earlier state has the same architecture, vocabulary, corpus and training, and weights of no later step.
+    The bundle may be replaced if it comes from the same run: its architecture, vocabulary, corpus and training options
+    are the same, and its weights are from the same step or an earlier one.
     """
     if not bundle.published:
         return
@@ -203,14 +204,20 @@ def _require_same_training(run: Run, run_weights: Weights, bundle: ModelFolder) 
 
 
 def _other_weights_reason(published: Weights, new: Weights) -> str:
-    """Return why published weights are not an earlier state of new ones with the same spec. Empty if they may be."""
+    """Return the reason why a run's new weights must not replace published weights with the same spec.
+
+    Published weights may be replaced if they come from an earlier step of the same run.
+
+    Returns:
+        The reason as the end of an error message. Empty if the new weights may replace the published ones.
+    """
     if not weights.same_vocabulary(published.facts, new.facts):
         return "is of another run: it has another vocabulary"
     if published.last_step is None or new.last_step is None:
-        return "may be of another run: its weights do not give their steps"
+        return "may be of another run: its weights file does not record the training steps"
     if published.last_step > new.last_step:
-        steps = f"step {published.last_step:,}, and these of step {new.last_step:,}"
-        return f"is of another run: its weights are of {steps}"
+        steps = f"step {published.last_step:,}, but those of this run are from step {new.last_step:,}"
+        return f"is of another run: its weights are from {steps}"
     digests = {published.digest, new.digest} - {None}
     if published.facts["steps"] == new.facts["steps"] and len(digests) == 2:
         return "is of another run: it has other weights of the same steps"

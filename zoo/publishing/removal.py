@@ -1,6 +1,6 @@
 """Remove caches and runs (`zoo clean`) and published models (`zoo remove`).
 
-What is in use, what is not a part of zoo's data, and the target of a link is never removed.
+Files in use, files that zoo did not write, and the targets of links are never removed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ class RemovableItem:
         kind: "run", "prepared", "fetched", "compiled", "pulled" or "model".
         path: Its path.
         bytes: The disk space that becomes free.
-        inode: Inode of a published model's folder: if another model is put there meanwhile, it is kept.
+        inode: Inode of a published model's folder. If it has changed before the removal, another model was published
+            under the same name meanwhile, and that model is kept.
     """
 
     kind: str
@@ -61,7 +62,7 @@ class RemovalPlan:
     bytes: int
 
     def remove(self) -> list[KeptItem]:
-        """Remove everything that is still not in use. Return what is kept."""
+        """Remove all removable items, except those that have come into use meanwhile. Return these."""
         return [kept for item in self.removable if (kept := _remove(item))]
 
 
@@ -117,7 +118,11 @@ def _model_folders(name: str) -> list[Path]:
 
 
 def _pinned_folder(reference: Reference) -> list[Path]:
-    """Return the folder of a pinned revision. If the current version is the same revision, prefer the pinned folder."""
+    """Return the folder of one revision in the local model store, as a list of one path or an empty list.
+
+    A revision can be stored twice: as the current version of the model, and in a folder of its own. The latter is
+    returned then.
+    """
     folder = local_store.find_revision(reference)
     if folder is None:
         return []
@@ -177,7 +182,7 @@ def _reason_to_keep(kind: str, path: Path) -> str | None:
     if path.is_symlink():
         return "it is a link; its target is never removed"
     if kind in _NAME_PATTERNS and not _NAME_PATTERNS[kind].fullmatch(path.name):
-        return "zoo does not use such a name, so it belongs to something else"
+        return "zoo writes no file of such a name, so it belongs to another program"
     if kind == "run" and Run(path).published:
         return "it is a published model"
     if kind == "run" and (strangers := Run(path).foreign_files()):
@@ -198,7 +203,7 @@ def _lock_path(kind: str, path: Path) -> Path:
 
 
 def _remove(item: RemovableItem) -> KeptItem | None:
-    """Remove an item and return None, or keep it and return the reason."""
+    """Remove an item. Return None if it was removed, or else the item with the reason to keep it."""
     try:
         if reason := _reason_to_keep(item.kind, item.path):
             return KeptItem(item.path, reason)
@@ -211,7 +216,7 @@ def _remove(item: RemovableItem) -> KeptItem | None:
                 return KeptItem(item.path, _IN_USE[item.kind])
             if item.path.is_dir():
                 if remainder := remove_folder(item.path):
-                    return KeptItem(remainder, "this user may not remove all of it")
+                    return KeptItem(remainder, "you do not have the permission to remove all of it")
             else:
                 item.path.unlink()
     except FileNotFoundError:  # another process removed it

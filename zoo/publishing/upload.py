@@ -43,7 +43,7 @@ def upload(
     Args:
         model: Name of a model in the local model store, or the folder of a bundle.
         to: Address of the registry.
-        alias: An old name of the model. From now on, it is an alias of the model's name.
+        alias: Old name of a renamed model. In the registry, it becomes an alias of the new name.
         report: Receives progress and warnings.
 
     Returns:
@@ -73,7 +73,7 @@ def upload(
 
 
 def require_registry(address: str, alias: str | None = None) -> Registry:
-    """Return the registry at an address after checks that need no connection.
+    """Return the registry at an address, if a model can be published there. Do not connect to it yet.
 
     Raises:
         ZooError: The address is not valid, that kind of registry is read-only, or `alias` is not a valid name.
@@ -101,30 +101,37 @@ def _require_usable_name(registry: Registry, name: str, alias: str | None) -> No
 
 
 def _record_origin(folder: Path, revision: Revision, registry: Registry, report: Report) -> None:
-    """Record the revision in the local model store, unless the bundle was pulled from another registry."""
+    """Record in the local model store which revision of the registry a bundle is.
+
+    Do nothing if the bundle was pulled from another registry, or is not in the local model store.
+    """
     origin = read_origin(folder)
     is_in_store = bundle_digest(folder) == revision.digest and folder.parent == storage.models()
     if is_in_store and (origin is None or origin.registry == registry.address):
         try:
             Origin.of(revision, registry.address).write(folder)
         except ZooError as error:  # the model is published, so the alias and the index must still be written
-            report.warn(f"{error.summary}; the local model store does not record that it is `{revision.pin}`")
+            report.warn(f"{error.summary}; the local model store does not record that the model is `{revision.pin}`")
 
 
 def _describe_pinnable(registry: Registry, name: str) -> str:
-    """Describe the revisions that were published under an old name. Empty if there are none or they are unreadable."""
+    """Describe how many revisions a registry has under an old name, which users can still load by name and number.
+
+    Returns:
+        Text in parentheses. Empty if there are no such revisions, or the registry cannot be read.
+    """
     newest = None
     with suppress(ZooError):
         newest = registry.newest(name)
     if newest is None:
         return ""
     count = f"{newest.revision} revisions" if newest.revision > 1 else "1 revision"
-    return f" (its {count} can still be pinned)"
+    return f" (its {count} can still be loaded as `{name}@NUMBER`)"
 
 
 @contextmanager
 def _snapshot(folder: Path) -> Iterator[Path]:
-    """Yield a temporary copy of a bundle's files, so that a publication in the meantime cannot change them."""
+    """Yield a folder with a temporary copy of a bundle's files, which stays the same if the bundle is replaced."""
     storage.pulls().mkdir(parents=True, exist_ok=True)
     remove_leftovers(storage.pulls())
     snapshot = partial_path(storage.pulls() / folder.name)

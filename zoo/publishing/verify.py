@@ -32,7 +32,7 @@ class Verified:
         sentences: Number of sentences with reference log-probabilities.
         max_difference: Largest difference of a log-probability.
         reference_outputs: Result of decoding the reference sentences again. None if the bundle has none.
-        backend: The backend that computed.
+        backend: Name of the backend that ran the model.
     """
 
     files: int

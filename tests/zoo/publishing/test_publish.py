@@ -96,7 +96,7 @@ def test_a_continued_training_replaces_its_earlier_state(trained: Trained, store
     for _ in range(2):
         assert publish.publish(continued.folder) == folder
         assert "beam: 9" in (folder / "spec.yaml").read_text()
-    with pytest.raises(ZooError, match="its weights are of step 12, and these of step 5"):
+    with pytest.raises(ZooError, match="its weights are from step 12, but those of this run are from step 5"):
         publish.publish(set_steps(continued, 5).folder)
 
 

@@ -126,7 +126,7 @@ def test_an_alias_is_reported_and_removed_with_its_name(
     report: Any,
 ) -> None:
     upload.upload(stored("new"), address, alias=NAME, report=report)
-    assert report.said == [f"`{NAME}` (its 1 revision can still be pinned) is now an alias of `new`"]
+    assert report.said == [f"`{NAME}` (its 1 revision can still be loaded as `{NAME}@NUMBER`) is now an alias of `new`"]
     page = (Path(address) / "index.html").read_text(encoding="utf-8")
     assert ('id="new"' in page, f'id="{NAME}"' in page) == (True, False)
     store = switch_home(tmp_path, monkeypatch)
@@ -154,7 +154,7 @@ def test_a_store_that_cannot_record_the_revision_is_warned_of(bundle: Path, addr
     (bundle / "revision.json").mkdir()
     assert upload.upload(bundle, address, alias="old", report=report).pin == f"{NAME}@1"
     assert len(report.warnings) == 1
-    assert f"the local model store does not record that it is `{NAME}@1`" in report.warnings[0]
+    assert f"the local model store does not record that the model is `{NAME}@1`" in report.warnings[0]
     assert open_registry(address).alias("old") == NAME
     assert NAME in (Path(address) / "index.html").read_text(encoding="utf-8")
 
@@ -255,7 +255,7 @@ def test_a_model_is_kept_if_it_was_replaced_or_cannot_be_removed(
     assert (kept.path, kept.reason) == (bundle, "another model was published there meanwhile")
     monkeypatch.setattr("zoo.files.atomic.remove_path", lambda path: None)
     (kept,) = plan_model_removal([NAME]).remove()
-    assert kept.reason == "this user may not remove all of it"
+    assert kept.reason == "you do not have the permission to remove all of it"
     assert (kept.path / "weights.safetensors").exists()
 
 
