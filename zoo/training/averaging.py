@@ -34,12 +34,12 @@ COUNTS = (1, 2, 5, 10, 20)
 def average(run: Run, last: int | None = None) -> Path:
     """Write the average of a run's last checkpoints to its `weights.safetensors`.
 
-    Computed in float64, one tensor at a time. Scores of other weights are removed. If the file contains this average
-    already, nothing changes.
+    The average is computed in float64, one tensor at a time. The scores of the old weights are removed. If the file
+    already contains this average, nothing changes.
 
     Args:
         run: The run.
-        last: The number of checkpoints. By default, `training.average` or as many as there are.
+        last: The number of checkpoints. By default `training.average`, or all checkpoints if there are fewer.
 
     Returns:
         The file.
@@ -51,8 +51,9 @@ def average(run: Run, last: int | None = None) -> Path:
     if last is not None and not 1 <= last <= len(checkpoints):
         problem = f"cannot average {last:,} checkpoints: `{run.folder}` has {len(checkpoints)}"
         if others := len(list_checkpoints(run)) - len(checkpoints):
-            problem += f", and {others} between two due steps, written when the training stopped"
-        raise ZooError(problem, hint=f"give a number from 1 to {len(checkpoints)}; `training.average` keeps more")
+            problem += f", and {others} more that were written when training was stopped and are never averaged"
+        hint = f"give a number from 1 to {len(checkpoints)}; a larger `training.average` keeps more"
+        raise ZooError(problem, hint=hint)
     chosen = checkpoints[-(last or run.spec.training.average) :]
     steps = format_steps(chosen)
     if _is_average_of(run.weights, steps):
@@ -68,7 +69,9 @@ def average(run: Run, last: int | None = None) -> Path:
 
 
 def end_of_training(run: Run, spec: Spec) -> str | None:
-    """Return why the training of a run has ended, if nothing is left to do: its weights are averaged and scored.
+    """Return the reason why a run needs no further work, such as "`training.steps` (2,000) is reached".
+
+    Return None if training has not reached its end, or if the weights have not been averaged or scored yet.
 
     Args:
         run: The run.
@@ -117,7 +120,7 @@ def _is_average_of(file: Path, steps: str) -> bool:
 
 
 def mean_of(files: list[Path]) -> dict[str, torch.Tensor]:
-    """Return the mean of each tensor over several weights files, in the type that it has there."""
+    """Return the mean of each tensor over several weights files, in the data type of the first file."""
     opened: list[Any] = [safe_open(file, framework="pt") for file in files]
     mean: dict[str, torch.Tensor] = {}
     for name in opened[0].keys():  # noqa: SIM118  (a safetensors file is not a mapping)
@@ -131,7 +134,10 @@ def mean_of(files: list[Path]) -> dict[str, torch.Tensor]:
 
 @dataclass(frozen=True)
 class ScoredAverage:
-    """Score of the last `last` of every `every`-th checkpoint on the dev set, and its difference to the best one."""
+    """Score of an average of checkpoints on the dev set, and its difference from the best average.
+
+    With `every` = 1, the last `last` checkpoints are averaged. With 2, every second checkpoint is left out, and so on.
+    """
 
     last: int
     every: int
@@ -144,7 +150,7 @@ class ScoredAverage:
 
     @property
     def worse(self) -> bool:
-        """Whether the difference exceeds the confidence interval, or the score is not finite."""
+        """Whether the average is significantly worse than the best one, or its score is not finite."""
         exceeds = self.half_interval is not None and abs(self.difference) > self.half_interval
         return exceeds or not math.isfinite(self.score)
 
@@ -194,9 +200,13 @@ def search_averages(run: Run, *, device: str = "auto", report: Report | None = N
 
 
 def select_checkpoints(checkpoints: Sequence[Checkpoint]) -> Iterator[tuple[int, Sequence[Checkpoint]]]:
-    """Yield the last COUNTS of all checkpoints, of every second, of every fourth, ... counted from the newest.
+    """Yield the selections of checkpoints whose averages are compared.
 
-    Each selection is a pair: 1, 2, 4, ..., and the checkpoints, oldest first.
+    They are the last 1, 2, 5, 10 and 20 of all checkpoints, then of every second checkpoint, of every fourth, and so
+    on, counted from the newest.
+
+    Yields:
+        The distance between selected checkpoints (1, 2, 4, ...), and the checkpoints, oldest first.
     """
     every = 1
     while every == 1 or every < len(checkpoints):

@@ -48,7 +48,7 @@ up to 15 % longer or shorter than its source."""
 
 @dataclass(frozen=True)
 class Measurement:
-    """Measurement of a spec in several rounds."""
+    """Base class of benchmark results: the spec, where it was measured, and how often."""
 
     name: str
     backend: str
@@ -62,9 +62,9 @@ class Measurement:
 
 @dataclass(frozen=True)
 class DecodingSpeed(Measurement):
-    """Speed of a program that translates `sentences`, `batch` of them at a time in each worker.
+    """Speed of translating `sentences` sentences in batches of `batch`, with `workers` batches in parallel.
 
-    A translation has `length` tokens including EOS, and takes as many steps.
+    Each translation has `length` tokens including EOS, and therefore takes `length` decoding steps.
     """
 
     sentences: int
@@ -159,7 +159,7 @@ def benchmark_decoding(
 def weights_avoiding(
     spec: Spec, initial: Mapping[str, Tensor], tokens: Iterable[int] = (PAD, UNK, BOS, EOS)
 ) -> dict[str, Tensor]:
-    """Change initial weights so that a search generates certain tokens only if it must.
+    """Change initial weights so that beam search avoids certain tokens. EOS is one, so that lengths are equal.
 
     The last norm of the decoder removes the mean, so a constant row of the output embedding produces a logit of 0.
     With a constant bias of that norm it produces any chosen number. It is -20 here, while other logits are mostly
@@ -201,7 +201,7 @@ def translations(
     n_best: int = 1,
     length: int = LENGTH,
 ) -> list[list[Hypothesis]]:
-    """Translate sources in the same way as a translator does.
+    """Translate token sequences with the search of `Translator`, but without its tokenisation.
 
     Args:
         program: The program.
@@ -268,7 +268,7 @@ class TrainingSpeed(Measurement):
 def benchmark_training(
     spec: Spec, *, steps: int = 3, rounds: int = 3, device: str = "auto", report: Report | None = None
 ) -> TrainingSpeed:
-    """Measure updates on batches with the spec's token budget, of short, medium and long sentences.
+    """Measure how fast a spec trains, on full batches of random sentences whose lengths vary as in WMT 2014.
 
     Raises:
         ZooError: The device or the backend is not available, or the token budget does not fit the longest sentence (80
@@ -317,14 +317,14 @@ def benchmark_training(
 
 
 def _round(trainer: Trainer, inputs: list[StepInput]) -> float:
-    """Compute all steps. Return the loss per token of the last one, after waiting for the device."""
+    """Compute all steps of a round, and wait until the device is done. Return the last step's loss per token."""
     for step in inputs:
         result = trainer.step(step)
     return float(result.smoothed) / result.tokens
 
 
 def random_pairs(spec: Spec, batches: int, folder: Path) -> Store:
-    """Write a store of random tokens that is enough for `batches` full batches. It is the same at each call."""
+    """Write sentence pairs of random tokens, enough for `batches` full batches. They are the same at each call."""
     budget = max(spec.training.source_tokens, spec.training.target_tokens)
     generator = np.random.default_rng(1)
     count = max(4096, 4 * batches * budget // _MEDIAN)

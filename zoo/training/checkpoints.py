@@ -35,7 +35,7 @@ _BEST = "best-"
 
 @dataclass(frozen=True)
 class TrainingProgress:
-    """Number of steps done, the position in the data, and totals so far. `state.json` contains these fields."""
+    """Progress of a training run: steps, position in the data, and totals. Stored as `state.json` in a checkpoint."""
 
     step: int = 0
     epoch: int = 0
@@ -68,7 +68,7 @@ class TrainingProgress:
         return max(shares, key=lambda share: share[0])
 
     def end_reason(self, training: Training) -> str | None:
-        """Return why training has ended, such as "`training.steps` (2,000) is reached". None if it goes on."""
+        """Return why training has ended, such as "`training.steps` (2,000) is reached". None if it has not ended."""
         share, name = self.finished_share(training)
         if share >= 1:
             return f"`training.{name}` ({getattr(training, name):,}) is reached"
@@ -79,7 +79,7 @@ class TrainingProgress:
 
 @dataclass(frozen=True)
 class TrainingState:
-    """Whole weights and moments on the CPU, in the layout of a weights file."""
+    """Weights and Adam moments on the CPU, not sharded, in the layout of a weights file."""
 
     weights: Mapping[str, Tensor]
     moments: Mapping[str, Tensor]
@@ -88,28 +88,28 @@ class TrainingState:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Folder of a checkpoint."""
+    """Checkpoint, stored in a folder that is named by its step."""
 
     folder: Path
 
     @property
     def step(self) -> int:
-        """Number of steps done."""
+        """Number of training steps after which the checkpoint was written."""
         return int(self.folder.name)
 
     @property
     def weights(self) -> Path:
-        """File of the weights."""
+        """Path of the file with the weights."""
         return self.folder / WEIGHTS
 
     @property
     def resumable(self) -> bool:
-        """Whether it still has the optimiser's state."""
+        """Whether training can resume from this checkpoint: it still contains the optimiser's state."""
         return (self.folder / OPTIMISER).is_file()
 
     @property
     def progress(self) -> TrainingProgress:
-        """Progress of the training. Raises ZooError if another version of zoo wrote it."""
+        """Progress of the training run at this checkpoint. Raises ZooError if another version of zoo wrote it."""
         try:
             return TrainingProgress(**read_json(self.folder / STATE))
         except TypeError:
@@ -131,9 +131,10 @@ def list_checkpoints(run: Run) -> list[Checkpoint]:
 
 
 def scheduled_checkpoints(run: Run) -> list[Checkpoint]:
-    """Return the checkpoints that the spec's schedule caused, and the newest.
+    """Return the checkpoints that were written on schedule, and the newest one.
 
-    Averages use only these, so that it does not affect them where a training run was stopped.
+    Only these are averaged. Checkpoints that were written because training was stopped are left out, so that stopping
+    a run does not change the average.
     """
     checkpoints = list_checkpoints(run)
     return [checkpoint for checkpoint in checkpoints if checkpoint is checkpoints[-1] or checkpoint.progress.due]
@@ -210,7 +211,8 @@ def resume(
 def _remove_outdated(run: Run, keep: int) -> None:
     """Remove the optimiser's state of all but the newest two checkpoints, and checkpoints that no average needs.
 
-    The best checkpoint by the dev set's score is kept. If no average needs it, it is renamed, so that none includes it.
+    The checkpoint with the best score on the dev set is kept. If no average needs it, it is renamed, so that no average
+    includes it by mistake.
     """
     checkpoints = list_checkpoints(run)
     best_step = checkpoints[-1].progress.best_step

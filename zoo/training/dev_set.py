@@ -40,7 +40,7 @@ class DevSet:
         """Some outputs of the weights that were scored last. Empty if the metric needs no outputs."""
 
     def score(self, weights: Mapping[str, torch.Tensor]) -> float:
-        """Return the score of the tensors of a weights file."""
+        """Return the dev set's score for a model with these weights, in the layout of a weights file."""
         self.samples = ""
         answers = self.answers(weights)
         score = self.metric.score(answers)
@@ -49,7 +49,7 @@ class DevSet:
         return score
 
     def answers(self, weights: Mapping[str, torch.Tensor]) -> ModelOutputs:
-        """Return the outputs or the log-probabilities of the weights, depending on what the metric needs."""
+        """Return the outputs of a model with these weights, or its log-probabilities, depending on the metric."""
         forced = self.metric.uses_probabilities
         purposes, backend = ([Purpose.SCORE], "eager") if forced else (TRANSLATE, None)
         program = build_with_message(
@@ -74,7 +74,7 @@ def continue_without_score(report: Report, when: str = "") -> Iterator[None]:
 
 
 def require_scorable_dev_set(spec: Spec, vocabulary: Vocabulary) -> None:
-    """Raise ZooError if a sentence of the dev set is longer than the model's learned positions."""
+    """Raise ZooError if a sentence of the dev set is longer than the model's table of learned positions."""
     positions = spec.architecture.max_positions
     if not spec.corpus.dev or positions is None:
         return

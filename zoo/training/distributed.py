@@ -41,7 +41,7 @@ _DISCONNECTED = (
 
 
 class Processes:
-    """All processes of a training run, seen from one of them.
+    """The processes that train together, with the rank and device of this process.
 
     Decisions about the run (stop, checkpoint, end) are exchanged on the CPU, so that no GPU has to be synchronised.
     """
@@ -53,7 +53,7 @@ class Processes:
 
     @property
     def first(self) -> bool:
-        """Whether this process writes the run."""
+        """Whether this is the first process, which writes checkpoints and the log."""
         return self.rank == 0
 
     @property
@@ -85,7 +85,7 @@ class Processes:
 
     @contextmanager
     def first_then_others(self, *, on_each_machine: bool = False) -> Iterator[None]:
-        """Run the body in the first process, or in the first of each machine, and then in all others."""
+        """Run the body of `with` in the first process (or the first of each machine), and then in all others."""
         early = self.first_on_machine if on_each_machine else self.first
         if not early:
             self._barrier()
@@ -123,7 +123,7 @@ def join_processes(device: str) -> Iterator[Processes]:
         if not isinstance(error, dist.DistError) and not any(words in str(error).lower() for words in _DISCONNECTED):
             raise
         problem = "another process of this training run has ended"
-        hint = "its output contains the cause; torchrun restarts all from the last checkpoint with `--max-restarts`"
+        hint = "read the output of that process; with `torchrun --max-restarts N`, all resume from the last checkpoint"
         raise ZooError(problem, hint=hint, exit_code=1) from error
     finally:
         if dist.is_initialized():
@@ -131,11 +131,12 @@ def join_processes(device: str) -> Iterator[Processes]:
 
 
 def _store(rank: int, count: int) -> TCPStore:
-    """Return a store of these processes, hosted by the first of them.
+    """Return a key-value store for these processes, hosted by the first of them.
 
-    The launcher's store outlives its workers, so restarted workers would find addresses of dead ones there
-    (https://github.com/pytorch/pytorch/issues/135712). It only passes on the port of the new store. A port of an
-    earlier start never answers: a c10d launcher (`--standalone` is one) restarts workers when all have ended.
+    The launcher has a store, too, but it survives the workers: restarted workers would find addresses of dead processes
+    in it (https://github.com/pytorch/pytorch/issues/135712). It is used only to publish the port of the new store.
+    A port of an earlier start is harmless, because nothing listens on it: a c10d launcher, such as `--standalone`,
+    restarts the workers only after all of them have ended.
     """
     host, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":  # then the launcher uses a new port for each start
@@ -169,7 +170,7 @@ def _gpu_of_process(device: str, local: int) -> str:
 
 
 def needs_sharding(spec: Spec, mean: BatchSize, processes: Processes) -> bool:
-    """Return whether training does not fit the device of some process. All processes have to call this.
+    """Return whether the memory of some device is too small without sharding. All processes have to call this.
 
     Args:
         spec: The spec to train.
@@ -197,7 +198,7 @@ def shard(program: EmittedProgram, processes: Processes) -> None:
 
 
 def full_tensor(tensor: Tensor) -> Tensor:
-    """Return the whole of a tensor that may be sharded. If it is, all processes have to call this."""
+    """Return a tensor that may be sharded as a whole. If it is sharded, all processes have to call this."""
     return tensor.full_tensor() if _is_sharded(tensor) else tensor
 
 
@@ -217,6 +218,6 @@ def shard_like(parameter: nn.Parameter, tensor: Tensor) -> Tensor:
 
 
 def _is_sharded(tensor: Tensor) -> TypeGuard[DTensor]:
-    """Return whether a tensor is sharded. It is not if the module of sharded tensors has not been imported."""
+    """Return whether a tensor is sharded, without importing torch's module of sharded tensors for it."""
     tensors = sys.modules.get("torch.distributed.tensor")
     return tensors is not None and isinstance(tensor, tensors.DTensor)

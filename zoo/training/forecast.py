@@ -31,8 +31,8 @@ class StartMeasurements:
     def measure(cls, spec: Spec, program: EmittedProgram, report: Report) -> Self:
         """Measure the speed of the device, and time some real steps of the spec unless such times are stored.
 
-        Warns if bfloat16 is emulated. To be called after the weights exist, and before Adam's moments do, because it
-        also measures the memory that the process needs without both.
+        Warns if bfloat16 is emulated. Call this after the weights are allocated and before Adam's moments are, because
+        it also measures the memory that the process uses without either.
         """
         weights = sum(parameter.nbytes for parameter in program.parameters())
         used = max(0, peak_memory(program.device) - weights)

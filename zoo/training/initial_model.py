@@ -10,7 +10,7 @@ from zoo.report import Report
 
 
 def initial_model(spec: Spec, report: Report | None = None) -> Model | None:
-    """Return the model to start from. None if the spec names none.
+    """Return the model that `training.start_from` names. None if the training starts from random weights.
 
     Raises:
         ZooError: The model does not exist, is damaged, or differs from the spec in task, weights or vocabulary.
@@ -26,7 +26,7 @@ def initial_model(spec: Spec, report: Report | None = None) -> Model | None:
         if (theirs := getattr(model.spec, section).model_dump().get(key)) != ours and key not in _MAY_DIFFER
     ]
     if differing:
-        hint = "set the model's values in the spec: training starts with its weights and tokens"
+        hint = "set the model's values in the spec, because training starts with the model's weights and tokens"
         raise ZooError(f"`training.start_from: {name}` does not fit the spec:{''.join(differing)}", hint=hint)
     return model
 

@@ -33,7 +33,7 @@ _PROGRAM = "import sys; from zoo.training.resume_check import _train; _train(*sy
 
 @dataclass(frozen=True)
 class ResumeResult:
-    """Result of the check."""
+    """Result of comparing a training run that was killed and resumed with one that was not."""
 
     steps: int
     kills: tuple[int, ...]
@@ -93,7 +93,7 @@ def _run(file: Path, run: Run, device: str, kill_after: int = 0) -> None:
 
 
 def _train(file: str, run: str, device: str, kill_after: str) -> None:
-    """Train in the new process."""
+    """Train in a new process, which `_run` starts with these command line arguments."""
     keep_freed_memory()
     train_steps(specs.load(file), run, device, _KillingReport(int(kill_after)))
 
@@ -101,7 +101,7 @@ def _train(file: str, run: str, device: str, kill_after: str) -> None:
 class _KillingReport(Report, Progress):
     """Report that kills this process at a random moment of the step after `kill_after`. 0 means never.
 
-    It is its own progress.
+    It is also the `Progress` that its method `progress` returns.
     """
 
     def __init__(self, kill_after: int) -> None:

@@ -59,7 +59,7 @@ class Run(ModelFolder):
 
     @property
     def log(self) -> Path:
-        """File with a line of figures every `training.log_steps` steps."""
+        """Path of the log, which has a line of figures every `training.log_steps` steps."""
         return self.folder / "log.jsonl"
 
     @property
@@ -69,17 +69,17 @@ class Run(ModelFolder):
 
     @property
     def data(self) -> Path:
-        """File of the run's `RunIdentity`."""
+        """Path of the file that stores the run's `RunIdentity`."""
         return self.folder / RUN_IDENTITY
 
     @property
     def lock(self) -> Path:
-        """File that the process that trains the run locks."""
+        """Path of the lock file, which a process locks while it trains the run."""
         return self.folder / _LOCK
 
     @property
     def identity(self) -> RunIdentity:
-        """Identity of a run that was started. Raises ZooError if another version of zoo wrote it."""
+        """The `RunIdentity` that the run was started with. Raises ZooError if another version of zoo wrote it."""
         try:
             return RunIdentity(**read_json(self.data))
         except TypeError:
@@ -87,7 +87,9 @@ class Run(ModelFolder):
             raise ZooError(f"`{self.data}` was written by another version of zoo", hint=hint, exit_code=1) from None
 
     def check(self, spec: Spec) -> None:
-        """Check that the folder can be used for a spec: it is new, or a run whose spec differs in changeable fields.
+        """Check that a run by this spec can start or resume in the folder.
+
+        The spec may differ from that of an existing run only in CHANGEABLE_FIELDS.
 
         Raises:
             ZooError: The folder contains other files, or a run with another spec.
@@ -138,7 +140,7 @@ class Run(ModelFolder):
                 f"`--fresh` starts over with `{identity.backend}`",
             )
         if current.software != identity.software:
-            report.info(f"using {identity.software}, and before {current.software}: later steps may differ")
+            report.info(f"now using {identity.software} instead of {current.software}: later steps may differ")
             current = replace(current, software=identity.software)
         if current.processes != identity.processes:
             count = f"the number of processes is {identity.processes}, and was {current.processes}"
@@ -210,7 +212,7 @@ class Run(ModelFolder):
     def foreign_files(self) -> list[str]:
         """Return the names of files in the folder that no training run wrote.
 
-        Incomplete files of a killed run count as its own.
+        Incomplete files that a killed training run has left behind are not listed.
         """
         names = {path.name for path in self.folder.iterdir()} if self.folder.is_dir() else set()
         return sorted(name for name in names - _OWN_FILES if partial_target(name) not in _OWN_FILES)

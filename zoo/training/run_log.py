@@ -52,7 +52,7 @@ def summary(line: Mapping[str, Any], *, best: bool) -> str:
 class RunLog:
     """Writer of `log.jsonl` and, if tensorboardX is installed, of events for TensorBoard.
 
-    It accumulates steps and writes their means as one line.
+    It collects the figures of several steps, and writes their means as one line.
     """
 
     def __init__(self, path: Path, start: TrainingProgress, peak: float, device: torch.device, events: Path) -> None:
@@ -84,7 +84,7 @@ class RunLog:
         self._flops = 0.0
 
     def add(self, size: BatchSize, result: StepResult, flops: float) -> None:
-        """Add a step.
+        """Add the figures of a step to those of the next line.
 
         Args:
             size: The size of the whole batch.
@@ -201,7 +201,8 @@ def training_record(run: ModelFolder, spec: Spec) -> TrainingRecord | None:
 def _training_flops(spec: Spec, source: float, target: float) -> float:
     """Return the FLOPs of a training run, forward and backward, from its numbers of tokens.
 
-    Keys and values of the memory count with the source tokens, the attention to them with the target tokens.
+    The projection of the memory to keys and values counts with the source tokens. Cross-attention itself counts with
+    the target tokens.
     """
     products = cost(lower(spec, Purpose.TRAIN)).flops
     encoder, both = (products(batch=1, source=LENGTH, target=length) for length in (0, LENGTH))

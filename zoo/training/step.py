@@ -166,5 +166,5 @@ class Updater:
         return module
 
     def _no_sync(self) -> AbstractContextManager[None]:
-        """Accumulate gradients without an all-reduce. Sharded gradients are always reduced."""
+        """Return a context in which gradients accumulate without an all-reduce, unless they are sharded."""
         return self._module.no_sync() if isinstance(self._module, DistributedDataParallel) else nullcontext()

@@ -87,7 +87,7 @@ def train(
 def run_training(
     spec: Spec, *, run: Path | str | None, fresh: bool, device: str, report: Report | None = None
 ) -> TrainingResult:
-    """Train as `train` does, and return how it ended."""
+    """Train as `train` does. Also return whether training has reached its end or was stopped."""
     report = report or Report()
     chosen = Run(Path(run)) if run is not None else Run.default(spec)
     # When torchrun restarts the processes, they resume.
@@ -122,7 +122,7 @@ def train_steps(spec: Spec, run: Path | str, device: str = "auto", report: Repor
 
 
 def _train(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report: Report) -> bool:
-    """Prepare and train in one of the processes. Return whether training has reached its end."""
+    """Prepare the corpus and train, as one of the processes. Return whether training has reached its end."""
     # Once a run has checkpoints, the model that it started from is not needed any more and may be gone.
     model = initial_model(spec, report) if fresh or not list_checkpoints(run) else None
     with processes.first_then_others(on_each_machine=True):
@@ -204,7 +204,7 @@ def _torch_threads(count: int, report: Report) -> Iterator[None]:
     """Make torch use as many threads as at the start of the run, because they determine the order of sums."""
     before = torch.get_num_threads()
     if count != before:
-        report.info(f"number of threads: {count} as at the start of the run, not {before}, so that sums do not change")
+        report.info(f"using {count} threads as at the start of the run, instead of {before}, for the same results")
         torch.set_num_threads(count)
     try:
         yield

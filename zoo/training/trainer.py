@@ -60,7 +60,7 @@ class StepInput(NamedTuple):
 class Trainer:
     """Trainer of a run, from its last checkpoint to the end of training.
 
-    The training ends after `training.steps`, at another limit of the spec, or when its patience is exhausted.
+    The training ends after `training.steps`, at another limit of the spec, or when `training.patience` is exhausted.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class Trainer:
             target = (self.run, self.program, self.updater.optimiser, self.report)
             self.progress = checkpoints.resume(*target, first=self.processes.first)
         if not self.processes.all_equal(self.progress.step):
-            problem = f"this process finds step {self.progress.step:,} in `{self.run.checkpoints}`, another does not"
+            problem = f"this process found step {self.progress.step:,} in `{self.run.checkpoints}`, but another did not"
             hint = "the run must be on a disk that all machines share"
             raise ZooError(problem, hint=hint, exit_code=1)
 
@@ -262,7 +262,7 @@ class Trainer:
         return RunLog(self.run.log, self.progress, peak * self.processes.count, self.device, self.run.events)
 
     def _score_dev_set(self, dev: DevSet, weights: Mapping[str, torch.Tensor]) -> dict[str, Any]:
-        """Score the dev set and update the patience. Return the figure for the log."""
+        """Score the dev set, and count the checkpoints since the best one. Return the score for the log."""
         with continue_without_score(self.report, f" at step {self.progress.step:,}"):
             score = dev.score(weights)
             if dev.metric.is_better(score, self.progress.best):

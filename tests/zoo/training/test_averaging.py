@@ -51,7 +51,7 @@ def test_average_writes_the_mean_of_the_last_checkpoints(finished_run: Run) -> N
 def test_checkpoints_of_a_stop_are_explained(finished_run: Run) -> None:
     state = list_checkpoints(finished_run)[-2].folder / "state.json"
     state.write_text(json.dumps({**json.loads(state.read_text()), "due": False}))
-    with pytest.raises(ZooError, match=r"has \d+, and 1 between two due steps, written when the training stopped"):
+    with pytest.raises(ZooError, match=r"has \d+, and 1 more that were written when training was stopped"):
         average(finished_run, last=50)
 
 

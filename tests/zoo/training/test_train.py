@@ -297,7 +297,7 @@ def test_resumed_run_uses_its_number_of_threads(finished_run: Run, world: World,
         assert torch.get_num_threads() == before + 1
     finally:
         torch.set_num_threads(before)
-    assert any(f"number of threads: {before} as at the start of the run" in line for line in words.said)
+    assert any(f"using {before} threads as at the start of the run" in line for line in words.said)
 
 
 def test_restarted_launcher_ignores_fresh(finished_run: Run, world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -50,7 +50,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, eq=False)
 class ScoreSample:
-    """Scores of a row by one metric."""
+    """Scores of a sweep's row by one metric: for each seed, and for each bootstrap sample."""
 
     seeds: tuple[float, ...]
     """Score of each seed."""
@@ -79,7 +79,7 @@ class SeedVariance:
 
 @dataclass(frozen=True)
 class Difference:
-    """Mean of the second row minus that of the first, and half of its 95 % confidence interval."""
+    """Difference of two rows' mean scores (second minus first), and half of its 95 % confidence interval."""
 
     value: float
     half_interval: float
@@ -90,7 +90,7 @@ class Difference:
         return abs(self.value) > self.half_interval
 
     def verdict(self, expected: float) -> Verdict:
-        """Judge an expected ordering. Only the sign of `expected`, which is not 0, counts."""
+        """Return whether the difference confirms an expected one. Only the sign of `expected` matters, not its size."""
         if not self.beyond_noise:
             return Verdict.NOISE
         return Verdict.CONFIRMED if self.value * expected > 0 else Verdict.CONTRADICTED
@@ -98,7 +98,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class RowResult:
-    """Row with the scores of its finished trials."""
+    """Row of a sweep with the scores of its finished trials (one per seed)."""
 
     row: SweepRow
     trials: tuple[Trial, ...]
@@ -167,7 +167,7 @@ def _samples(spec: Spec, trials: Sequence[Trial]) -> dict[str, ScoreSample]:
 
 
 def row_pairs(results: Sequence[RowResult], variances: Mapping[str, SeedVariance]) -> Iterator[RowPair]:
-    """Yield all pairs of rows that change the same keys of the same parent, and pairs with that parent."""
+    """Yield the pairs of rows to compare: each row with its parent, and rows that change the same keys of a parent."""
     groups: dict[tuple[str | None, tuple[str, ...]], list[RowResult]] = {}
     by_name = {result.row.name: result for result in results}
     for result in results:

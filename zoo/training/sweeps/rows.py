@@ -20,7 +20,7 @@ _WORD = re.compile("[A-Za-z_]+")
 
 @dataclass(frozen=True)
 class SweepRow:
-    """One spec of a sweep."""
+    """Row of a sweep: one spec, which is trained with one or more seeds."""
 
     name: str
     """Name of the row, which begins the names of its runs."""
@@ -37,7 +37,12 @@ class SweepRow:
 
 
 class NotProportional(ZooError):
-    """Error for a size that would not be a whole number. The value of `key` has to be a multiple of `multiple`."""
+    """Error if scaling a row in proportion to its parent gives a size that is not a whole number.
+
+    Attributes:
+        key: Field that the user has set.
+        multiple: The field's value must be a multiple of this number.
+    """
 
     def __init__(self, problem: str, key: str, multiple: int) -> None:
         self.key, self.multiple = key, multiple
@@ -59,7 +64,7 @@ def parse_arguments(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def make_rows(references: Sequence[str], overrides: Sequence[str]) -> tuple[SweepRow, ...]:
-    """Return a row for each spec, with parents before the rows that extend them.
+    """Make the rows of a sweep, one for each spec. A parent precedes the rows that extend it.
 
     Args:
         references: Specs, and folders of specs.
@@ -67,7 +72,7 @@ def make_rows(references: Sequence[str], overrides: Sequence[str]) -> tuple[Swee
 
     Raises:
         ZooError: A spec does not exist or is a parser, two rows have the same name or are the same model, the
-            overrides set the seed, or they leave a row no proportion to its parent.
+            overrides set the seed, or a row cannot be scaled in proportion to its parent.
     """
     if any(text.partition("=")[0].strip() == SEED for text in overrides):
         hint = "`--seeds N` trains with the seeds 1 to N"
@@ -102,7 +107,7 @@ def _make_row(
     overrides: Sequence[str],
     errors: list[NotProportional],
 ) -> SweepRow | None:
-    """Return the row of a spec. If it is not proportional to its parent, add to `errors` and return None."""
+    """Make the row of a spec. If it cannot be scaled like its parent, add the reason to `errors` and return None."""
     spec, parent = plain[reference], _parent(reference, plain)
     if isinstance(spec.task, Parsing):
         problem = f"`{reference}` is a parser, but a sweep compares translators"

@@ -29,7 +29,7 @@ _OTHER_SWEEP_HINT = "use another folder with `--folder DIR`, or set the fields t
 
 @dataclass(frozen=True)
 class Trial:
-    """One row trained with one seed. It is one run and one command line."""
+    """Training of one row of a sweep with one seed, by one `zoo train` command in its own run folder."""
 
     row: SweepRow
     seed: int
