@@ -19,7 +19,10 @@ SEED = 12_345
 
 
 def bootstrap_scores(metric: str, outputs: ModelOutputs) -> FloatArray | None:
-    """Return a metric's score on each resampled set; for perplexity its logarithm. None for other metrics."""
+    """Return the score of each resampled set. For perplexity, return natural logarithms.
+
+    Return None if the metric is not BLEU, the paper's BLEU or perplexity.
+    """
     weights = sample_counts(len(outputs.sources))
     if metric in ("bleu", "paper_bleu"):
         return text_scores_by_sample(metric, weights, outputs.texts, outputs.references, outputs.language)
@@ -33,7 +36,9 @@ def bootstrap_scores(metric: str, outputs: ModelOutputs) -> FloatArray | None:
 def difference_half_width(
     metric: str, score: float, first: FloatArray | None, second: FloatArray | None
 ) -> float | None:
-    """Return half the 95 % confidence interval of the difference between two systems, by its standard deviation.
+    """Return half the width of the 95 % confidence interval of the difference between two systems.
+
+    It is estimated from the standard deviation of the differences. Return None if bootstrap scores are missing.
 
     Args:
         metric: Name of the metric.
@@ -48,7 +53,7 @@ def difference_half_width(
 
 
 def sample_counts(sentences: int) -> FloatArray:
-    """Return how often each sentence is in each resampled set, [SAMPLES, sentences]. It depends on nothing else."""
+    """Return how often each sentence is in each resampled set, [SAMPLES, sentences]. All calls draw the same sets."""
     counts = np.empty((SAMPLES, sentences))
     draws = np.random.default_rng(SEED).choice(sentences, counts.shape)
     for row, indices in zip(counts, draws, strict=True):
@@ -63,7 +68,7 @@ def interval_half_width(scores: FloatArray) -> float:
 
 
 def p_value(difference: float, sample_differences: FloatArray) -> float:
-    """Return the probability of a difference at least this large in either direction, if there were none.
+    """Return the p-value: the probability of a difference at least this large if both systems were equally good.
 
     The null distribution is the resampled differences shifted to mean 0.
     """
@@ -74,7 +79,14 @@ def p_value(difference: float, sample_differences: FloatArray) -> float:
 def text_scores_by_sample(
     name: str, weights: FloatArray, outputs: Sequence[str], references: Sequence[str], language: str
 ) -> FloatArray:
-    """Return the score of each resampled set by one of `TEXT_METRICS`, in points; `language` is that of the outputs.
+    """Return the score of each resampled set by one of `TEXT_METRICS`, in points.
+
+    Args:
+        name: Name of the metric.
+        weights: Result of `sample_counts`.
+        outputs: Translations of a system.
+        references: The reference of each translation.
+        language: Language code of the translations.
 
     Raises:
         ZooError: The numbers of outputs and references differ, or are 0.

@@ -35,14 +35,14 @@ class ComparedModels:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two systems, A and B, compared by one metric, in the metric's points."""
+    """Comparison of two systems, A and B, by one metric. Scores are in points."""
 
     metric: str
     scores: tuple[float, float]
     confidence: tuple[float, float]
     """Half the width of each score's 95 % confidence interval."""
     p: float
-    """The p-value: the probability of a difference at least this large in either direction if there were none."""
+    """The p-value: the probability of a difference at least this large if both systems were equally good."""
     signature: str
 
     @property
@@ -67,7 +67,7 @@ def compare(
         first: Translations of system A.
         second: Translations of system B.
         references: The references.
-        language: Language code for the paper's BLEU. None leaves it out.
+        language: Language code for the paper's BLEU. If None, the paper's BLEU is not computed.
 
     Raises:
         ZooError: The numbers of translations and references differ, or are 0.

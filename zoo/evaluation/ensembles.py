@@ -31,7 +31,7 @@ class SavedEnsemble:
 
     Attributes:
         members: Folders of the runs, in the order in which they were named.
-        scores: Scores by set.
+        scores: Name of a set ("dev" or "test") -> the scores on it.
     """
 
     members: tuple[Path, ...]
@@ -91,7 +91,11 @@ def ensembles(folder: Path) -> Iterator[SavedEnsemble]:
 def _common_set(
     runs: Sequence[ModelFolder], models: Sequence[Translator], split: Split, report: Report
 ) -> tuple[list[str], list[str]]:
-    """Return the set of all models. It has to be the same: one model's test set may be in another's training data."""
+    """Return the sources and references of the set that all models have in common.
+
+    Raises:
+        ZooError: The models' sets differ. One model's test set could then be in another model's training data.
+    """
     first, *others = models
     sentences = read_split(first.spec, split, report, first.vocabulary)
     for other, run in zip(others, runs[1:], strict=True):

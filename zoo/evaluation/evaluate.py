@@ -65,7 +65,7 @@ def evaluate_model(
 
 
 def weights_unchanged(folder: ModelFolder, digest: str | None, report: Report) -> bool:
-    """Return whether a model's weights still have this digest, and warn if not: scores belong to their weights."""
+    """Return whether a model's weights still have this digest. If not, warn that the scores are not saved."""
     if known_digest(folder.weights) == digest:
         return True
     report.warn(f"the weights of `{folder.folder}` changed during the evaluation: the scores are not saved")

@@ -47,7 +47,9 @@ def evaluate_files(
 
 
 def resolve_language(given: str | None, references: Path | str) -> str | None:
-    """Return the language for the paper's BLEU: the given code, or a file name's suffix that Moses knows, else None.
+    """Return the language code for the paper's BLEU.
+
+    Without a given code, the suffix of the references' file name is used. Return None if Moses has no rules for it.
 
     Raises:
         ZooError: The given language is not a code. Moses would treat it as English without a warning.

@@ -49,7 +49,7 @@ class Metric:
 
     @property
     def signature(self) -> str:
-        """The key of its signature in `scores.json`. The first metric of a task uses `signature`, without a prefix."""
+        """Key of the metric's signature in `scores.json`: `signature` for a task's main metric, or `NAME_signature`."""
         return f"{self.name}_signature" if self.name not in _FIRST_METRICS else "signature"
 
     def score(self, outputs: ModelOutputs) -> float:
@@ -57,7 +57,7 @@ class Metric:
         return float(self.compute(outputs)[self.name])
 
     def is_better(self, score: float, than: float | None) -> bool:
-        """Return whether a score is better than another, or is the first. A score that is not finite never is."""
+        """Return whether a score is finite and better than another. Any finite score is better than None."""
         if than is None or not math.isfinite(score):
             return math.isfinite(score)
         return score > than if self.higher_is_better else score < than

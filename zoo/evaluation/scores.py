@@ -23,7 +23,7 @@ MACHINE_KEY = "machine"
 
 
 def compute_scores(outputs: ModelOutputs, task: Task) -> Scores:
-    """Compute all metrics of a task, and the speed."""
+    """Compute all metrics of a task, and the speed of the model in sentences per second."""
     scores: Scores = {}
     for metric in metrics_for(task):
         scores |= metric.compute(outputs)
@@ -42,7 +42,7 @@ def summary_line(scores: Scores) -> str:
 
 
 def table_rows(scores: Scores) -> Iterator[tuple[str, str]]:
-    """Yield the title and the value of each number. Signatures come last."""
+    """Yield the rows of a table of scores: title and formatted value. Signatures come last."""
     metrics = _present_metrics(scores)
     for metric in metrics:
         yield metric.title, f"{metric.format_score(scores[metric.name])}{metric.unit and f' per {metric.unit}'}"

@@ -49,16 +49,19 @@ class TextMetric:
         return float(self.metric.corpus_score(*self._arguments(outputs, references)).score)
 
     def statistics(self, outputs: Sequence[str], references: Sequence[str]) -> FloatArray:
-        """Return the statistics that are summed over the sentences of a corpus, [sentences, statistics]."""
+        """Return statistics of each sentence, such as n-gram counts, [sentences, statistics].
+
+        The score of a corpus is computed from their sums.
+        """
         statistics = self.metric._extract_corpus_statistics(*self._arguments(outputs, references))
         return np.array(statistics, dtype=np.float64)
 
     def scores(self, sums: FloatArray) -> FloatArray:
-        """Return the score of each row of summed statistics, [sets, statistics]."""
+        """Return the score of each set of sentences, given the sums of its statistics, [sets, statistics]."""
         return np.array([self.metric._compute_score_from_stats(row).score for row in sums])
 
     def signature(self, **more: object) -> str:
-        """Return the signature that identifies the last computation, with more entries at its end."""
+        """Return sacreBLEU's signature of the last computation, and append more entries to it."""
         signature = self.metric.get_signature()
         for name, value in more.items():
             signature.update(name, value)

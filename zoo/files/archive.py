@@ -54,7 +54,7 @@ _EXTENDED_HEADERS = {
 
 
 def extracted(sha256: str, names: Sequence[str]) -> list[Path] | None:
-    """Return the extracted members of the archive with this SHA-256. None unless all were extracted before."""
+    """Return the extracted members of the archive with this SHA-256. None if one has not been extracted yet."""
     paths = [_member_path(sha256, name) for name in names]
     return paths if all(path.is_file() for path in paths) else None
 
@@ -69,7 +69,7 @@ def extract(archive: Fetched, names: Sequence[str]) -> list[Path]:
         The paths of the members, in the order of `names`.
 
     Raises:
-        ZooError: A member is missing, the archive is damaged, or it unpacks to more than text would.
+        ZooError: A member is missing, the archive is damaged, or it unpacks to a size that text cannot have.
     """
     members = {name: _member_path(archive.sha256, name) for name in names}
     with ExitStack() as stack:
@@ -88,7 +88,7 @@ def extract(archive: Fetched, names: Sequence[str]) -> list[Path]:
 
 
 def open_gzip(path: Path) -> IO[bytes]:
-    """Open a gzip file for reading. Reading raises ZooError when it unpacks to more than text would."""
+    """Open a gzip file for reading. Reading raises ZooError if more than MAX_RATIO times its size is unpacked."""
     inner = gzip.open(path)  # noqa: SIM115  (closed with the returned stream)
     return io.BufferedReader(_LimitedReader(inner, path))
 
@@ -116,7 +116,7 @@ class _LimitedReader(io.RawIOBase):
 
 
 def _require_plausible(path: Path, unpacked: int) -> None:
-    """Raise ZooError if a packed file unpacks to more bytes than text would."""
+    """Raise ZooError if a packed file unpacks to so many bytes that it cannot be text."""
     packed = path.stat().st_size
     if unpacked > (limit := _unpacked_limit(packed)):
         raise ZooError(

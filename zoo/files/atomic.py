@@ -35,7 +35,7 @@ class FolderExistsError(ZooError):
 
 @contextmanager
 def atomic_file(path: Path, mode: int | None = None) -> Iterator[Path]:
-    """Give a temporary path to write to, and rename it to `path` at the end. Create the parent folder if needed.
+    """Yield a temporary path to write to, and rename it to `path` at the end. Create the parent folder if needed.
 
     If the body raises, `path` is left unchanged.
 
@@ -100,7 +100,7 @@ def write_json(path: Path, value: dict[str, Any]) -> None:
 
 @contextmanager
 def atomic_folder(path: Path, *, replace: bool = True) -> Iterator[Path]:
-    """Give an empty temporary folder to fill, and rename it to `path` at the end.
+    """Yield an empty temporary folder to fill, and rename it to `path` at the end.
 
     Args:
         path: The folder to create.
@@ -146,7 +146,11 @@ def _rename_folder(partial: Path, path: Path, replace: bool) -> None:
 
 
 def _replace_folder(partial: Path, path: Path) -> None:
-    """Replace a folder at once. Without that system call, use two renames, which `restore_replaced` can repair."""
+    """Replace a folder atomically, by one system call.
+
+    If the system has no such call, use two renames. If the process is killed between them, `restore_replaced` repairs
+    the folder.
+    """
     if exchange(partial, path):
         return  # the caller removes the replaced files, now at `partial`, after it has flushed the new name
     replaced = _set_aside(path, _REPLACED)
@@ -158,9 +162,9 @@ def _replace_folder(partial: Path, path: Path) -> None:
 
 
 def restore_replaced(folder: Path) -> None:
-    """Restore the folders that a killed process was replacing, if their name is free.
+    """Restore the old version of folders that a killed process was about to replace, if their name is free.
 
-    Whatever machine the process ran on: a live process finds the name taken and tries again.
+    The process may also run on another machine and not be killed. It then finds the name taken, and tries again.
     """
     with suppress(OSError):  # there is no such folder, or this user may not change it
         replaced = [(path.stat().st_mtime_ns, path) for path in folder.iterdir() if path.name.endswith(_REPLACED)]
@@ -175,7 +179,7 @@ def remove_folder(path: Path) -> Path | None:
     """Remove a folder. It is renamed first, so that an interrupted removal leaves nothing that looks complete.
 
     Returns:
-        The renamed folder, if this user may not remove all of it; else None.
+        The renamed folder, if this user has no permission to remove all of it. None if it was removed.
     """
     remove_leftovers(path.parent)
     renamed = _set_aside(path, ".removed")
@@ -184,7 +188,7 @@ def remove_folder(path: Path) -> Path | None:
 
 
 def remove_path(path: Path) -> None:
-    """Remove a file, link or folder if it exists. Leave what this user may not remove."""
+    """Remove a file, link or folder if it exists. Skip parts that this user has no permission to remove."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -192,7 +196,7 @@ def remove_path(path: Path) -> None:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove the partial files in a folder that killed processes of this machine left. Restore what they replaced."""
+    """Remove the partial files that killed processes of this machine left in a folder, and call `restore_replaced`."""
     restore_replaced(folder)
     if os.name != "posix" or not folder.is_dir():
         return

@@ -61,7 +61,7 @@ def fetch(url: str, expected: str | None, report: Report) -> Fetched:
     source, recorded = _source(url), _records().get(url)
     if isinstance(source, Path):
         if not source.is_file():
-            problem = f"there is no file `{source}`, which is used for `{url}`"
+            problem = f"there is no file `{source}`, which should be used for `{url}`"
             raise ZooError(problem, hint=_mirror_hint(), exit_code=1)
         fetched = _accept(source, url, expected, recorded)
     else:

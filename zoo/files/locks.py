@@ -23,7 +23,7 @@ _UNSUPPORTED = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 
 
 class FolderRemovedError(ZooError):
-    """Another process removed the folder after it was found."""
+    """Another process removed the folder between the search for it and its use."""
 
 
 @contextmanager
@@ -91,7 +91,11 @@ def hold_while_alive(user: object, folder: Path) -> None:
 
 @contextmanager
 def try_exclusive(path: Path) -> Iterator[bool]:
-    """Lock a folder against use, or a lock file against its process, without waiting. Yield whether it was free."""
+    """Try to lock a folder or a lock file that other processes lock while they use it. Do not wait.
+
+    Yields:
+        True if no other process uses it. It then stays locked for the body of `with`.
+    """
     if fcntl is None:
         yield True
         return

@@ -30,7 +30,7 @@ class ManifestEntry:
 
 @dataclass(frozen=True)
 class Manifest:
-    """The files of a folder as they were written, by name."""
+    """Names, sizes and hashes of the files in a folder, recorded when they were written."""
 
     folder: Path
     entries: Mapping[str, ManifestEntry]
@@ -39,7 +39,7 @@ class Manifest:
 
     @property
     def is_current(self) -> bool:
-        """Whether the folder still has this manifest."""
+        """Whether the file `manifest.json` in the folder has not been replaced since it was read."""
         try:
             return file_identity(self.folder / NAME) == self.identity
         except OSError:
@@ -95,7 +95,7 @@ class Manifest:
         root = os.path.join(os.path.realpath(self.folder), "")
         if not os.path.realpath(path).startswith(root):
             hint = "if you trust the link's target, copy it into the folder in place of the link"
-            raise ZooError(f"`{path}` is damaged: it is a link out of its folder", hint=hint, exit_code=1)
+            raise ZooError(f"`{path}` is damaged: it is a link to a file outside its folder", hint=hint, exit_code=1)
         return path
 
     def _entry(self, name: str) -> ManifestEntry:
@@ -105,7 +105,7 @@ class Manifest:
 
 
 def read(folder: Path) -> Manifest:
-    """Read the manifest of a folder. Its names never lead out of the folder.
+    """Read the manifest of a folder. Reject names that lead out of the folder.
 
     Raises:
         ZooError: The manifest is missing or damaged.

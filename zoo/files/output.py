@@ -81,7 +81,10 @@ def require_different_files(output: Path | int, inputs: Iterable[Path | int]) ->
 
 
 def _direct_target(path: Path) -> Path | int | None:
-    """Return the path or descriptor to open directly. None for a regular file or a path that does not exist."""
+    """Return the path or descriptor of an output that cannot be replaced atomically: a device, FIFO or descriptor.
+
+    Return None for a regular file or a path that does not exist, because these are written atomically.
+    """
     descriptor = _descriptor_number(path)
     if descriptor is not None:
         try:

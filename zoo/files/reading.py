@@ -25,7 +25,7 @@ _NONBLOCKING = getattr(os, "O_NONBLOCK", 0)  # to open a FIFO would block until 
 
 
 class UnreadableError(ZooError):
-    """The file cannot be read now, but it is not known to be damaged."""
+    """A file cannot be read now, for example because permission is missing, but it may be undamaged."""
 
 
 def read_bytes(path: Path, max_bytes: int = MAX_BYTES) -> bytes:
@@ -36,7 +36,10 @@ def read_bytes(path: Path, max_bytes: int = MAX_BYTES) -> bytes:
     """
     with open_file(path) as file:
         if (actual := os.fstat(file.fileno()).st_size) > max_bytes:
-            raise ZooError(f"`{path}` is damaged: it has {size(actual)}; the limit is {size(max_bytes)}", exit_code=1)
+            problem = (
+                f"`{path}` is damaged: it has {size(actual)}, but a file of this kind has at most {size(max_bytes)}"
+            )
+            raise ZooError(problem, exit_code=1)
         return file.read(actual + 1)
 
 
@@ -71,7 +74,7 @@ def _convert_errors(path: Path) -> Iterator[None]:
         raise ZooError(f"`{path}` is not a regular file", exit_code=1) from None
     except PermissionError:
         hint = "ask its owner for permission (`chmod a+rX` lets everybody read it)"
-        raise UnreadableError(f"this user may not read `{path}`", hint=hint, exit_code=1) from None
+        raise UnreadableError(f"you do not have the permission to read `{path}`", hint=hint, exit_code=1) from None
     except OSError as error:
         raise UnreadableError(f"`{path}` cannot be read: {error.strerror or error}", exit_code=1) from None
 
@@ -79,7 +82,7 @@ def _convert_errors(path: Path) -> Iterator[None]:
 def file_exists(path: Path) -> bool:
     """Return whether there is a regular file at this path.
 
-    Also return True if this user may not look at it: opening it then gives the right error message.
+    Also return True if this user has no permission to find out. Opening the file then raises the right error.
     """
     try:
         return stat.S_ISREG(os.stat(path).st_mode)
@@ -92,7 +95,8 @@ def file_exists(path: Path) -> bool:
 def is_present(path: Path) -> bool:
     """Return whether there is anything at this path, even a folder, a FIFO or a dangling link.
 
-    For optional files of a foreign model: reading them then reports what is wrong, instead of ignoring them.
+    Importers check optional files of a foreign model with it. A file that is present but unreadable is then an error,
+    and is not ignored.
     """
     try:
         return os.path.lexists(path)

@@ -40,7 +40,7 @@ _NETWORK_ERRORS = (urllib.error.URLError, http.client.HTTPException, TimeoutErro
 
 @dataclass(frozen=True)
 class _Version:
-    """Version of a remote file, as the server describes it. None if the server does not say."""
+    """Version of a remote file, as the server describes it. Properties that the server does not send are None."""
 
     validator: str | None = None
     """Strong ETag. If the server sends none, the date of the last change."""
@@ -54,7 +54,7 @@ class _Version:
 
 
 class _RetryError(Exception):
-    """The attempt failed but can be repeated, after `wait` seconds if the server gives a time."""
+    """An attempt to download failed but can be repeated, after `wait` seconds if the server specifies a time."""
 
     def __init__(self, reason: str, wait: float | None = None) -> None:
         super().__init__(reason)
@@ -66,7 +66,7 @@ class NotFoundError(ZooError):
 
 
 class ForbiddenError(ZooError):
-    """The server does not let us read this address. Some buckets also answer so for missing files."""
+    """The server denies access to this address. Some S3 buckets give the same answer for missing files."""
 
 
 _ERRORS: Mapping[int, type[ZooError]] = {403: ForbiddenError, 404: NotFoundError, 410: NotFoundError}
@@ -115,7 +115,7 @@ def transfer(
 
 
 def discard(partial: Path) -> None:
-    """Remove a partial download and the notes about its version."""
+    """Remove a partial download, and the file that describes its version."""
     partial.unlink(missing_ok=True)
     _version_file(partial).unlink(missing_ok=True)
 

@@ -28,7 +28,7 @@ LENGTH = 27
 
 @dataclass(frozen=True)
 class LayerPlan:
-    """Layer of the lowered graph."""
+    """Layer of the network with its output shape, parameters and FLOPs."""
 
     name: str
     shape: str
@@ -70,7 +70,7 @@ class GraphSizes:
 
 @dataclass(frozen=True)
 class PassEffect:
-    """Compiler pass with the sizes before and after it."""
+    """Compiler pass, and the sizes of all graphs before and after it."""
 
     name: str
     summary: str
@@ -102,7 +102,7 @@ class Plan(MemoryEstimate):
 
 
 def plan(spec: Spec, length: int = LENGTH) -> Plan:
-    """Compute the plan of a spec.
+    """Compute the cost of a spec: layers, parameters, FLOPs, memory and disk space.
 
     Args:
         spec: The spec.
@@ -195,7 +195,7 @@ def graph_sizes(graphs: Graphs, spec: Spec, length: int) -> GraphSizes:
 
 
 def _last_step_sizes(step: Graph, beam: int, length: int) -> Mapping[str, int]:
-    """Return the sizes of the decoding step of one sentence that reads the last of `length` tokens."""
+    """Return values for the symbolic sizes of the graph in the last of `length` decoding steps of one sentence."""
     rows = {"batch": 1, "beams": beam} if step.inputs["token"].shape[1] == BEAMS else {"batch": beam, "new": 1}
     return {**rows, "source": length, "past": length - 1, "capacity": length}
 

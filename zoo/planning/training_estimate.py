@@ -49,7 +49,7 @@ _MIN_ROUNDS, _MAX_ROUNDS, _MAX_SECONDS = 2, 6, 2.0
 
 
 class Done(NamedTuple):
-    """Steps, target tokens and seconds that a training run has behind it."""
+    """Steps, target tokens and seconds that a training run has already completed."""
 
     steps: int = 0
     tokens: int = 0
@@ -159,7 +159,7 @@ def forecast_training(
         sharded: Whether weights, gradients and moments are sharded over the processes.
         used_bytes: Memory that the process uses already.
         calibration: Scales the predicted time of a pass by what the calibration measured.
-        done: What the run has behind it.
+        done: Steps, tokens and seconds that the run has already completed.
     """
     training, size = spec.training, batch.share(processes)
     parts = training.accumulation_steps
@@ -224,7 +224,7 @@ def calibrate(spec: Spec, report: Report, program: EmittedProgram | None = None)
     Args:
         spec: The spec to train.
         report: Receives messages about the measurement.
-        program: A program of the spec that is built already. Its weights do not change.
+        program: A program of the spec, if one is already built. Its weights do not change.
 
     Returns:
         The calibration. None if `program` does not run on a CPU with the backend `eager`, or if memory is exhausted.
@@ -233,7 +233,7 @@ def calibrate(spec: Spec, report: Report, program: EmittedProgram | None = None)
         return None
     if stored := calibration.load_calibration(spec):
         return stored
-    report.info("measuring once how this processor computes the spec's products ...")
+    report.info("measuring once how fast this processor computes the spec's matrix products ...")
     try:
         if program is None:
             eager = spec.compilation.model_copy(update={"backend": "eager"})

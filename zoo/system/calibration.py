@@ -108,7 +108,7 @@ def _file(spec: Spec) -> Path:
 
 
 def _machine() -> dict[str, Any]:
-    """Describe everything except the spec that the speed depends on."""
+    """Describe the machine and the software, on which the speed depends in addition to the spec."""
     info = cpuinfo()
     return {
         "processor": info.get("model name", ""),

@@ -85,6 +85,6 @@ _PEAK_LINE = re.compile(r"VmHWM:\s*(\d+) kB")
 def keep_freed_memory() -> None:
     """Make the allocator keep freed memory for the rest of this process, which speeds up training on a CPU.
 
-    Call it only in a process that does nothing but train or time layers.
+    Call it only in a process that only trains or only times layers, because the process needs more memory then.
     """
     tune_process_memory()

@@ -65,7 +65,7 @@ class Gpu:
 
 @dataclass(frozen=True)
 class BackendStatus:
-    """Whether a backend is available."""
+    """Backend, and whether this machine can use it."""
 
     name: str
     summary: str

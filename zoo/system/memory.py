@@ -44,7 +44,7 @@ def require_memory(needed: float, available: int, purpose: str, hint: str, owner
 
 @contextmanager
 def memory_limit(allowed: int) -> Iterator[None]:
-    """Limit the memory that this process may allocate in a block, in addition to what it has. Only Linux can do so.
+    """Limit how much additional memory this process may allocate in the body of `with`. Do nothing except on Linux.
 
     Allocations beyond the limit fail: Python raises MemoryError, and torch an exception that `is_out_of_memory`
     recognises.

@@ -22,7 +22,10 @@ _LAW = "The Law will never be perfect, but its application should be just - this
 
 @dataclass(frozen=True)
 class AttentionKind:
-    """One of the three attentions of the paper (section 3.2.3): its titles, and its fields in an `Attention`."""
+    """One of the three attentions of the paper (section 3.2.3).
+
+    It consists of titles for the page, and of the names of its fields in an `Attention`.
+    """
 
     title: str
     rows_title: str
@@ -50,7 +53,7 @@ ATTENTIONS: Mapping[str, AttentionKind] = {
 
 @dataclass(frozen=True)
 class View:
-    """The selected part of an attention.
+    """Selection of the part of an `Attention` that is drawn: kind, layer, heads and word.
 
     Layers and heads count from 1, as in the paper. `word` is the index of a row, from 0, or None for all rows.
     """
@@ -69,7 +72,7 @@ class View:
         heads: Sequence[int] = (),
         word: str | None = None,
     ) -> View:
-        """Return the requested view.
+        """Select a part of an attention. Use defaults for everything that is not given.
 
         Args:
             attention: The attention to look at.
@@ -128,7 +131,7 @@ FIGURES: Mapping[int, Figure] = {
 
 
 def figure_view(figure: Figure, attention: Attention) -> View:
-    """Return the view that the figure shows, as far as this model has its layer, heads and word."""
+    """Return the view of a figure: its layer, heads and word, or defaults for those that the model does not have."""
     layers, head_count = ATTENTIONS[FIGURE_ATTENTION].read(attention)[0].shape[:2]
     layer = FIGURE_LAYER if layers >= FIGURE_LAYERS else max(1, layers - 1)
     heads = figure.heads if max(figure.heads, default=0) <= head_count else ()
@@ -159,7 +162,7 @@ def _require_within(name: str, numbers: Sequence[int], count: int) -> None:
 
 
 def _row_of(word: str, rows: Sequence[str]) -> int:
-    """Return the index of the first row that is this word, ignoring case and punctuation only if none is equal."""
+    """Return the index of the first row that equals a word. If there is none, ignore case and punctuation."""
     equal = [index for index, row in enumerate(rows) if row == word]
     similar = [index for index, row in enumerate(rows) if _normalised(row) == _normalised(word)]
     if not equal and not similar:

@@ -32,7 +32,7 @@ def json_element(id: str, value: object) -> str:
 
 
 def page(title: str, *body: str, style: str = "", script: str = "", series_count: int = 0) -> str:
-    """Return a complete HTML page. Its content security policy allows only this script and no address at all.
+    """Return a complete HTML page. Its content security policy allows only this script, and no network access.
 
     Args:
         title: The title, as text.

@@ -32,7 +32,7 @@ class ModelEntry:
         task: `translation` or `parsing`.
         languages: Language codes of source and target; one for a parser.
         parameters: The number of parameters, tied ones counted once.
-        metric: The name of the scores' metric.
+        metric: The name of the metric of `dev` and `test`.
         dev: The score of the dev set.
         test: The score of the test set.
         description: One sentence.

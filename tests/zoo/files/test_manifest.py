@@ -83,7 +83,7 @@ def test_a_link_out_of_the_folder_is_not_opened(folder, linked, tmp_path, monkey
     forbid_opening(monkeypatch)
     name = "one" if linked == "one" else "inner/two"
     for check in (listed.read_file, listed.check_file, listed.check_size):
-        with pytest.raises(ZooError, match=f"folder/{name}` is damaged: it is a link out of its folder"):
+        with pytest.raises(ZooError, match=f"folder/{name}` is damaged: it is a link to a file outside its folder"):
             check(name)
     monkeypatch.undo()
     (folder / linked).unlink()

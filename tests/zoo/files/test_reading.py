@@ -14,7 +14,7 @@ def test_files_and_links_are_read_up_to_the_limit(tmp_path):
     (tmp_path / "file").write_bytes(b"abc")
     (tmp_path / "link").symlink_to("file")
     assert read_bytes(tmp_path / "file") == read_bytes(tmp_path / "link", 3) == b"abc"
-    with pytest.raises(ZooError, match="it has 3 bytes; the limit is 2 bytes"):
+    with pytest.raises(ZooError, match="it has 3 bytes, but a file of this kind has at most 2 bytes"):
         read_bytes(tmp_path / "file", 2)
 
 
@@ -45,7 +45,7 @@ def test_a_file_without_permission_is_not_reported_as_missing(tmp_path, monkeypa
         patch.setattr(os, "open", refuse)
         patch.setattr(os, "stat", refuse)
         assert file_exists(tmp_path / "file")
-        with pytest.raises(UnreadableError, match="this user may not read") as raised:
+        with pytest.raises(UnreadableError, match="you do not have the permission to read") as raised:
             read_bytes(tmp_path / "file")
     assert "chmod" in raised.value.hint
 

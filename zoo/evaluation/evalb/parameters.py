@@ -20,7 +20,7 @@ _HINT = (
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """Options of the comparison of brackets.
+    """Options for the comparison of two trees' brackets, as in a parameter file of EVALB.
 
     Attributes:
         name: Name of the parameters, for the signature.
@@ -31,7 +31,7 @@ class Parameters:
         quotes: Tags that taggers confuse at quotation marks.
         labelled: Whether labels count.
         cutoff: Length in words up to which sentences are summarised separately.
-        max_error: One less than the number of sentences that may be in error. None allows any number.
+        max_error: As in EVALB, `max_error` + 1 sentences may be in error. None allows any number.
     """
 
     name: str

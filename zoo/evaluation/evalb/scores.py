@@ -60,19 +60,19 @@ class BracketSummary:
 
 
 class TooManyErrorsError(ZooError):
-    """More sentences are in error than `MAX_ERROR` allows. `rows` are the scores of those before."""
+    """More sentences are in error than `MAX_ERROR` allows. `rows` has the scores of the sentences before that error."""
 
     rows: tuple[SentenceScore, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class BracketScores(BracketSummary):
-    """Scores of all sentences together, of the short ones, and of each.
+    """Scores of all sentences together, of the short sentences together, and of each sentence.
 
     Attributes:
         cutoff: Largest number of words of a short sentence.
         short: Scores of the short sentences.
-        signature: The parameters, whose tags were used, and the cutoff.
+        signature: Text with the name of the parameters, the trees whose tags were used, and the cutoff.
         rows: Scores of each sentence.
     """
 

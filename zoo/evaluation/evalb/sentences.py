@@ -167,7 +167,7 @@ def _describe_lengths(test: Bracketing, gold: Bracketing) -> str:
 
 
 def _delete(test: Bracketing, gold: Bracketing, parameters: Parameters) -> tuple[Bracketing, Bracketing]:
-    """Return both without the deleted words and brackets."""
+    """Return both bracketings without the words and brackets that the parameters delete."""
     keep = [tag not in parameters.deleted for tag in test.tags]
     keep_gold = [tag not in parameters.deleted for tag in gold.tags]
     if any(keep) and sum(keep) != sum(keep_gold):
