@@ -87,7 +87,7 @@ def test_invalid_reference_outputs_are_refused(stored: Callable[..., Path]) -> N
     intact = (folder / OUTPUTS_NAME).read_text()
     changes: list[tuple[Callable[[dict[str, Any]], object], str]] = [
         (lambda outputs: outputs.update(score=outputs["score"] + 30), "the model's reference outputs score"),
-        (lambda outputs: outputs.update(metric="f1"), "its task uses `bleu`"),
+        (lambda outputs: outputs.update(metric="f1"), "but the task uses `bleu`"),
         (lambda outputs: outputs["references"].pop(), "different lengths"),
         (lambda outputs: outputs.update(sources=[]), "of its values are invalid"),
         (lambda outputs: outputs.update(outputs=[1, 2]), "of its values are invalid"),

@@ -137,7 +137,7 @@ def test_unreadable_checkpoint_is_kept(
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", fails)
-        with pytest.raises(ZooError, match=r"this user may not read .*manifest\.json"):
+        with pytest.raises(ZooError, match=r"you do not have the permission to read .*manifest\.json"):
             train(world("training.steps=28"))
     assert list_checkpoints(finished_run)[-1].folder == newest
 
