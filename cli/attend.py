@@ -102,7 +102,7 @@ _Word = Annotated[
 
 
 class _Selection(NamedTuple):
-    """Options of the initial view."""
+    """Options of `zoo attend` that select the initial view of the page."""
 
     attention: str | None
     layer: int | None

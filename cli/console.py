@@ -137,7 +137,7 @@ class BarReport(Report):
 
 
 class _Bar(Progress):
-    """Progress as one bar of a `BarReport`."""
+    """Progress of one task, shown as one of the bars of a `BarReport`."""
 
     def __init__(self, report: BarReport, label: str, total: int | None, unit: str) -> None:
         self._report, self._label, self._total, self._unit = report, label, total, unit

@@ -124,7 +124,7 @@ def evaluate(
         options.refuse("`--brackets`", parameters=parameters)
     if brackets is not None or hypotheses is not None or references is not None:
         if spec is not None or model is not None:
-            raise ZooError("files are scored without a model", hint="leave `--spec` and `--model` out")
+            raise ZooError("a model and files to score exclude each other", hint="leave `--spec` and `--model` out")
         options.refuse("a model", set=set, **how, max_batch_tokens=max_batch_tokens)
     if brackets is not None:
         options.refuse("translations", hypotheses=hypotheses, references=references, tokenize=tokenize)
@@ -142,7 +142,7 @@ def evaluate(
         )
     elif hypotheses is not None or references is not None:
         hint = "give both files, or a model with `--spec` or `--model`"
-        raise ZooError("`--hypotheses` and `--references` need each other", hint=hint)
+        raise ZooError("`--hypotheses` and `--references` must be given together", hint=hint)
     else:
         options.refuse("files", language=language, tokenize=tokenize, lowercase=lowercase)
         folders, split = all_from_options(spec, options.model_names(name, model), messages), set or "test"

@@ -144,7 +144,9 @@ def export_model(
     messages = report()
     exported = export_model(name, to, output, messages)
     if exported.check is None:
-        messages.info("the tensors are correct; the toolkit is not installed, so the model was not run")
+        messages.info(
+            "the written tensors are correct; the other toolkit is not installed, so it has not run the model"
+        )
     else:
         check = exported.check
         messages.info(f"checked: {check.engine} differs from {check.reference} by at most {check.difference:.1g}")

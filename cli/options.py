@@ -19,19 +19,19 @@ _EXECUTION_PANEL = "Execution"
 
 
 def complete_spec(incomplete: str) -> list[str]:
-    """Return the shipped specs that complete a word in a shell. If there are none, the shell completes a path."""
+    """Return the shipped specs whose names begin with the text typed so far. If none do, the shell completes paths."""
     return [name for name in specs.names() if name.startswith(incomplete)]
 
 
 def complete_model(incomplete: str) -> list[str]:
-    """Return the published models that complete a word in a shell."""
+    """Return the published models whose names begin with the text typed so far, for shell completion."""
     with suppress(ZooError, OSError):  # a shell cannot show errors during completion
         return [name for name in zoo.names() if name.startswith(incomplete)]
     return []
 
 
 def complete_run(incomplete: str) -> list[str]:
-    """Return the names of runs under runs/ that complete a word in a shell."""
+    """Return the runs under runs/ whose names begin with the text typed so far, for shell completion."""
     from zoo.models.find import run_names
 
     with suppress(OSError):
@@ -40,18 +40,18 @@ def complete_run(incomplete: str) -> list[str]:
 
 
 def complete_model_or_run(incomplete: str) -> list[str]:
-    """Return the published models and runs that complete a word in a shell."""
+    """Return the published models and runs whose names begin with the text typed so far, for shell completion."""
     return list(dict.fromkeys([*complete_model(incomplete), *complete_run(incomplete)]))
 
 
 def complete_override(incomplete: str) -> list[str]:
-    """Return the fields of a spec that complete a word in a shell, such as `training.steps=`."""
+    """Return the fields of a spec, such as `training.steps=`, that begin with the text typed so far in a shell."""
     fields = (f"{key}=" for key in specs.field_names())
     return [field for field in fields if field.startswith(incomplete)]
 
 
 def complete_backend(incomplete: str) -> list[str]:
-    """Return the backends that complete a word in a shell."""
+    """Return the backends whose names begin with the text typed so far, for shell completion."""
     from compiler.backends import BACKENDS
 
     return [name for name in ("auto", *BACKENDS) if name.startswith(incomplete)]

@@ -60,8 +60,8 @@ class Vocabulary(Section):
             reject(
                 "separate_models",
                 "shared",
-                problem="`vocabulary.separate_models` is true, but `vocabulary.shared` is false: separate vocabularies "
-                "always have separate models",
+                problem="`vocabulary.separate_models` is true, but `vocabulary.shared` is false: the field is only for "
+                "shared vocabularies",
                 hint="write `vocabulary: {separate_models: false}`",
             )
         return self

@@ -45,7 +45,7 @@ class TextMetric:
     tokenization: str = "tok:none"
 
     def score(self, outputs: Sequence[str], references: Sequence[str]) -> float:
-        """Return the score of a corpus."""
+        """Return the score of a corpus of outputs, given the reference of each."""
         return float(self.metric.corpus_score(*self._arguments(outputs, references)).score)
 
     def statistics(self, outputs: Sequence[str], references: Sequence[str]) -> FloatArray:

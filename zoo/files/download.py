@@ -142,7 +142,7 @@ def _download(path: Path, source: str, url: str, expected: str | None, report: R
 
 
 def _accept(path: Path, url: str, expected: str | None, recorded: _Record | None) -> Fetched:
-    """Check the SHA-256 of a file and record it."""
+    """Check the SHA-256 of a downloaded file, and record it in `corpus.lock`."""
     actual = sha256(path)
     if expected not in (None, actual):
         raise ZooError(

@@ -155,7 +155,7 @@ def _attempt(url: str, partial: Path, report: Report, max_bytes: int | None) -> 
 def _require_at_most(url: str, partial: Path, count: int, max_bytes: int | None) -> None:
     if max_bytes is not None and count > max_bytes:
         discard(partial)
-        raise ZooError(f"`{url}` is larger than its limit of {size(max_bytes)}", exit_code=1)
+        raise ZooError(f"`{url}` is larger than {size(max_bytes)}, the limit for such a file", exit_code=1)
 
 
 def _receive(

@@ -66,7 +66,7 @@ class Printed:
 
 @dataclass(frozen=True)
 class Finding:
-    """Result of checking a claim."""
+    """Result of checking a claim: its status, the reason, and our own number."""
 
     status: Status
     because: str
@@ -96,7 +96,7 @@ class Claim:
 
     @property
     def number(self) -> float:
-        """First of the printed numbers."""
+        """First of the numbers that the paper prints for the claim."""
         return self.printed[0].value
 
 

@@ -38,7 +38,7 @@ def claims() -> Iterator[Claim]:
 
 
 def ledger(evidence: Evidence) -> tuple[CheckedClaim, ...]:
-    """Check each claim against the code and the evidence."""
+    """Check all claims of the paper. Return each claim with what its check found."""
     return tuple(CheckedClaim(claim, claim.check(claim, evidence)) for claim in claims())
 
 

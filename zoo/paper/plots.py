@@ -43,7 +43,7 @@ def schedule() -> Plot:
 
 
 def complexity() -> Plot:
-    """Plot the formulas of Table 1."""
+    """Plot the number of operations per layer by sequence length, from the formulas of Table 1."""
     lengths = [2.0**power for power in range(4, 15)]
     curves = [
         Series(layer.name, tuple((n, layer.operations(n, 512, 3, 16)) for n in lengths), line=True)

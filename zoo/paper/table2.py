@@ -121,7 +121,7 @@ def _cost(system: System) -> Check:
 
 
 def _best(languages: str, *, ensembles: bool) -> tuple[System, float]:
-    """Return the earlier system with the best BLEU, and its BLEU."""
+    """Return the system with the best BLEU in Table 2, not counting the paper's own models, and its BLEU."""
     scores = [
         (system, system.pairs[languages].bleu[0].value)
         for system in OTHERS

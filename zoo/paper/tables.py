@@ -28,7 +28,7 @@ class Table:
 
 
 def by_key(entries: Sequence[CheckedClaim]) -> Entries:
-    """Return the claims by their keys."""
+    """Return a mapping from the key of each claim to the checked claim."""
     return {entry.claim.key: entry for entry in entries}
 
 

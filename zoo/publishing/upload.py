@@ -81,7 +81,9 @@ def require_registry(address: str, alias: str | None = None) -> Registry:
     registry = open_registry(address)
     publishing.require_writable_kind(registry)
     if alias is not None and not is_name(alias):
-        raise ZooError(f"`{alias}` is not a valid model name", hint="the alias is an old name of the model")
+        raise ZooError(
+            f"`{alias}` is not a valid model name", hint="an alias is an old name of the model, such as `my-model`"
+        )
     return registry
 
 
@@ -143,7 +145,7 @@ def _snapshot(folder: Path) -> Iterator[Path]:
                 problem = f"`{folder}` has a file `{name}`, a name that registries do not accept"
                 raise ZooError(problem, hint="use letters, digits, - and _, then an extension such as .txt")
             if not file_exists(folder / name):
-                raise ZooError(f"`{folder / name}` is missing", hint="publish its run again", exit_code=1)
+                raise ZooError(f"`{folder / name}` is missing", hint="publish the run of this model again", exit_code=1)
             link_or_copy(folder / name, snapshot / name)
         yield snapshot
     finally:

@@ -51,7 +51,7 @@ class Calibration:
         return fastest if self.float32[fastest] < _CLEARLY_FASTER * self.float32[default] else default
 
     def seconds(self, precision: str) -> float:
-        """Return the measured seconds in a precision, with the chosen library."""
+        """Return the measured seconds in a precision. In float32, they are those of the library `matrix_library`."""
         return self.bfloat16 if precision == "bfloat16" and self.bfloat16 else self.float32[self.matrix_library]
 
     @property

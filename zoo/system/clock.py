@@ -19,7 +19,7 @@ class Spread(NamedTuple):
 
 
 def spread(values: Iterable[float]) -> Spread:
-    """Return median, minimum and maximum of at least one value."""
+    """Return median, minimum and maximum of the values. There must be at least one."""
     results = list(values)
     return Spread(statistics.median(results), min(results), max(results))
 

@@ -36,7 +36,7 @@ _INSTRUCTIONS = (
 
 @dataclass(frozen=True)
 class ProcessorInfo:
-    """Properties of the processor."""
+    """Properties of the processor that determine how fast zoo computes on it."""
 
     model: str
     cores: int

@@ -30,7 +30,7 @@ class Host:
 
 @dataclass(frozen=True)
 class DeviceSpeed:
-    """Measured speed of a device."""
+    """Measured speed of a device: of matrix products, and of copies in memory."""
 
     flops: float
     """FLOPs per second of a large matrix product."""
@@ -77,7 +77,7 @@ def matrix_peak(device: torch.device, precision: str) -> float:
 
 @cache
 def device_speed(device: torch.device, precision: str) -> DeviceSpeed:
-    """Measure a device for a third of a second, once per process."""
+    """Measure the speed of a device, which takes a third of a second. Later calls in this process return the same."""
     return DeviceSpeed(matrix_peak(device, precision), _copy_bandwidth(device))
 
 

@@ -157,7 +157,7 @@ class ScoredAverage:
 
 @dataclass(frozen=True)
 class AverageSearch:
-    """Scores of several averages, from few to many checkpoints."""
+    """Scores of several averages of a run's checkpoints, from few to many checkpoints."""
 
     metric: Metric
     averages: tuple[ScoredAverage, ...]

@@ -204,7 +204,7 @@ def resume(
         return progress
     if list_checkpoints(run):
         hint = "start over with `--fresh`, which removes the run's checkpoints"
-        raise ZooError(f"no checkpoint in `{run.checkpoints}` can be resumed", hint=hint, exit_code=1)
+        raise ZooError(f"training cannot resume from any checkpoint in `{run.checkpoints}`", hint=hint, exit_code=1)
     return TrainingProgress()
 
 

@@ -47,7 +47,7 @@ class Processes:
     """
 
     def __init__(self, device: str, *, rank: int = 0, count: int = 1, local_rank: int = 0) -> None:
-        """Describe this process. `join_processes` connects several of them."""
+        """Store device and rank of this process. Call `join_processes` to connect several processes."""
         self.device, self.rank, self.count, self._local_rank = torch.device(device), rank, count, local_rank
         self._control = dist.new_group(backend="gloo", timeout=_TIMEOUT) if count > 1 else None
 

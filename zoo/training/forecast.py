@@ -80,5 +80,5 @@ def report_forecast(
         done=Done(start.step, start.tokens, start.seconds),
     )
     until = "" if expected.limit == "steps" else f", until `training.{expected.limit}` is reached"
-    measured = f"{speed.flops / 1e9:,.0f} GFLOP/s of products and {speed.bytes / 1e9:,.0f} GB/s of copies"
+    measured = f"{speed.flops / 1e9:,.0f} GFLOP/s of matrix products and {speed.bytes / 1e9:,.0f} GB/s of copies"
     report.info(f"forecast for {expected.steps:,} steps{until}: {expected} of memory, based on {measured}")

@@ -147,7 +147,7 @@ class Run(ModelFolder):
             report.info(f"{count}: later steps differ")
             current = replace(identity, named=current.named, machine=current.machine)
         if identity.sharded and not current.sharded:
-            report.info("weights and moments are sharded over the processes: later steps differ")
+            report.info("weights and moments are now sharded over the processes: later steps differ")
             current = replace(current, sharded=True)
         if current.matrix_library not in ("", *matrix_libraries()):
             report.info(f"{current.matrix_library} is not available on this machine: later steps differ")

@@ -42,7 +42,7 @@ _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class TrainingResult(NamedTuple):
-    """Result of a training run."""
+    """Result of `run_training`: the run, and whether its training reached the end."""
 
     run: Run
     ended: bool

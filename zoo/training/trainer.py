@@ -47,7 +47,7 @@ class Position(NamedTuple):
 
 
 class StepInput(NamedTuple):
-    """Input of a training step."""
+    """Input of a training step: this process's share of a batch, and the position in the data after it."""
 
     batch: Batch
     """This process's share of the batch."""

@@ -219,7 +219,7 @@ def test_a_file_above_the_limit_is_refused_without_reading_all_of_it(site, parti
     transfer(f"{site.address}/file", partial, Report(), len(CONTENT))
     discard(partial)
     site.content = CONTENT * 100
-    with pytest.raises(ZooError, match="is larger than its limit of 20 kB"):
+    with pytest.raises(ZooError, match="is larger than 20 kB"):
         transfer(f"{site.address}/file", partial, Report(), len(CONTENT) - 1)
     assert not partial.exists()
 

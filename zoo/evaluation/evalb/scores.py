@@ -83,7 +83,7 @@ class BracketScores(BracketSummary):
 
     @property
     def failed(self) -> list[tuple[int, SentenceScore]]:
-        """The sentences in error, with their numbers from 1."""
+        """The sentences that EVALB excludes as errors, with their numbers from 1."""
         return [(number, row) for number, row in enumerate(self.rows, start=1) if row.status == ERROR]
 
 

@@ -59,7 +59,7 @@ class ScoreSample:
 
     @property
     def mean(self) -> float:
-        """Mean over the seeds."""
+        """Mean score over the seeds."""
         return fmean(self.seeds)
 
     @property
@@ -86,7 +86,7 @@ class Difference:
 
     @property
     def beyond_noise(self) -> bool:
-        """Whether the difference exceeds the confidence interval."""
+        """Whether the difference is significant: it exceeds half of its confidence interval."""
         return abs(self.value) > self.half_interval
 
     def verdict(self, expected: float) -> Verdict:

@@ -194,7 +194,7 @@ def _value(spec: Spec, key: str) -> Any:
 
 
 def _format_value(value: Any) -> str:
-    """Format a value for the command line."""
+    """Format a value so that it can follow `KEY=` on the command line."""
     return value if isinstance(value, str) and _WORD.fullmatch(value) else json.dumps(value)
 
 
