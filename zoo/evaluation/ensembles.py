@@ -48,7 +48,7 @@ def evaluate_ensemble(
 ) -> Scores:
     """Score an ensemble on the dev or test set of its first model, with that model's beam and length penalty.
 
-    The float32 scores of runs are saved in the folder of the first run.
+    If all models are runs, scores computed in float32 are saved in the folder of the first run.
 
     Args:
         folders: Folders of the models.

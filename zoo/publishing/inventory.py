@@ -103,7 +103,7 @@ class Scores(TypedDict):
 
 
 def inventory(pattern: str | None, report: Report) -> Inventory:
-    """Return everything whose name matches a pattern. Report damaged models as warnings.
+    """Return the shipped specs, runs and local models whose names match a pattern. Warn about damaged models.
 
     Args:
         pattern: A pattern with `*`, `?` or `[`, or a part of a name. None matches everything.
