@@ -6,6 +6,7 @@ from specs.corpus import Archive, Corpus, Files, Grammar, HeldOut, Part, Treeban
 from specs.decoding import Decoding
 from specs.errors import ZooError, nearest
 from specs.inspection import comments, describe_head_sizes, difference, field_names, schema
+from specs.languages import Languages
 from specs.loader import Overrides, load, parent, parse, where_written
 from specs.parts import Learned, Norm, Positions, Relative, Rotary, Sinusoidal
 from specs.spec import METADATA_FIELDS, Compilation, Parsing, Spec, Task, Translation
@@ -45,6 +46,7 @@ __all__ = [
     "Files",
     "Grammar",
     "HeldOut",
+    "Languages",
     "Learned",
     "Lstm",
     "Norm",

@@ -15,10 +15,13 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
+from specs.languages import LanguageCode
 from specs.section import Positive, Section, Size, reject
 
 Path = Annotated[str, Field(min_length=1, max_length=4_096)]
 Language = Annotated[str, Field(pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]+)*$", max_length=35)]
+Direction = tuple[str, str]
+"""Codes of the source and of the target language."""
 
 
 def _check_url(url: str) -> str:
@@ -45,11 +48,25 @@ class Weighted(Section):
     )
 
     @model_serializer(mode="wrap")
-    def _omit_default_weight(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {key: value for key, value in serialize(self).items() if (key, value) != ("weight", 1.0)}
+    def _omit_defaults(self, serialize: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {key: value for key, value in serialize(self).items() if (key, value) not in _DEFAULTS}
 
 
-class Grammar(Weighted):
+class Directed(Weighted):
+    """Base class of the parts that may have languages of their own, in a spec with `languages`."""
+
+    source_language: LanguageCode | None = Field(
+        default=None, description="Language of this part's source, one of `languages.codes`. Default: `corpus.source`."
+    )
+    target_language: LanguageCode | None = Field(
+        default=None, description="Language of this part's target, one of `languages.codes`. Default: `corpus.target`."
+    )
+
+
+_DEFAULTS = (("weight", 1.0), ("source_language", None), ("target_language", None))
+
+
+class Grammar(Directed):
     """Sentence pairs from the built-in synthetic English-German corpus. No pair occurs in two splits."""
 
     grammar: Size = Field(
@@ -58,14 +75,14 @@ class Grammar(Weighted):
     )
 
 
-class Files(Weighted):
+class Files(Directed):
     """Two local text files with one sentence per line. Line n of one is the translation of line n of the other."""
 
     source: Path = Field(description="Path of the source sentences, relative to `folder`. May be .gz or .sgm.")
     target: Path = Field(description="Path of the target sentences, relative to `folder`. May be .gz or .sgm.")
 
 
-class Archive(Weighted):
+class Archive(Directed):
     """Two members of an archive (.tgz, .tar.gz, .tar, .zip) that is downloaded once and cached."""
 
     archive: Annotated[str, Field(pattern=r"^(https?|file)://\S+$", max_length=4_096), AfterValidator(_check_url)] = (
@@ -150,6 +167,11 @@ class Corpus(Section):
         "dropped (not in the paper). null: no limit."
     )
     deduplicate: bool = Field(description="Whether repeated training pairs are dropped (not in the paper).")
+    temperature: Annotated[float, Field(ge=1, le=1_000)] = Field(
+        description="T, with which directions of different sizes are sampled: a direction with the share p of the "
+        "training pairs gets a share in proportion to p^(1/T) (not in the paper; Arivazhagan et al. 2019). 1 leaves "
+        "the sizes as they are; a large T makes them equal."
+    )
 
     @model_validator(mode="after")
     def _check_parts(self) -> Self:
@@ -174,3 +196,9 @@ class Corpus(Section):
     def parts(self) -> tuple[Part, ...]:
         """The parts of the training, dev and test sets."""
         return (*self.train, *self.dev, *self.test)
+
+    def direction(self, part: Part) -> Direction:
+        """Return the source and the target language of a part."""
+        if not isinstance(part, Directed):
+            return self.source, self.target
+        return part.source_language or self.source, part.target_language or self.target

@@ -5,9 +5,10 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, PrivateAttr, model_validator
 
 from specs.architecture import Architecture
-from specs.corpus import Corpus, Grammar, HeldOut, Treebank
+from specs.corpus import Corpus, Directed, Grammar, HeldOut, Treebank
 from specs.decoding import Decoding
 from specs.history import FORMAT, WRITTEN_BY
+from specs.languages import Languages, suggest_language
 from specs.notation import dump
 from specs.section import Section, Size, reject
 from specs.training import Training
@@ -85,6 +86,10 @@ class Spec(Section):
     task: Task = Field(description="What the model learns: translation (section 6.1) or parsing (section 6.3).")
     architecture: Architecture = Field(description="The network (section 3).")
     vocabulary: Vocabulary = Field(description="Subword tokens (section 5.1).")
+    languages: Languages | None = Field(
+        description="Languages of a model that translates in several directions (not in the paper). null: the model "
+        "translates from `corpus.source` to `corpus.target` only."
+    )
     corpus: Corpus = Field(description="Sentence pairs (section 5.1) or trees (section 6.3).")
     training: Training = Field(
         description="Batches, optimiser, schedule, regularisation and checkpoints (sections 5 and 6.1)."
@@ -130,6 +135,39 @@ class Spec(Section):
         yield None, self.short_name
 
     @model_validator(mode="after")
+    def _check_languages(self) -> Self:
+        if self.languages is not None and isinstance(self.task, Parsing):
+            reject(
+                "languages",
+                "task.kind",
+                problem="a parser has one language, but `languages` has several",
+                hint="write `languages: null`",
+            )
+        for split in ("train", "dev", "test"):
+            for index, part in enumerate(getattr(self.corpus, split)):
+                if not isinstance(part, Directed):
+                    continue
+                for side, code in zip(("source", "target"), self.corpus.direction(part), strict=True):
+                    own = getattr(part, f"{side}_language") is not None
+                    field = f"corpus.{split}.{index}.{side}_language" if own else f"corpus.{side}"
+                    if self.languages is None and own:
+                        reject(
+                            field,
+                            problem=f"this part of `corpus.{split}` has a language of its own, but the spec has no "
+                            "`languages`",
+                            hint=f"write `languages: {{codes: [{self.corpus.source}, {self.corpus.target}, {code}]}}`",
+                        )
+                    if self.languages is not None and code not in self.languages.codes:
+                        reject(
+                            field,
+                            "languages.codes",
+                            problem=f"`languages.codes` does not contain `{code}`, the {side} language of a part of "
+                            f"`corpus.{split}`",
+                            hint=suggest_language(code, self.languages),
+                        )
+        return self
+
+    @model_validator(mode="after")
     def _check_corpus(self) -> Self:
         parsing, corpus = isinstance(self.task, Parsing), self.corpus
         for split in ("train", "dev", "test"):
@@ -142,15 +180,20 @@ class Spec(Section):
                         problem=f"the task `{self.task.kind}` needs {needed}; this part of `corpus.{split}` has none",
                         hint=f"write {fields} in this part, or set another `task`",
                     )
-        required = ("en", "en" if parsing else "de")
-        if any(isinstance(part, Grammar) for part in corpus.parts) and (corpus.source, corpus.target) != required:
-            reject(
-                "corpus.source",
-                "corpus.target",
-                problem=f"the built-in corpus has {'English trees' if parsing else 'English-German pairs'}, but the "
-                f"languages are `{corpus.source}` and `{corpus.target}`",
-                hint=f"write `source: {required[0]}` and `target: {required[1]}`, or use other parts than `grammar`",
-            )
+        directions = [("en", "en")] if parsing else [("en", "de"), *([("de", "en")] if self.languages else [])]
+        for split in ("train", "dev", "test"):
+            for index, part in enumerate(getattr(corpus, split)):
+                if isinstance(part, Grammar) and corpus.direction(part) not in directions:
+                    source, target = corpus.direction(part)
+                    reject(
+                        f"corpus.{split}.{index}",
+                        "corpus.source",
+                        "corpus.target",
+                        problem="the built-in corpus has "
+                        f"{'English trees' if parsing else 'English-German pairs'}, but "
+                        f"the languages are `{source}` and `{target}`",
+                        hint=f"write `source: en` and `target: {directions[0][1]}`, or use other parts than `grammar`",
+                    )
         return self
 
     @model_validator(mode="after")

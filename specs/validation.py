@@ -82,9 +82,11 @@ def _combined_error(
         return origins.index(located.file) if located.file in origins else len(origins)
 
     found = []
-    for error in _merge_missing(invalid.errors(include_url=False)):
-        # Pydantic also reports a list as too short if all its parts are invalid.
-        if error["type"] == "too_short" and error["input"]:
+    errors = invalid.errors(include_url=False)
+    for error in _merge_missing(errors):
+        # Pydantic also reports a list as too short if its parts are invalid.
+        length = len(error["loc"])
+        if error["type"] == "too_short" and any(e["loc"][:length] == error["loc"] for e in errors if e is not error):
             continue
         field = _resolve(error["loc"])
         located = values.at(field.path)  # for a missing field, the innermost mapping that exists
@@ -160,6 +162,8 @@ def _message(error: Any, field: _Field, files: Sequence[str]) -> tuple[str, str 
         if kind == "tuple_type" and isinstance(value, Mapping):
             hint = f"write a list of mappings: `{key}: [{{...}}]`"
         return f"`{key}` must be {_EXPECTED[kind]}, not {quote(value)}", hint
+    if kind == "too_short" and value:
+        return f"`{key}` needs at least {context['min_length']} entries, not {len(value)}", explanation
     if kind in ("too_short", "string_too_short"):
         return f"`{key}` is empty", explanation
     if kind == "string_pattern_mismatch":  # pydantic's message contains the regular expression
@@ -174,7 +178,7 @@ def _missing(field: _Field, others: Sequence[str], files: Sequence[str]) -> tupl
     if len(missing) > 3:
         missing[3:] = [f"{len(missing) - 3} more"]
     problem = f"{_enumerate(missing, 'and')} {'is' if len(missing) == 1 else 'are'} missing"
-    if len(field.path) > 2:
+    if len(field.path) > 2 or field.path[0] == "languages":  # base.yaml has no languages that a spec could inherit
         return problem, f"write `{name}` here: {(field.description or '').rstrip('.')}"
     root = f" to {files[0]}" if len(files) > 1 else ""
     return problem, f"add `extends: base`{root}, or write `{name}` here"
@@ -264,7 +268,11 @@ def _contains_float(annotation: Any) -> bool:
 
 
 def _unannotated(annotation: Any) -> Any:
-    return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
+    """Return a type without its annotations, and a section that may be null as the section."""
+    if get_origin(annotation) is Annotated:
+        return get_args(annotation)[0]
+    section, *others = get_args(annotation) or (None,)
+    return section if others == [type(None)] and _is_section(section) else annotation
 
 
 def _is_section(annotation: Any) -> bool:

@@ -249,7 +249,7 @@ def test_fields_that_no_file_sets_are_missing_in_the_first_file(write: Write) ->
     write("root.yaml", "name: x\n")
     with pytest.raises(ZooError) as error:
         load(write("mine.yaml", "extends: root.yaml\ndescription: X.\nlicence: null\n"))
-    assert error.value.problem == "`task`, `architecture`, `vocabulary` and 4 more are missing"
+    assert error.value.problem == "`task`, `architecture`, `vocabulary` and 5 more are missing"
     assert error.value.hint == "add `extends: base` to root.yaml, or write `task` here"
 
 
