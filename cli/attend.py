@@ -114,6 +114,8 @@ def attend(
     sentence: _Sentence = None,
     spec: options.OfSpec = None,
     model: options.Model = None,
+    from_: options.From = None,
+    to: options.To = None,
     target: _Target = None,
     figure: _Figure = None,
     output: _Output = None,
@@ -148,7 +150,7 @@ def attend(
     with ExitStack() as files:
         page, drawing = (files.enter_context(open_output(path)) if path else None for path in (output, svg))
         translator = open_model(from_options(spec, model, messages), **how, report=messages)
-        weights = translator.attention(text, target)
+        weights = translator.attention(text, target, source=from_, target=to)
         view, caption = _initial_view(weights, figure, _Selection(attention, layer, head, word))
         origin = "the given translation" if weights.forced else "the model's own translation"
         messages.info(

@@ -18,12 +18,14 @@ from specs.decoding import MAX_N_BEST, MAX_SEED, MAX_TOP_K
 
 if TYPE_CHECKING:
     from zoo.generation.compilation import BackendOptions
-    from zoo.generation.config import GenerationOptions
-    from zoo.generation.translator import Translation, Translator
+    from zoo.generation.config import TranslationOptions
+    from zoo.generation.translation import Translation
+    from zoo.generation.translator import Translator
 
 DECODE_EXAMPLES = (
     'echo "the old dog sees a small house" | zoo decode --spec tiny'
     "\n\nzoo decode transformer-big-ende -i news.en -o news.de --device cuda --precision bfloat16"
+    "\n\nzoo decode --model multilingual --from en --to de < lines.en"
     "\n\nzoo decode --spec tiny --n-best 4 --json < lines.en"
     "\n\nzoo decode --spec tiny --search sample --top-p 0.9 --seed 7 < lines.en"
     "\n\nzoo decode --model runs/one --model runs/two < lines.en"
@@ -130,6 +132,8 @@ def decode(
     name: options.Name = None,
     spec: options.OfSpec = None,
     model: options.Models = None,
+    from_: options.From = None,
+    to: options.To = None,
     input: options.Input = None,
     prefix: _Prefix = None,
     output: options.Output = None,
@@ -165,13 +169,14 @@ def decode(
     from zoo.models.find import all_from_options
 
     how: BackendOptions = {"device": device, "precision": precision, "backend": backend}
-    choice: GenerationOptions = {"search": search, "beam": beam, "alpha": alpha, "max_batch_tokens": max_batch_tokens}
+    choice: TranslationOptions = {"search": search, "beam": beam, "alpha": alpha, "max_batch_tokens": max_batch_tokens}
     choice |= {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
     translator = _open_model(
         all_from_options(spec, options.model_names(name, model), report()), "translation", how, input
     )
     format_lines = partial(_format_translations, json=json, n_best=n_best)
-    _answer_lines(translator, _Files(input, output, prefix), choice, n_best, format_lines, split=not no_split)
+    choice |= {"source": from_, "target": to, "split": not no_split}
+    _answer_lines(translator, _Files(input, output, prefix), choice, n_best, format_lines)
 
 
 def parse(
@@ -224,7 +229,7 @@ def parse(
             raise ZooError(f"`--pretty` and `{option}` exclude each other", hint="use one of them")
     folders = all_from_options(spec, options.model_names(name, model), report())
     how: BackendOptions = {"device": device, "precision": precision, "backend": backend}
-    choice: GenerationOptions = {"beam": beam, "alpha": alpha, "max_batch_tokens": max_batch_tokens}
+    choice: TranslationOptions = {"beam": beam, "alpha": alpha, "max_batch_tokens": max_batch_tokens}
     with _tree_drawing(svg, input, output) as draw:
         parser = _open_model(folders, "parsing", how, input)
         assert isinstance(parser, Parser)
@@ -280,11 +285,10 @@ def _open_model(folders: list[Path], task: str, how: BackendOptions, input: Path
 def _answer_lines(
     translator: Translator,
     files: _Files,
-    choice: GenerationOptions,
+    choice: TranslationOptions,
     n_best: int | None,
     format_lines: Callable[[int, str, list[Translation]], Iterable[str]],
     *,
-    split: bool = True,
     prepare: Callable[[str], str] | None = None,
 ) -> None:
     """Write the results of each line as soon as it and all earlier lines are done.
@@ -292,10 +296,9 @@ def _answer_lines(
     Args:
         translator: The model.
         files: Where to read and write.
-        choice: Decoding options.
+        choice: Options of the translation.
         n_best: Number of results per line, or None for one.
         format_lines: Returns the output lines for a line's number, text and results.
-        split: Whether to split lines into sentences.
         prepare: Function that is applied to each line before the model reads it.
     """
     from cli.console import report
@@ -316,7 +319,6 @@ def _answer_lines(
             map(prepare, texts) if prepare else texts,
             prefixes=prefixes,
             n_best=n_best,
-            split=split,
             paused=lines.paused,
             report=report() if shows_progress else Report(),
             **choice,

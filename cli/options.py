@@ -96,6 +96,25 @@ def refuse(belongs_to: str, **options: object) -> None:
             raise ZooError(f"`{option}` applies to {belongs_to} only", hint=f"leave `{option}` out")
 
 
+From = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        metavar="CODE",
+        show_default="the other language of a model of two languages",
+        help="Language of the text, such as en, for a model of several languages. Not needed if the model only reads "
+        "the token of the target language.",
+    ),
+]
+To = Annotated[
+    str | None,
+    typer.Option(
+        "--to",
+        metavar="CODE",
+        show_default="the other language of a model of two languages",
+        help="Language to translate into, such as de, for a model of several languages.",
+    ),
+]
 Reference = Annotated[
     str,
     typer.Argument(

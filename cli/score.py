@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import zip_longest
 from json import dumps
 from pathlib import Path
@@ -17,8 +18,6 @@ from specs import ZooError
 
 if TYPE_CHECKING:
     from zoo.generation.scoring import TokenScores
-    from zoo.generation.translator import Translator
-    from zoo.report import Report
 
 EXAMPLES = (
     "printf 'the dog sleeps\\\\tder Hund schläft\\\\n' | zoo score --spec tiny"
@@ -31,6 +30,8 @@ _CHUNK_LINES = 4096  # maximum number of pairs that are sorted by length and sco
 def score(
     spec: options.OfSpec = None,
     model: options.Model = None,
+    from_: options.From = None,
+    to: options.To = None,
     source: Annotated[
         Path | None,
         typer.Option(
@@ -67,7 +68,6 @@ def score(
     from zoo.generation.compilation import BackendOptions
     from zoo.generation.loading import open_model
     from zoo.models.find import from_options
-    from zoo.report import Report
     from zoo.text.lines import available_chunks
 
     if (source is None) != (target is None):
@@ -80,12 +80,13 @@ def score(
         from_options(spec, model, messages), **how, max_batch_tokens=max_batch_tokens, report=messages
     )
     progress = messages if output or not interactive else Report()
+    score_tokens = partial(translator.score_tokens, source=from_, target=to, report=progress)
     inputs = [source, target] if source else [None]
     names = [str(path or "<stdin>") for path in inputs]
     with _open_pairs(source, target) as (pairs, paused), open_output(output, inputs, flush=True) as write:
         first = 1
         for chunk, _ in available_chunks(pairs, _CHUNK_LINES, paused):
-            for forced in _score_pairs(translator, chunk, first, names, progress):
+            for forced in _score_pairs(score_tokens, chunk, first, names):
                 write(_format_score(forced, json))
             first += len(chunk)
 
@@ -126,27 +127,26 @@ def _zip_pairs(
 
 
 def _score_pairs(
-    translator: Translator, pairs: Sequence[tuple[str, str]], first: int, files: Sequence[str], report: Report
+    score_tokens: Callable[..., list[TokenScores]], pairs: Sequence[tuple[str, str]], first: int, files: Sequence[str]
 ) -> Iterator[TokenScores]:
     """Yield the scores of pairs. If a pair is invalid, yield those before it and then raise ZooError.
 
     Args:
-        translator: The model.
+        score_tokens: `Translator.score_tokens` with its options.
         pairs: Sources and targets.
         first: Line number of the first pair.
         files: Names of the input files, for error messages.
-        report: Where progress is reported.
     """
     sources, targets = zip(*pairs, strict=True)
     try:
-        scores = translator.score_tokens(sources, targets, report=report, first=first)
+        scores = score_tokens(sources, targets, first=first)
     except ZooError as error:
         if len(pairs) == 1:
             where = error.where or ", ".join(f"{file}:{first}" for file in files)
             raise ZooError(error.problem, where=where, hint=error.hint, exit_code=error.exit_code) from error
         middle = len(pairs) // 2
         for start, end in ((0, middle), (middle, len(pairs))):
-            yield from _score_pairs(translator, pairs[start:end], first + start, files, report)
+            yield from _score_pairs(score_tokens, pairs[start:end], first + start, files)
         return
     yield from scores
 

@@ -197,7 +197,7 @@ class Corpus(Section):
         """The parts of the training, dev and test sets."""
         return (*self.train, *self.dev, *self.test)
 
-    def direction(self, part: Part) -> Direction:
+    def direction(self, part: Section) -> Direction:
         """Return the source and the target language of a part."""
         if not isinstance(part, Directed):
             return self.source, self.target

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import Field, PrivateAttr, model_validator
 
 from specs.architecture import Architecture
-from specs.corpus import Corpus, Directed, Grammar, HeldOut, Treebank
+from specs.corpus import Corpus, Directed, Direction, Grammar, HeldOut, Treebank
 from specs.decoding import Decoding
 from specs.history import FORMAT, WRITTEN_BY
 from specs.languages import Languages, suggest_language
@@ -109,6 +109,15 @@ class Spec(Section):
     def has_own_name(self) -> bool:
         """Whether the spec's own file sets `name`, instead of inheriting it from the spec that it extends."""
         return self._has_own_name
+
+    @property
+    def default_direction(self) -> Direction:
+        """Source and target language of sentences that zoo chooses itself, such as those that verify a bundle."""
+        source, target = self.corpus.source, self.corpus.target
+        if self.languages is None or {source, target} <= set(self.languages.codes):
+            return source, target
+        first, second, *_ = self.languages.codes
+        return first, second
 
     def yaml(self, version: str | None = None) -> str:
         """Return all fields and the format as YAML. YAML 1.1 and YAML 1.2 parsers read the same values from it.
@@ -254,6 +263,7 @@ class Spec(Section):
                 f"({longest}) tokens and EOS",
                 hint=f"raise `architecture.positions.rows`, or lower `corpus.max_length` below {rows}",
             )
+        longest += self.languages is not None  # the token of the language
         for field in ("source_tokens", "target_tokens"):
             limit = getattr(self.training, field)
             if limit <= longest:

@@ -25,7 +25,8 @@ import zoo
 from compiler import build
 from specs import BOS, EOS, PAD, UNK, Spec
 from zoo.files import manifest
-from zoo.generation.translator import Translation, Translator
+from zoo.generation.translation import Translation
+from zoo.generation.translator import Translator
 from zoo.models.weights import Weights
 from zoo.publishing import publish, upload
 from zoo.text.vocabulary import Vocabulary

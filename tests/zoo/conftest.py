@@ -22,7 +22,8 @@ from zoo.generation.batching import Source
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.engine import search as search_engine
 from zoo.generation.scoring import TokenScores
-from zoo.generation.translator import Translation, Translator
+from zoo.generation.translation import Translation
+from zoo.generation.translator import Translator
 from zoo.models.registries.revision import Summary
 from zoo.report import Report
 
@@ -249,7 +250,7 @@ class Parrot:
         self.asked.append(("outputs", choice))
         return [[Translation(self.known[text], -0.5, -1.0, (4,))] for text in texts]
 
-    def score_tokens(self, sources, targets, *, max_batch_tokens, report):
+    def score_tokens(self, sources, targets, *, source, target, max_batch_tokens, report):
         self.asked.append(("scores", max_batch_tokens))
         return [TokenScores((math.log(0.5),) * (len(target.split()) + 1)) for target in targets]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, suppress
 from itertools import zip_longest
 from pathlib import Path
@@ -56,7 +56,7 @@ class ParallelCorpus:
         self._trees = isinstance(spec.task, Parsing)
         self._report = report
         self._members: dict[Archive, tuple[Path, Path]] = {}
-        self._generated: dict[tuple[Split, Grammar], IO[bytes]] = {}
+        self._generated: dict[tuple[Split, int], IO[bytes]] = {}
         for split in SPLITS:
             for number, part in enumerate(getattr(self.corpus, split)):
                 if isinstance(part, (Files, Archive)):
@@ -93,7 +93,7 @@ class ParallelCorpus:
         """Yield the pairs of one part of a split. Raises ZooError as `pairs` does."""
         part = getattr(self.corpus, split)[number]
         if isinstance(part, Grammar):
-            yield from self._generated_pairs(split, part)
+            yield from turned(self._generated_pairs(split, part), part, self.corpus)
         elif isinstance(part, Treebank):
             for path in self._treebank_files(part):
                 # Clean lines before parsing, so that a control character in a word is an error with a line number.
@@ -122,7 +122,8 @@ class ParallelCorpus:
 
     def _part_identity(self, part: Grammar | Files | Archive | Treebank | HeldOut) -> list[Any]:
         if isinstance(part, Grammar):
-            return ["grammar's trees" if self._trees else "grammar", builtin.VERSION, part.grammar]
+            turned = ["from German"] if is_turned(part, self.corpus) else []
+            return ["grammar's trees" if self._trees else "grammar", builtin.VERSION, part.grammar, *turned]
         if isinstance(part, Treebank):
             return ["trees", *map(digest, self._treebank_files(part))]
         if isinstance(part, HeldOut):
@@ -134,8 +135,8 @@ class ParallelCorpus:
 
     def _generated_pairs(self, split: Split, part: Grammar) -> Iterator[Pair]:
         """Yield built-in sentences. They go to a temporary file first, because generating them is slow."""
-        if (split, part) in self._generated:
-            yield from _read_generated(self._generated[split, part])
+        if (split, part.grammar) in self._generated:
+            yield from _read_generated(self._generated[split, part.grammar])
             return
         if self._scratch is None:
             yield from builtin_pairs(split, part.grammar, trees=self._trees)
@@ -147,7 +148,7 @@ class ParallelCorpus:
                 file.write(f"{source}\t{target}\n".encode())
                 yield source, target
             until_complete.pop_all()
-        self._generated[split, part] = file
+        self._generated[split, part.grammar] = file
 
     def _side_files(self, part: Files | Archive) -> tuple[Path, Path]:
         if isinstance(part, Files):
@@ -217,22 +218,34 @@ def corpus_name(corpus: Corpus) -> str:
     return f"{name} and {len(rest)} more" if rest else name
 
 
+def is_turned(part: Grammar, corpus: Corpus) -> bool:
+    """Return whether a part of the built-in English-German corpus has German as its source."""
+    return corpus.direction(part)[0] == "de"
+
+
+def turned(pairs: Iterable[Pair], part: Grammar, corpus: Corpus) -> Iterator[Pair]:
+    """Yield English-German pairs in the direction of a part of a corpus."""
+    german_first = is_turned(part, corpus)
+    for source, target in pairs:
+        yield (target, source) if german_first else (source, target)
+
+
 def builtin_pairs(split: Split, count: int, *, trees: bool) -> Iterator[Pair]:
     """Generate pairs of the built-in corpus: sentences with translations, or sentences with trees."""
     for pair in builtin.sentences(split, count):
         yield tree_pair(simplify(pair.tree)) if trees else (pair.source, pair.target)
 
 
-def cached_builtin_pairs(split: Split, part: Grammar, *, trees: bool = False) -> list[Pair]:
+def cached_builtin_pairs(split: Split, count: int, *, trees: bool = False) -> list[Pair]:
     """Return the dev or test set of the built-in corpus, from a cache in the folder of prepared corpora.
 
     Generating the set takes as long as translating it. If the cache cannot be written, the set is generated each time.
     """
-    folder = storage.prepared() / f"{split}-{part.grammar}-{builtin.VERSION}{'-trees' if trees else ''}"
+    folder = storage.prepared() / f"{split}-{count}-{builtin.VERSION}{'-trees' if trees else ''}"
     with suppress(ZooError):
         manifest.check(folder, _BUILTIN_FILES)
         return list(zip(*(read_lines(folder / name) for name in _BUILTIN_FILES), strict=True))
-    pairs = list(builtin_pairs(split, part.grammar, trees=trees))
+    pairs = list(builtin_pairs(split, count, trees=trees))
     with suppress(ZooError, OSError), atomic_folder(folder) as partial:
         for name, lines in zip(_BUILTIN_FILES, zip(*pairs, strict=True), strict=True):
             text = "".join(f"{line}\n" for line in lines)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 
 from specs import EOS, Archive, Files, Parsing, Spec, ZooError
+from specs.corpus import Direction
 from specs.notation import dump
 from zoo.data.cleaning import (
     CleaningCounts,
@@ -32,6 +35,7 @@ from zoo.files.locks import hold_while_alive
 from zoo.files.reading import UnreadableError, read_json
 from zoo.files.storage import require_space
 from zoo.report import Report, size
+from zoo.text.languages import LanguagePair
 from zoo.text.lines import clean, read_lines
 from zoo.text.vocabulary import Vocabulary, check_learnable, learning_pairs
 
@@ -102,6 +106,11 @@ class PreparedCorpus:
         """Return sources and targets of dev or test as they are in the corpus, but without control characters."""
         source, target = (read_lines(self.folder / split / f"{side}.txt") for side in ("source", "target"))
         return source, target
+
+    def directions(self, split: Split) -> list[Direction]:
+        """Return the languages of each pair of dev or test, if the corpus has several directions."""
+        lines = read_lines(self.folder / split / "languages.txt")
+        return [(source, target) for source, _, target in (line.partition(" ") for line in lines)]
 
 
 def prepare(spec: Spec, report: Report, vocabulary: Vocabulary | None = None) -> PreparedCorpus:
@@ -190,6 +199,8 @@ def fingerprint(spec: Spec, corpus: ParallelCorpus, vocabulary: Vocabulary | Non
         "cleaning": [section.max_length, section.max_ratio, section.deduplicate],
         "vocabulary": tokens if vocabulary is None else vocabulary.digest,
     }
+    if spec.languages is not None:
+        parts["languages"] = [spec.languages.model_dump(mode="json"), *map(section.direction, section.parts)]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -202,8 +213,8 @@ class _Preparation:
         self.spec, self.corpus, self.vocabulary, self.folder, self.report = spec, corpus, vocabulary, folder, report
         self.part_counts: list[int] = []
         """Number of training pairs that were read from each part of the corpus."""
-        self._first_pairs: list[Pair] = []
-        """The first training pairs from the user's files and archives."""
+        self._first_pairs: dict[Direction, list[Pair]] = {}
+        """The first training pairs of each direction from the user's files and archives."""
 
     def write(self) -> None:
         """Read, classify, learn, encode, and describe the result."""
@@ -219,22 +230,33 @@ class _Preparation:
         self._check_languages()
         vocabulary = self.vocabulary or self._learn_vocabulary(statuses, counts)
         vocabulary.save(self.folder)
-        counts = self._write_train(statuses, counts, vocabulary)
+        languages = [
+            LanguagePair.of(self.spec, vocabulary, self.spec.corpus.direction(part)) for part in self.spec.corpus.train
+        ]
+        parts = np.repeat(np.arange(len(self.part_counts), dtype=np.uint16), self.part_counts)
+        counts = self._write_train(statuses, counts, vocabulary, languages, parts)
         for split, status in _SCORED_SPLITS.items():
-            train = self.corpus.pairs("train")
-            held_out = pairs_with_status(train, statuses, status) if self.corpus.held_out(split) else ()
-            self._write_scored(split, [*scored[split], *held_out], vocabulary)
+            pairs = scored[split]
+            if self.corpus.held_out(split):
+                held_out = pairs_with_status(self.corpus.pairs("train"), statuses, status)
+                directions = (
+                    self.spec.corpus.direction(self.spec.corpus.train[part]) for part in parts[statuses == status]
+                )
+                pairs = [*pairs, *zip(held_out, directions, strict=True)]
+            self._write_scored(split, pairs, vocabulary)
         self._write_description(counts)
 
-    def _read_scored(self, split: Split) -> list[Pair]:
-        """Return the pairs of dev or test, which must fit into memory."""
+    def _read_scored(self, split: Split) -> list[tuple[Pair, Direction]]:
+        """Return the pairs of dev or test with their languages. They must fit into memory."""
         pairs, memory = [], 0
-        for source, target in self.corpus.pairs(split):
-            pairs.append((clean(source), clean(target)))
-            memory += len(source) + len(target) + _PAIR_OVERHEAD
-            if memory > _MAX_SCORED_TEXT:
-                hint = "use a few thousand pairs: all of them are translated and scored"
-                raise ZooError(f"`corpus.{split}` has more than {size(_MAX_SCORED_TEXT)} of text", hint=hint)
+        for number, part in enumerate(getattr(self.spec.corpus, split)):
+            direction = self.spec.corpus.direction(part)
+            for source, target in self.corpus.part_pairs(split, number):
+                pairs.append(((clean(source), clean(target)), direction))
+                memory += len(source) + len(target) + _PAIR_OVERHEAD
+                if memory > _MAX_SCORED_TEXT:
+                    hint = "use a few thousand pairs: all of them are translated and scored"
+                    raise ZooError(f"`corpus.{split}` has more than {size(_MAX_SCORED_TEXT)} of text", hint=hint)
         return pairs
 
     def _read_train(self) -> Iterator[Pair]:
@@ -243,51 +265,75 @@ class _Preparation:
             self.part_counts.append(0)
             for pair in self.corpus.part_pairs("train", number):
                 self.part_counts[number] += 1
-                if isinstance(part, (Files, Archive)) and len(self._first_pairs) < _LANGUAGE_PAIRS:
-                    self._first_pairs.append(pair)
+                if isinstance(part, (Files, Archive)):
+                    first_pairs = self._first_pairs.setdefault(self.spec.corpus.direction(part), [])
+                    if len(first_pairs) < _LANGUAGE_PAIRS:
+                        first_pairs.append(pair)
                 yield pair
 
     def _check_languages(self) -> None:
         """Warn if a side of the corpus seems to be in another language than the spec names."""
-        for side, lines in zip(("source", "target"), zip(*self._first_pairs, strict=True), strict=False):
-            language = getattr(self.spec.corpus, side)
-            if seen := other_language(lines, language):
-                self.report.warn(
-                    f"the {side} text looks like `{seen}`, but `corpus.{side}` is `{language}`: set "
-                    f"`corpus.{side}={seen}`, or correct the order of the files"
-                )
+        for direction, pairs in self._first_pairs.items():
+            for side, language, lines in zip(("source", "target"), direction, zip(*pairs, strict=True), strict=True):
+                if seen := other_language(lines, language):
+                    self.report.warn(
+                        f"the {side} text looks like `{seen}`, but `corpus.{side}` is `{language}`: set "
+                        f"`corpus.{side}={seen}`, or correct the order of the files"
+                    )
 
     def _learn_vocabulary(self, statuses: PairStatuses, counts: CleaningCounts) -> Vocabulary:
         sample = learning_pairs(counts.kept)
         of_pairs = f"{sample:,} of {counts.kept:,}" if sample < counts.kept else f"{counts.kept:,}"
         self.report.info(f"learning {self.spec.vocabulary.size:,} tokens from {of_pairs} pairs")
-        return Vocabulary.learn(lambda: self._kept_pairs(statuses), self.spec.vocabulary, counts.kept, self.spec.task)
+        languages = self.spec.languages
+        tokens = [languages.token_of(code) for code in languages.codes] if languages else ()
+        pairs = partial(self._kept_pairs, statuses)
+        return Vocabulary.learn(pairs, self.spec.vocabulary, counts.kept, self.spec.task, tokens)
 
     def _kept_pairs(self, statuses: PairStatuses) -> Iterator[Pair]:
         return pairs_with_status(self.corpus.pairs("train"), statuses, PairStatus.KEPT)
 
-    def _write_train(self, statuses: PairStatuses, counts: CleaningCounts, vocabulary: Vocabulary) -> CleaningCounts:
+    def _write_train(
+        self,
+        statuses: PairStatuses,
+        counts: CleaningCounts,
+        vocabulary: Vocabulary,
+        languages: Sequence[LanguagePair],
+        all_parts: npt.NDArray[np.uint16],
+    ) -> CleaningCounts:
         done = 0
-        all_parts = np.repeat(np.arange(len(self.part_counts), dtype=np.uint16), self.part_counts)
         parts = all_parts[statuses == PairStatus.KEPT]
         with self._store_writer("train", vocabulary, len(self.part_counts)) as writer:
             pairs = self._with_progress("encoding", self._kept_pairs(statuses), counts.kept)
             for source, target in encode_pairs(pairs, vocabulary):
                 kept, counts = filter_by_length(source, target, self.spec.corpus, counts)
                 kept_parts = parts[done : done + len(source)][kept]
-                writer.add([source[index] for index in kept], [target[index] for index in kept], kept_parts)
+                pair_languages = [languages[part] for part in kept_parts]
+                writer.add(
+                    [[*own.source_tokens, *source[index]] for own, index in zip(pair_languages, kept, strict=True)],
+                    [[*own.target_tokens, *target[index]] for own, index in zip(pair_languages, kept, strict=True)],
+                    kept_parts,
+                )
                 done += len(source)
         _require_pairs(counts)
         return counts
 
-    def _write_scored(self, split: Split, pairs: list[Pair], vocabulary: Vocabulary) -> None:
-        """Write tokens and text of all pairs of dev or test."""
+    def _write_scored(self, split: Split, pairs: list[tuple[Pair, Direction]], vocabulary: Vocabulary) -> None:
+        """Write tokens, text and languages of all pairs of dev or test."""
+        languages = (LanguagePair.of(self.spec, vocabulary, direction) for _, direction in pairs)
         with self._store_writer(split, vocabulary) as writer:
-            for source, target in encode_pairs(pairs, vocabulary):
-                writer.add(source, target)
-        for side, name in enumerate(("source", "target")):
-            text = "".join(f"{pair[side]}\n" for pair in pairs)
-            (self.folder / split / f"{name}.txt").write_text(text, encoding="utf-8", newline="\n")
+            for sources, targets in encode_pairs((pair for pair, _ in pairs), vocabulary):
+                own = list(islice(languages, len(sources)))
+                writer.add(
+                    [[*each.source_tokens, *row] for each, row in zip(own, sources, strict=True)],
+                    [[*each.target_tokens, *row] for each, row in zip(own, targets, strict=True)],
+                )
+        lines = {"source": [pair[0] for pair, _ in pairs], "target": [pair[1] for pair, _ in pairs]}
+        if self.spec.languages:
+            lines["languages"] = [" ".join(direction) for _, direction in pairs]
+        for name, text in lines.items():
+            content = "".join(f"{line}\n" for line in text)
+            (self.folder / split / f"{name}.txt").write_text(content, encoding="utf-8", newline="\n")
 
     def _store_writer(self, split: Split, vocabulary: Vocabulary, parts: int = 1) -> StoreWriter:
         (self.folder / split).mkdir()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
 from typing import NamedTuple, Self
@@ -11,7 +11,8 @@ import numpy as np
 import sentencepiece
 
 from compiler.seeds import stream
-from specs import Spec
+from specs import Corpus, Spec
+from specs.corpus import Direction
 from zoo.data.batches import BatchSize, EpochBatches, Pairs, Tokens, batch_pairs, epoch_batches
 from zoo.data.prefetch import prefetch
 from zoo.data.prepare import PreparedCorpus
@@ -118,7 +119,7 @@ class TrainingSet:
         """
         if self._epoch is None or self._epoch[0] != epoch:
             self._epoch = None  # frees the previous epoch's memory before the next epoch is computed
-            training, parts = self._spec.training, self._spec.corpus.train
+            training = self._spec.training
             self._epoch = (
                 epoch,
                 epoch_batches(
@@ -127,7 +128,7 @@ class TrainingSet:
                     training.target_tokens,
                     seed=training.seed,
                     epoch=epoch,
-                    weights=[getattr(part, "weight", 1.0) for part in parts],
+                    weights=part_weights(self._spec.corpus, self.store.parts),
                 ),
             )
         return self._epoch[1]
@@ -201,3 +202,29 @@ class TrainingSet:
         """
         if self._verified and (wait or self._verified.done()):
             self._verified.result()
+
+
+def part_weights(corpus: Corpus, pairs: Sequence[int]) -> list[float]:
+    """Return how often an epoch contains the pairs of each part of the training set.
+
+    A direction with the share p of all weighted pairs gets a share in proportion to p^(1/T), with the temperature T of
+    the corpus (Arivazhagan et al. 2019, section 4.3). The number of pairs of an epoch stays the same.
+
+    Args:
+        corpus: The corpus.
+        pairs: Number of pairs of each part.
+    """
+    weights = [getattr(part, "weight", 1.0) for part in corpus.train]
+    if corpus.temperature == 1.0:
+        return weights
+    sizes: dict[Direction, float] = {}
+    for part, weight, count in zip(corpus.train, weights, pairs, strict=True):
+        direction = corpus.direction(part)
+        sizes[direction] = sizes.get(direction, 0.0) + weight * count
+    total = sum(sizes.values())
+    flattened = {direction: (size / total) ** (1 / corpus.temperature) for direction, size in sizes.items()}
+    scale = total / sum(flattened.values())
+    factors = {direction: scale * flattened[direction] / size for direction, size in sizes.items() if size}
+    return [
+        weight * factors.get(corpus.direction(part), 1.0) for part, weight in zip(corpus.train, weights, strict=True)
+    ]

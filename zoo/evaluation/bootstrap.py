@@ -21,11 +21,12 @@ SEED = 12_345
 def bootstrap_scores(metric: str, outputs: ModelOutputs) -> FloatArray | None:
     """Return the score of each resampled set. For perplexity, return natural logarithms.
 
-    Return None if the metric is not BLEU, the paper's BLEU or perplexity.
+    Return None for BLEU of several directions, and if the metric is not BLEU, the paper's BLEU or perplexity.
     """
     weights = sample_counts(len(outputs.sources))
-    if metric in ("bleu", "paper_bleu"):
-        return text_scores_by_sample(metric, weights, outputs.texts, outputs.references, outputs.language)
+    if metric in ("bleu", "paper_bleu") and len(outputs.rows_by_direction) == 1:
+        ((_, language),) = outputs.rows_by_direction
+        return text_scores_by_sample(metric, weights, outputs.texts, outputs.references, language)
     if metric == "perplexity":
         scores = outputs.reference_scores
         log_probabilities, tokens = [each.log_probability for each in scores], [each.tokens for each in scores]

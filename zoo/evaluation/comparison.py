@@ -13,6 +13,7 @@ from zoo.evaluation.bootstrap import SEED, interval_half_width, p_value, sample_
 from zoo.evaluation.evaluate import check_split, read_split
 from zoo.evaluation.files import resolve_language
 from zoo.evaluation.metrics import get_metric
+from zoo.evaluation.outputs import EvaluationSet, ModelOutputs
 from zoo.evaluation.text_metrics import TEXT_METRICS, TextMetric, read_aligned, text_metric
 from zoo.generation.compilation import BackendOptions
 from zoo.generation.loading import open_model
@@ -105,7 +106,7 @@ def compare_models(
     """
     known_split = check_split(split)
     outputs: list[list[str]] = []
-    sets: list[tuple[list[str], list[str]]] = []
+    sets: list[EvaluationSet] = []
     used_specs: list[Spec] = []
     for folder in (first, second):
         translator = open_model(folder, max_batch_tokens=max_batch_tokens, report=report, **options)
@@ -120,14 +121,14 @@ def compare_models(
                 hint="translate one set with both (`zoo decode --output`), and compare the files with `--references`",
             )
         language = translator.spec.corpus.target
-        outputs.append([best.text for best, *_ in translator.hypotheses(sets[-1][0], split=False, report=report)])
+        outputs.append(ModelOutputs(translator, sets[-1], report).texts)
     differing = difference(used_specs[1], used_specs[0]).items()
     settings = (
         f"{key}: {quote(a)} and {quote(b)}"
         for key, (a, b) in differing
         if key not in (*METADATA_FIELDS, "corpus.folder")
     )
-    references = sets[0][1]
+    references = sets[0].references
     return ComparedModels(compare(outputs[0], outputs[1], references, language), len(references), tuple(settings))
 
 

@@ -11,7 +11,7 @@ from typing import Any, Unpack
 from specs import ZooError
 from zoo.data.corpus import Split
 from zoo.evaluation.evaluate import check_split, read_split, weights_unchanged
-from zoo.evaluation.outputs import ModelOutputs
+from zoo.evaluation.outputs import EvaluationSet, ModelOutputs
 from zoo.evaluation.scores import Scores, compute_scores
 from zoo.files.atomic import write_json
 from zoo.files.reading import file_exists, read_json
@@ -66,8 +66,8 @@ def evaluate_ensemble(
     digests = [known_digest(run.weights) for run in runs]
     models = [open_model(run.folder, max_batch_tokens=max_batch_tokens, report=report, **options) for run in runs]
     ensemble = type(models[0]).ensemble(models)
-    sources, references = _common_set(runs, models, known_split, report)
-    scores = compute_scores(ModelOutputs(ensemble, sources, references, report), ensemble.spec.task)
+    texts = _common_set(runs, models, known_split, report)
+    scores = compute_scores(ModelOutputs(ensemble, texts, report), ensemble.spec.task)
     exact = all((options.get("precision") or model.spec.compilation.precision) == "float32" for model in models)
     unchanged = (weights_unchanged(run, digest, report) for run, digest in zip(runs, digests, strict=True))
     if exact and not any(run.published for run in runs) and all(unchanged):
@@ -90,8 +90,8 @@ def ensembles(folder: Path) -> Iterator[SavedEnsemble]:
 
 def _common_set(
     runs: Sequence[ModelFolder], models: Sequence[Translator], split: Split, report: Report
-) -> tuple[list[str], list[str]]:
-    """Return the sources and references of the set that all models have in common.
+) -> EvaluationSet:
+    """Return the set that all models have in common.
 
     Raises:
         ZooError: The models' sets differ. One model's test set could then be in another model's training data.

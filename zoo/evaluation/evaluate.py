@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Unpack
 
 from specs import Grammar, HeldOut, Parsing, Spec, ZooError
-from zoo.data.corpus import Pair, ParallelCorpus, Split, cached_builtin_pairs
+from specs.corpus import Direction
+from zoo.data.corpus import Pair, ParallelCorpus, Split, cached_builtin_pairs, turned
 from zoo.data.prepare import prepare
-from zoo.evaluation.outputs import ModelOutputs, format_examples, save_outputs
+from zoo.evaluation.outputs import EvaluationSet, ModelOutputs, format_examples, save_outputs
 from zoo.evaluation.scores import MACHINE_KEY, Scores, compute_scores
 from zoo.files.atomic import write_json
 from zoo.generation.compilation import BackendOptions
@@ -51,10 +52,9 @@ def evaluate_model(
     model_folder = ModelFolder(folder)
     digest = known_digest(model_folder.weights)
     translator = open_model(folder, max_batch_tokens=max_batch_tokens, report=report, **options)
-    sources, references = read_split(translator.spec, known_split, report, translator.vocabulary)
-    outputs = ModelOutputs(translator, sources, references, report)
+    outputs = ModelOutputs(translator, read_split(translator.spec, known_split, report, translator.vocabulary), report)
     if show:
-        report.info(format_examples(sources, references, outputs.texts))
+        report.info(format_examples(outputs.sources, outputs.references, outputs.texts))
     scores = compute_scores(outputs, translator.spec.task)
     precision = options.get("precision") or translator.spec.compilation.precision
     scores[MACHINE_KEY] = f"{device_name(str(translator.device))}, {translator.backend}, {precision}"
@@ -84,10 +84,8 @@ def check_split(name: str) -> Split:
     return splits[name]
 
 
-def read_split(
-    spec: Spec, split: Split, report: Report, vocabulary: Vocabulary | None = None
-) -> tuple[list[str], list[str]]:
-    """Return the sources and references of a set.
+def read_split(spec: Spec, split: Split, report: Report, vocabulary: Vocabulary | None = None) -> EvaluationSet:
+    """Return the sources and references of a set, and their languages if the spec has several directions.
 
     The training data is only prepared if the set is held out from it.
 
@@ -102,14 +100,18 @@ def read_split(
         )
         raise ZooError(f"the corpus of `{spec.name}` has no {split} set", hint=hint)
     if any(isinstance(part, HeldOut) for part in parts):
-        return prepare(spec, report, vocabulary).texts(split)
+        prepared = prepare(spec, report, vocabulary)
+        return EvaluationSet(*prepared.texts(split), prepared.directions(split) if spec.languages else None)
     pairs: list[Pair] = []
+    directions: list[Direction] = []
     with closing(ParallelCorpus(spec, report)) as text:
         for number, part in enumerate(parts):
-            part_pairs = (
-                cached_builtin_pairs(split, part, trees=isinstance(spec.task, Parsing))
-                if isinstance(part, Grammar)
-                else text.part_pairs(split, number)
-            )
+            if isinstance(part, Grammar):
+                builtin = cached_builtin_pairs(split, part.grammar, trees=isinstance(spec.task, Parsing))
+                part_pairs = turned(builtin, part, spec.corpus)
+            else:
+                part_pairs = text.part_pairs(split, number)
             pairs += [(clean(source), clean(target)) for source, target in part_pairs]
-    return [source for source, _ in pairs], [target for _, target in pairs]
+            directions += [spec.corpus.direction(part)] * (len(pairs) - len(directions))
+    sources, references = [source for source, _ in pairs], [target for _, target in pairs]
+    return EvaluationSet(sources, references, directions if spec.languages else None)

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from specs import Task, ZooError
@@ -116,9 +117,17 @@ def compute_f1(outputs: ModelOutputs) -> dict[str, float | str]:
 
 
 def compute_text_metric(outputs: ModelOutputs, *, name: str) -> dict[str, float | str]:
-    """Return the entries of `scores.json` for one of `TEXT_METRICS`."""
-    metric = text_metric(name, outputs.language)
-    return {name: metric.score(outputs.texts, outputs.references), get_metric(name).signature: metric.signature()}
+    """Return the entries of `scores.json` for one of `TEXT_METRICS`.
+
+    The score of several directions is the mean of their scores, which follow it, such as `bleu_de_en`.
+    """
+    scores = {}
+    for (source, target), rows in outputs.rows_by_direction.items():
+        metric = text_metric(name, target)
+        texts, references = ([lines[row] for row in rows] for lines in (outputs.texts, outputs.references))
+        scores[f"{name}_{source}_{target}"] = metric.score(texts, references)
+    of_directions = scores if len(scores) > 1 else {}
+    return {name: fmean(scores.values()), **of_directions, get_metric(name).signature: metric.signature()}
 
 
 def _of_text(name: str, title: str, **fields: Any) -> Metric:

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
-from typing import Unpack
+from typing import NamedTuple, Unpack
 
 from pydantic import ConfigDict, PositiveInt
 from pydantic.dataclasses import dataclass
 
 from specs import ZooError
+from specs.corpus import Direction
 from zoo.files.atomic import atomic_file
 from zoo.files.reading import read_bytes
 from zoo.generation.config import GenerationOptions
@@ -27,14 +28,28 @@ _EXAMPLE_LABELS = ("source", "reference", "output")
 _MAX_FILE_BYTES = 1_000_000_000  # enough for millions of sentences
 
 
+class EvaluationSet(NamedTuple):
+    """Texts with their references."""
+
+    sources: Sequence[str]
+    references: Sequence[str]
+    directions: Sequence[Direction] | None = None
+    """Source and target language of each text, for a model of several directions."""
+
+    def pairs(self, direction: Direction) -> list[tuple[str, str]]:
+        """Return the texts of a direction with their references."""
+        directions = self.directions or [direction] * len(self.sources)
+        rows = zip(self.sources, self.references, directions, strict=True)
+        return [(source, reference) for source, reference, of_row in rows if of_row == direction]
+
+
 class ModelOutputs:
     """Outputs of a translator for a set of sentences. Each kind is computed when a metric first needs it."""
 
     def __init__(
         self,
         translator: Translator,
-        sources: Sequence[str],
-        references: Sequence[str],
+        texts: EvaluationSet,
         report: Report | None = None,
         **options: Unpack[GenerationOptions],
     ) -> None:
@@ -42,18 +57,22 @@ class ModelOutputs:
 
         Args:
             translator: The model.
-            sources: The texts to translate or parse.
-            references: The reference of each text.
+            texts: The texts to translate or parse, and their references.
             report: Where progress goes.
             **options: Generation options. Defaults come from the spec.
         """
-        self.sources, self.references = sources, references
+        self.sources, self.references, directions = texts
+        own = translator.spec.corpus.source, translator.spec.corpus.target
+        self._directions = directions or [own] * len(self.sources)
         self._translator, self._report, self._options = translator, report or Report(), options
 
-    @property
-    def language(self) -> str:
-        """The language code of the outputs, such as de."""
-        return self._translator.spec.corpus.target
+    @cached_property
+    def rows_by_direction(self) -> dict[Direction, list[int]]:
+        """The indices of the texts of each direction, in the order of the texts."""
+        rows: dict[Direction, list[int]] = {}
+        for row, direction in enumerate(self._directions):
+            rows.setdefault(direction, []).append(row)
+        return rows
 
     @property
     def texts(self) -> list[str]:
@@ -68,17 +87,35 @@ class ModelOutputs:
     @cached_property
     def _timed_texts(self) -> tuple[list[str], float]:
         start = time.perf_counter()
-        hypotheses = self._translator.hypotheses(self.sources, split=False, report=self._report, **self._options)
-        seconds = time.perf_counter() - start
-        return [best.text for best, *_ in hypotheses], seconds
+        texts = [""] * len(self.sources)
+        for (source, target), rows in self.rows_by_direction.items():
+            hypotheses = self._translator.hypotheses(
+                [self.sources[row] for row in rows],
+                source=source,
+                target=target,
+                split=False,
+                report=self._report,
+                **self._options,
+            )
+            for row, (best, *_) in zip(rows, hypotheses, strict=True):
+                texts[row] = best.text
+        return texts, time.perf_counter() - start
 
     @cached_property
     def reference_scores(self) -> list[TokenScores]:
         """The log-probabilities of the references, token by token."""
-        max_batch_tokens = self._options.get("max_batch_tokens")
-        return self._translator.score_tokens(
-            self.sources, self.references, max_batch_tokens=max_batch_tokens, report=self._report
-        )
+        scores: dict[int, TokenScores] = {}
+        for (source, target), rows in self.rows_by_direction.items():
+            in_direction = self._translator.score_tokens(
+                [self.sources[row] for row in rows],
+                [self.references[row] for row in rows],
+                source=source,
+                target=target,
+                max_batch_tokens=self._options.get("max_batch_tokens"),
+                report=self._report,
+            )
+            scores |= zip(rows, in_direction, strict=True)
+        return [scores[row] for row in range(len(self.sources))]
 
 
 @dataclass(frozen=True, slots=True, config=ConfigDict(strict=True))

@@ -47,6 +47,10 @@ def table_rows(scores: Scores) -> Iterator[tuple[str, str]]:
     for metric in metrics:
         yield metric.title, f"{metric.format_score(scores[metric.name])}{metric.unit and f' per {metric.unit}'}"
         yield from ((title, metric.format_score(scores[name])) for name, title in metric.details.items())
+        start = f"{metric.name}_"
+        for name, score in scores.items():
+            if name.startswith(start) and isinstance(score, float) and name not in metric.details:
+                yield f"{metric.title}, {name.removeprefix(start).replace('_', ' to ')}", metric.format_score(score)
     yield "sentences", f"{scores['sentences']:,}" + (f" in {scores['seconds']:.1f} s" if "seconds" in scores else "")
     signed = [metric for metric in metrics if metric.signature in scores]
     for metric in signed:

@@ -34,6 +34,22 @@ class GenerationOptions(TypedDict, total=False):
     workers: int | Literal["auto"] | None
 
 
+class TranslationOptions(GenerationOptions, total=False):
+    """Options of a translation."""
+
+    source: str | None
+    """Code of the language of the texts, for a model of several languages.
+
+    A model of two languages, or one that only reads the token of the target language, does not need it.
+    """
+    target: str | None
+    """Code of the language to translate into, for a model of several languages."""
+    split: bool
+    """Whether to translate each sentence of a text by itself, if the model was trained on single sentences and the text
+    has no prefix. The white space between the sentences is kept. If false, only a text that is too long for the model
+    is split. Default: true."""
+
+
 class GenerationConfig(Decoding):
     """Complete options of a search: the section `decoding` of the spec, changed by the options of a caller.
 

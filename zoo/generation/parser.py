@@ -11,7 +11,9 @@ from zoo.generation.config import GenerationOptions
 from zoo.generation.constraints import BracketConstraint, min_tree_tokens
 from zoo.generation.hypotheses import Hypothesis
 from zoo.generation.preprocessing import Preprocessor
-from zoo.generation.translator import Translation, Translator
+from zoo.generation.translation import Translation
+from zoo.generation.translator import Translator
+from zoo.text.languages import LanguagePair, choose_direction
 from zoo.text.lines import clean
 from zoo.text.sentences import checked_texts, excerpt
 from zoo.text.trees.bracketed import read_tree, simplify
@@ -104,9 +106,12 @@ class Parser(Translator):
         """Return a sentence with spaces between its words, as in the treebank of the training."""
         return tokenize_words(text, self.spec.corpus.source)
 
-    def preprocessor(self, *, split: bool = False) -> Preprocessor:
+    def preprocessor(
+        self, source: str | None = None, target: str | None = None, *, split: bool = False
+    ) -> Preprocessor:
         """Return a new preprocessor of sentences. They are never split."""
-        arguments = (self.vocabulary, self.spec, self.positions, self.longest_source, self.report)
+        languages = LanguagePair(*choose_direction(self.spec, source, target, self.report))
+        arguments = (self.vocabulary, self.spec, self.positions, self.longest_source, self.report, languages)
         return ParserPreprocessor(self.symbols.word_ids, self.constraint is not None, *arguments)
 
     def check_pairs(

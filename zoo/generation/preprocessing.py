@@ -10,6 +10,7 @@ from itertools import chain
 from specs import BOS, EOS, PAD, UNK, Spec, ZooError
 from zoo.generation.batching import Source
 from zoo.report import Report
+from zoo.text.languages import LanguagePair
 from zoo.text.lines import without_control
 from zoo.text.sentences import check_text, excerpt, language_tokens, split_sentences
 from zoo.text.vocabulary import Side, Vocabulary
@@ -143,18 +144,19 @@ class Preprocessor:
         positions: int | None,
         longest_in_training: int | None,
         report: Report,
+        languages: LanguagePair,
         *,
         split: bool = False,
     ) -> None:
-        self.vocabulary, self.decoding, self.positions = vocabulary, spec.decoding, positions
-        self.language = spec.corpus.source
+        self.vocabulary, self.decoding, self.positions, self.languages = vocabulary, spec.decoding, positions, languages
         self.splits_sentences = split and (longest_in_training or spec.corpus.max_length) <= MAX_SENTENCE_TOKENS
         # Sentences in languages that write no spaces are joined by the rules of the language of the translation.
-        self._default_gap = "" if spec.corpus.target.partition("-")[0] in _LANGUAGES_WITHOUT_SPACES else " "
+        self._default_gap = "" if languages.target.partition("-")[0] in _LANGUAGES_WITHOUT_SPACES else " "
         self.empty_source = (vocabulary.source_end,)
         self.max_source_length = self.decoding.max_source_length
         if positions is not None:
-            self.max_source_length = min(self.max_source_length, positions - 1)  # EOS takes one position
+            own = 1 + len(languages.source_tokens)  # EOS and the token of the language
+            self.max_source_length = min(self.max_source_length, positions - own)
         self.warnings = InputWarnings(
             longest_in_training, self.max_source_length, report, self.unknown_effect, _units(vocabulary, "source")
         )
@@ -207,13 +209,13 @@ class Preprocessor:
         """
         tokens = tuple(self._encode(text, "source"))
         forced = self._encode_prefix(prefix, index)
-        if forced and tokens == self.empty_source:
+        if prefix.strip() and tokens == self.empty_source:
             raise ZooError(
                 f"an empty text has the prefix {excerpt(prefix)}",
                 hint="prefix n belongs to text n: leave it empty if the text is empty",
             )
         too_long = len(tokens) - 1 > self.max_source_length
-        by_sentence = self.splits_sentences and not forced
+        by_sentence = self.splits_sentences and not prefix.strip()
         parts = []
         if too_long or by_sentence:
             parts = list(self._split(text, index, 0 if by_sentence else self.max_source_length))
@@ -222,7 +224,7 @@ class Preprocessor:
         else:
             encoded = [tuple(self._encode(part, "source")) for part in parts]
             sources = [
-                self._source(index, part, part_tokens, () if number else forced, number)
+                self._source(index, part, part_tokens, self.languages.target_tokens if number else forced, number)
                 for number, (part, part_tokens) in enumerate(zip(parts, encoded, strict=True))
             ]
         if len(forced) > (limit := sources[0].max_length):
@@ -238,15 +240,18 @@ class Preprocessor:
 
     def _source(self, index: int, text: str, tokens: tuple[int, ...], forced: tuple[int, ...], part: int = 0) -> Source:
         max_length = self._max_target_length(len(tokens) - 1)
+        if tokens != self.empty_source:
+            tokens = (*self.languages.source_tokens, *tokens)
         return Source(index, tokens, max_length, forced, text.strip(), len(text.split()), part=part)
 
     def count_parts(self, text: str, prefix: str) -> int:
         """Return the number of sentences that a text is split into, unless it is too long."""
         if prefix or not self.splits_sentences:
             return 1
-        return len(split_sentences(text, self.language))
+        return len(split_sentences(text, self.languages.source))
 
     def _encode_prefix(self, prefix: str, index: int) -> tuple[int, ...]:
+        """Return the tokens that the translation must start with: the token of its language, and the prefix."""
         forced = tuple(self.vocabulary.encode(prefix, "target")) if prefix.strip() else ()
         if UNK in forced:
             unknown = ", ".join(map(repr, self.vocabulary.unknown(prefix, "target")))
@@ -262,7 +267,7 @@ class Preprocessor:
                 f"{tokens}",
                 hint="write it differently, or leave the prefix out",
             )
-        return forced
+        return (*self.languages.target_tokens, *forced)
 
     def _split(self, text: str, index: int, max_tokens: int) -> Iterator[str]:
         """Yield the parts of a text, with the white space that follows them.
@@ -272,7 +277,7 @@ class Preprocessor:
         """
         start = language_tokens(text)
         part, length = "", 0
-        for sentence in split_sentences(text[len(start) :], self.language):
+        for sentence in split_sentences(text[len(start) :], self.languages.source):
             sentence_length = len(self.vocabulary.encode(sentence, "source"))
             if sentence_length > self.max_source_length:
                 self._require_positions(sentence_length + 1, sentence, "source")
@@ -305,8 +310,10 @@ class Preprocessor:
         rows = []
         for number, text in enumerate(texts, start=first):
             row = self._encode(text, side)
+            own = self.languages.source_tokens if side == "source" else self.languages.target_tokens
+            row[side == "target" : side == "target"] = own
             self._require_positions(len(row) - (side == "target"), text, side)  # the EOS of a target is never read
-            if row == [PAD]:  # attention over zero positions is not defined
+            if row == [*own, PAD]:  # attention over zero positions is not defined
                 raise ZooError(
                     f"pair {number:,} has a source without tokens, {excerpt(text)}, and this model reads no EOS",
                     hint="leave the pair out: the model cannot score it",
@@ -334,6 +341,7 @@ class Preprocessor:
     def _max_target_length(self, source_length: int) -> int:
         """Return the maximum length of a translation, without EOS: by default source + 50 (paper, section 6.1)."""
         length = int(source_length * self.decoding.length_factor) + self.decoding.extra_length
+        length += len(self.languages.target_tokens)
         # BOS takes the first position. EOS is produced, but never read.
         return length if self.positions is None else min(length, self.positions - 1)
 

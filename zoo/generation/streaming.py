@@ -6,9 +6,10 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
 from typing import Unpack
 
-from zoo.generation.config import GenerationOptions
+from zoo.generation.config import TranslationOptions
 from zoo.generation.preprocessing import TextWithPrefix
-from zoo.generation.translator import Translation, Translator
+from zoo.generation.translation import Translation
+from zoo.generation.translator import Translator
 from zoo.report import Report
 from zoo.text.lines import available_chunks, never_paused
 from zoo.text.sentences import zip_prefixes
@@ -25,11 +26,10 @@ def translate_lines(
     *,
     prefixes: Iterable[str] | None = None,
     n_best: int | None = None,
-    split: bool = True,
     max_chunk_lines: int = MAX_CHUNK_LINES,
     paused: Callable[[], bool] = never_paused,
     report: Report | None = None,
-    **options: Unpack[GenerationOptions],
+    **options: Unpack[TranslationOptions],
 ) -> Iterator[list[Translation]]:
     """Yield the translations of each line, in the order of the lines, as soon as it and all lines before it are done.
 
@@ -40,14 +40,14 @@ def translate_lines(
         lines: The texts, one per line.
         prefixes: The prefix of each line's translation.
         n_best: Number of translations per line. None for one.
-        split: Whether to split lines into sentences, as `Translator.translate` does.
         max_chunk_lines: Largest number of lines that are read ahead.
         paused: Whether the next line is not there yet. Then all lines that were read are translated first, for a user
             who waits for the answer.
         report: Where progress goes.
-        **options: Generation options. Defaults come from the spec.
+        **options: Languages, sentence splitting and the search (see `TranslationOptions`).
     """
-    config, preprocessor = translator.config(n_best, options), translator.preprocessor(split=split)
+    source, target, split = options.pop("source", None), options.pop("target", None), options.pop("split", True)
+    config, preprocessor = translator.config(n_best, options), translator.preprocessor(source, target, split=split)
     chunks = available_chunks(zip_prefixes(lines, prefixes), max_chunk_lines, paused, FIRST_CHUNK_LINES)
     done: dict[int, list[Translation]] = {}
     answered = 0

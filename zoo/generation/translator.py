@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Self, Unpack, overload
 
@@ -14,15 +13,17 @@ from compiler.program import TranslationModel
 from specs import Spec, ZooError
 from zoo.generation.attention import Attention, compute_attention
 from zoo.generation.batching import MIN_ROW_TOKENS
-from zoo.generation.config import GenerationConfig, GenerationOptions, check_max_batch_tokens
+from zoo.generation.config import GenerationConfig, GenerationOptions, TranslationOptions, check_max_batch_tokens
 from zoo.generation.constraints import Constraint
 from zoo.generation.engine import resolve_workers, search
 from zoo.generation.ensemble import Ensemble
 from zoo.generation.hypotheses import Hypothesis
 from zoo.generation.preprocessing import Preprocessor, SplitText, TextWithPrefix
 from zoo.generation.scoring import TokenScores, score_targets
+from zoo.generation.translation import EMPTY_TRANSLATION, Translation, join_parts
 from zoo.planning.capacity import max_sentences
 from zoo.report import Report
+from zoo.text.languages import LanguagePair, choose_direction
 from zoo.text.lines import clean
 from zoo.text.sentences import check_text, checked_pairs, checked_texts, zip_prefixes
 from zoo.text.vocabulary import Vocabulary
@@ -31,47 +32,6 @@ Prefixes = Iterable[str] | None
 
 _LARGE_BEAM = 100
 """With more hypotheses per sentence than this, a message announces how long the search takes."""
-
-
-@dataclass(frozen=True, slots=True)
-class Translation:
-    """One translation of a text.
-
-    Attributes:
-        text: The translation as text.
-        score: `log_probability` divided by the length penalty (paper, section 6.1).
-        log_probability: Natural log-probability. It counts EOS unless the translation was cut off at its maximum
-            length.
-        tokens: Token IDs without BOS and EOS.
-    """
-
-    text: str
-    score: float
-    log_probability: float
-    tokens: tuple[int, ...]
-
-
-EMPTY_TRANSLATION = Translation("", 0.0, 0.0, ())
-"""The translation of an empty text."""
-
-
-def join_parts(parts: Sequence[Translation], gaps: Sequence[str]) -> Translation:
-    """Join the translations of consecutive parts of a text. Scores and log-probabilities are summed.
-
-    Args:
-        parts: The translations.
-        gaps: The white space between each part and the next.
-    """
-    text = ""
-    for part, gap in zip(parts, ("", *gaps), strict=True):
-        if part.text:
-            text += (gap if text else "") + part.text
-    return Translation(
-        text,
-        sum(part.score for part in parts),
-        sum(part.log_probability for part in parts),
-        tuple(token for part in parts for token in part.tokens),
-    )
 
 
 class Translator:
@@ -172,8 +132,7 @@ class Translator:
         *,
         n_best: None = None,
         prefixes: str | None = None,
-        split: bool = True,
-        **options: Unpack[GenerationOptions],
+        **options: Unpack[TranslationOptions],
     ) -> str: ...
     @overload
     def translate(  # type: ignore[overload-overlap]
@@ -182,8 +141,7 @@ class Translator:
         *,
         n_best: int,
         prefixes: str | None = None,
-        split: bool = True,
-        **options: Unpack[GenerationOptions],
+        **options: Unpack[TranslationOptions],
     ) -> list[str]: ...
     @overload
     def translate(
@@ -192,8 +150,7 @@ class Translator:
         *,
         n_best: None = None,
         prefixes: Prefixes = None,
-        split: bool = True,
-        **options: Unpack[GenerationOptions],
+        **options: Unpack[TranslationOptions],
     ) -> list[str]: ...
     @overload
     def translate(
@@ -202,8 +159,7 @@ class Translator:
         *,
         n_best: int,
         prefixes: Prefixes = None,
-        split: bool = True,
-        **options: Unpack[GenerationOptions],
+        **options: Unpack[TranslationOptions],
     ) -> list[list[str]]: ...
     def translate(
         self,
@@ -211,8 +167,7 @@ class Translator:
         *,
         n_best: int | None = None,
         prefixes: str | Iterable[str] | None = None,
-        split: bool = True,
-        **options: Unpack[GenerationOptions],
+        **options: Unpack[TranslationOptions],
     ) -> str | list[str] | list[list[str]]:
         """Translate one text or several.
 
@@ -221,16 +176,15 @@ class Translator:
             n_best: Number of translations per text: the best ones, or samples in no order. The best ones differ in
                 their tokens, but two of them may have the same text.
             prefixes: The prefix that each translation must start with: a string for one text, a list for several.
-            split: Whether to translate each sentence of a text by itself, if the model was trained on single sentences
-                and the text has no prefix. The white space between the sentences is kept. Otherwise only a text that is
-                too long for the model is split.
-            **options: Generation options (`GenerationOptions`). Defaults come from the spec.
+            **options: Languages, sentence splitting and the search (see `TranslationOptions`). Defaults come from the
+                spec.
 
         Returns:
             The best translation, or, with `n_best`, a list of translations. For several texts, a list of these.
 
         Raises:
-            ZooError: An option is out of range, a text is too long or not one line, or the model cannot write a prefix.
+            ZooError: An option is out of range, a text is too long or not one line, the model cannot write a prefix, or
+                a language is missing or unknown.
             TypeError: A text is not a string, or one text has several prefixes.
         """
         single = isinstance(texts, str)
@@ -238,7 +192,7 @@ class Translator:
             raise TypeError("give one text and one prefix, or a list of texts and a list of prefixes")
         text_list = [texts] if isinstance(texts, str) else texts
         prefix_list = [prefixes] if isinstance(prefixes, str) else prefixes
-        hypotheses = self.hypotheses(text_list, n_best=n_best, prefixes=prefix_list, split=split, **options)
+        hypotheses = self.hypotheses(text_list, n_best=n_best, prefixes=prefix_list, **options)
         lists = [[translation.text for translation in translations] for translations in hypotheses]
         if n_best is not None:
             return lists[0] if single else lists
@@ -250,9 +204,8 @@ class Translator:
         *,
         n_best: int | None = None,
         prefixes: Prefixes = None,
-        split: bool = True,
         report: Report | None = None,
-        **options: Unpack[GenerationOptions],
+        **options: Unpack[TranslationOptions],
     ) -> list[list[Translation]]:
         """Return the translations of each text with their scores. Progress goes to `report`.
 
@@ -263,10 +216,12 @@ class Translator:
         """
         if isinstance(texts, str):
             raise TypeError("`texts` is one string: pass a list of strings")
+        source, target, split = options.pop("source", None), options.pop("target", None), options.pop("split", True)
         config = self.config(n_best, options)
         text_pairs = list(zip_prefixes(texts, prefixes))
         checked_texts(text for text, _ in text_pairs)  # report an invalid text before the work starts
-        results, preprocessor = [[EMPTY_TRANSLATION]] * len(text_pairs), self.preprocessor(split=split)
+        preprocessor = self.preprocessor(source, target, split=split)
+        results = [[EMPTY_TRANSLATION]] * len(text_pairs)
         progress_bar = (report or Report()).progress(self.verb, len(text_pairs), "sentences")
         with preprocessor.warnings, progress_bar as progress:
             sentences = sum(preprocessor.count_parts(*pair) for pair in text_pairs)
@@ -336,13 +291,22 @@ class Translator:
         if preprocessor.error:
             raise preprocessor.error
 
-    def preprocessor(self, *, split: bool = False) -> Preprocessor:
+    def preprocessor(
+        self, source: str | None = None, target: str | None = None, *, split: bool = False
+    ) -> Preprocessor:
         """Return a new preprocessor of texts for `translate_chunks`.
 
         Args:
+            source: Code of the language of the texts (see `translate`).
+            target: Code of the language to translate into.
             split: Whether to split texts into sentences if the model was trained on single sentences.
+
+        Raises:
+            ZooError: A language is missing or unknown.
         """
-        arguments = (self.vocabulary, self.spec, self.positions, self.longest_source, self.report)
+        direction = choose_direction(self.spec, source, target, self.report)
+        languages = LanguagePair.of(self.spec, self.vocabulary, direction)
+        arguments = (self.vocabulary, self.spec, self.positions, self.longest_source, self.report, languages)
         return Preprocessor(*arguments, split=split)
 
     def _empty(self, preprocessor: Preprocessor) -> Iterator[tuple[int, list[Translation]]]:
@@ -354,45 +318,74 @@ class Translator:
         self, preprocessor: Preprocessor, index: int, hypotheses: Sequence[Hypothesis]
     ) -> list[Translation]:
         """Convert the hypotheses of a text that `preprocessor` has read."""
+        start = len(preprocessor.languages.target_tokens)
         return [
-            Translation(self.vocabulary.decode(each.tokens, "target"), each.score, each.log_probability, each.tokens)
+            Translation(self.vocabulary.decode(each.tokens[start:]), each.score, each.log_probability, each.tokens)
             for each in hypotheses
         ]
 
     @overload
     def score(  # type: ignore[overload-overlap]
-        self, sources: str, targets: str, *, max_batch_tokens: int | None = None
+        self,
+        sources: str,
+        targets: str,
+        *,
+        source: str | None = None,
+        target: str | None = None,
+        max_batch_tokens: int | None = None,
     ) -> float: ...
     @overload
     def score(
-        self, sources: Iterable[str], targets: Iterable[str], *, max_batch_tokens: int | None = None
+        self,
+        sources: Iterable[str],
+        targets: Iterable[str],
+        *,
+        source: str | None = None,
+        target: str | None = None,
+        max_batch_tokens: int | None = None,
     ) -> list[float]: ...
     def score(
-        self, sources: str | Iterable[str], targets: str | Iterable[str], *, max_batch_tokens: int | None = None
+        self,
+        sources: str | Iterable[str],
+        targets: str | Iterable[str],
+        *,
+        source: str | None = None,
+        target: str | None = None,
+        max_batch_tokens: int | None = None,
     ) -> float | list[float]:
         """Return the natural log-probability of each target as the translation of its source, with EOS.
 
         Args:
             sources: One text, or several.
             targets: One translation, or as many as there are texts.
+            source: Code of the language of the texts (see `translate`).
+            target: Code of the language of the translations.
             max_batch_tokens: Tokens of a batch, counting padding. None for the translator's default.
 
         Raises:
             ZooError: The numbers of sources and targets differ, or a source is empty and the model reads no EOS.
             TypeError: One argument is a string and the other is not.
         """
-        if isinstance(sources, str) and isinstance(targets, str):
-            return self.score_tokens([sources], [targets], max_batch_tokens=max_batch_tokens)[0].log_probability
-        if isinstance(sources, str) or isinstance(targets, str):
+        if isinstance(sources, str) != isinstance(targets, str):
             raise TypeError("give one text and one translation, or a list of texts and a list of translations")
-        scores = self.score_tokens(sources, targets, max_batch_tokens=max_batch_tokens)
-        return [score.log_probability for score in scores]
+        single = isinstance(sources, str)
+        scores = self.score_tokens(
+            [sources] if isinstance(sources, str) else sources,
+            [targets] if isinstance(targets, str) else targets,
+            source=source,
+            target=target,
+            max_batch_tokens=max_batch_tokens,
+        )
+        log_probabilities = [score.log_probability for score in scores]
+        return log_probabilities[0] if single else log_probabilities
 
     def score_tokens(
         self,
         sources: Iterable[str],
         targets: Iterable[str],
         *,
+        source: str | None = None,
+        target: str | None = None,
         max_batch_tokens: int | None = None,
         report: Report | None = None,
         first: int = 1,
@@ -402,6 +395,8 @@ class Translator:
         Args:
             sources: The texts.
             targets: Their translations.
+            source: Code of the language of the texts (see `translate`).
+            target: Code of the language of the translations.
             max_batch_tokens: Tokens of a batch, counting padding. None for the translator's default.
             report: Where progress goes.
             first: Number of the first pair, for error messages.
@@ -410,14 +405,14 @@ class Translator:
             ZooError: As `score`.
         """
         source_texts, target_texts = self.check_pairs(sources, targets, first=first)
-        preprocessor = self.preprocessor()
-        source = preprocessor.encode_pairs_side(source_texts, "source", first=first)
-        target = preprocessor.encode_pairs_side(target_texts, "target")
+        preprocessor = self.preprocessor(source, target)
+        source_ids = preprocessor.encode_pairs_side(source_texts, "source", first=first)
+        target_ids = preprocessor.encode_pairs_side(target_texts, "target")
         with (report or Report()).progress("score", len(source_texts), "sentences") as progress:
             return score_targets(
                 self.program,
-                source,
-                target,
+                source_ids,
+                target_ids,
                 max_batch_tokens=self.max_batch_tokens
                 if max_batch_tokens is None
                 else check_max_batch_tokens(max_batch_tokens),
@@ -436,24 +431,29 @@ class Translator:
         """
         return checked_pairs(sources, targets, first=first)
 
-    def attention(self, source: str, target: str | None = None) -> Attention:
+    def attention(
+        self, text: str, translation: str | None = None, *, source: str | None = None, target: str | None = None
+    ) -> Attention:
         """Return the attention weights of every head of every layer over a text and its translation.
 
         Args:
-            source: The text.
-            target: The translation, or the tree for a parser. None for the model's own.
+            text: The text.
+            translation: The translation, or the tree for a parser. None for the model's own.
+            source: Code of the language of the text (see `translate`).
+            target: Code of the language of the translation.
 
         Raises:
-            ZooError: The text is empty or too long to be translated whole, or this is not a single opened model.
+            ZooError: The text is empty or too long to be translated whole, this is not a single opened model, or a
+                language is missing or unknown.
         """
         if self.attention_program is None:
             raise ZooError(
                 "attention is only available for a single model that was opened from a folder, not for an ensemble",
                 hint="open one model: `zoo.load(NAME)`",
             )
-        check_text(source, 1, "text")
-        preprocessor = self.preprocessor()
-        encoded = preprocessor.encode_source(source, "", 0)
+        check_text(text, 1, "text")
+        preprocessor = self.preprocessor(source, target)
+        encoded = preprocessor.encode_source(text, "", 0)
         if encoded.tokens == preprocessor.empty_source:
             raise ZooError("there is no attention over an empty text", hint="give a sentence")
         if isinstance(encoded, SplitText):
@@ -462,22 +462,24 @@ class Translator:
                 f"{preprocessor.max_source_length:,} (`decoding.max_source_length`) and translates it in parts",
                 hint="give one of its sentences",
             )
+        own = preprocessor.languages
         target_ids: Sequence[int]
-        if target is None:
-            ((best, *_),) = self.hypotheses([source], split=False)
-            translation, target_ids = best.text, best.tokens
+        if translation is None:
+            ((best, *_),) = self.hypotheses([text], source=source, target=target, split=False)
+            output, target_ids = best.text, best.tokens
         else:
-            _, (translation,) = self.check_pairs([source], [target])
-            ((_, *target_ids, _),) = preprocessor.encode_pairs_side([translation], "target")
+            _, (output,) = self.check_pairs([text], [translation])
+            ((_, *target_ids, _),) = preprocessor.encode_pairs_side([output], "target")
             with preprocessor.warnings:
                 preprocessor.warnings.count([encoded])
         program = self.attention_program()
         assert isinstance(program, EmittedProgram)
+        language_tokens = self.vocabulary.token_strings(own.source_tokens, "source")
         return compute_attention(
             program,
-            (clean(source), encoded.tokens, preprocessor.source_tokens(source)),
-            (translation, target_ids, self.vocabulary.token_strings(target_ids)),
-            forced=target is not None,
+            (clean(text), encoded.tokens, [*language_tokens, *preprocessor.source_tokens(text)]),
+            (output, target_ids, self.vocabulary.token_strings(target_ids)),
+            forced=translation is not None,
         )
 
 

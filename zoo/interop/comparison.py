@@ -18,7 +18,8 @@ from compiler import TRANSLATE
 from specs import BOS, EOS, UNK, ZooError
 from zoo.generation.compilation import build_with_message
 from zoo.generation.scoring import score_targets
-from zoo.generation.translator import Translation, Translator
+from zoo.generation.translation import Translation
+from zoo.generation.translator import Translator
 from zoo.interop.formats import EngineTranslation, ImportedModel, ImportFormat, ScoringEngine
 from zoo.interop.numbering import SPECIAL
 from zoo.interop.sentencepiece_model import is_language_token

@@ -26,7 +26,7 @@ from compiler.program import Scorer
 from specs import BOS, EOS, PAD, Grammar, HeldOut, Spec, ZooError
 from zoo.evaluation.evaluate import read_split
 from zoo.evaluation.metrics import Metric, metrics_for
-from zoo.evaluation.outputs import ModelOutputs
+from zoo.evaluation.outputs import EvaluationSet, ModelOutputs
 from zoo.files.atomic import atomic_file, write_json
 from zoo.files.manifest import Manifest
 from zoo.files.reading import open_file
@@ -34,7 +34,8 @@ from zoo.generation.batching import pad_sequences
 from zoo.generation.translator import Translator
 from zoo.models.weights import check_header
 from zoo.report import Report, size
-from zoo.text.vocabulary import Side, Vocabulary
+from zoo.text.languages import LanguagePair
+from zoo.text.vocabulary import Side
 
 NAME = "proof.safetensors"
 OUTPUTS_NAME = "reference_outputs.json"
@@ -93,24 +94,27 @@ class ReferenceLogProbabilities:
 
 
 @torch.no_grad()
-def compute(program: Scorer, vocabulary: Vocabulary, pairs: Sequence[tuple[str, str]]) -> ReferenceLogProbabilities:
+def compute(translator: Translator, pairs: Sequence[tuple[str, str]]) -> ReferenceLogProbabilities:
     """Compute reference log-probabilities.
 
     Args:
-        program: A float32 program on the CPU.
-        vocabulary: The model's vocabulary.
-        pairs: Source sentences and their translations.
+        translator: The model in float32 on the CPU.
+        pairs: Source sentences and their translations, in the default direction of the spec.
     """
-    source = pad_sequences([[*vocabulary.encode(text, "source"), vocabulary.source_end] for text, _ in pairs], "cpu")
-    target = pad_sequences([[BOS, *vocabulary.encode(text, "target"), EOS] for _, text in pairs], "cpu")
-    return ReferenceLogProbabilities(source, target, program.score(source, target))
+    vocabulary = translator.vocabulary
+    languages = LanguagePair.of(translator.spec, vocabulary, translator.spec.default_direction)
+    sources = (vocabulary.encode(text, "source") for text, _ in pairs)
+    targets = (vocabulary.encode(text, "target") for _, text in pairs)
+    source = pad_sequences([[*languages.source_tokens, *row, vocabulary.source_end] for row in sources], "cpu")
+    target = pad_sequences([[BOS, *languages.target_tokens, *row, EOS] for row in targets], "cpu")
+    return ReferenceLogProbabilities(source, target, translator.program.score(source, target))
 
 
-def choose_pairs(dev: tuple[Sequence[str], Sequence[str]], translator: Translator) -> list[tuple[str, str]]:
+def choose_pairs(dev: Sequence[tuple[str, str]], translator: Translator) -> list[tuple[str, str]]:
     """Return short sentence pairs of the dev set. If there are none, return translations by the model itself."""
     short = [
         (source, target)
-        for source, target in zip(*dev, strict=True)
+        for source, target in dev
         if _is_short(source, "source", translator) and _is_short(target, "target", translator)
     ]
     return short[:_PAIRS] or translated_pairs(translator)
@@ -119,7 +123,8 @@ def choose_pairs(dev: tuple[Sequence[str], Sequence[str]], translator: Translato
 def translated_pairs(translator: Translator) -> list[tuple[str, str]]:
     """Return a few fixed sentences and the model's own translations of them."""
     sources = [sentence for sentence in _SAMPLE_SENTENCES if _is_short(sentence, "source", translator)] or ["a"]
-    targets = translator.translate(sources, split=False, search="beam", beam=1)
+    source, target = translator.spec.default_direction
+    targets = translator.translate(sources, source=source, target=target, split=False, search="beam", beam=1)
     # An untrained model may never end a sentence. Any target is good enough then.
     short = (target if _is_short(target, "target", translator) else "a" for target in targets)
     return list(zip(sources, short, strict=True))
@@ -257,7 +262,7 @@ def decode_reference_outputs(translator: Translator, report: Report) -> Referenc
     """
     spec = translator.spec
     split: Literal["dev", "test"] = "test" if spec.corpus.test else "dev"
-    pairs = list(zip(*read_split(spec, split, report, translator.vocabulary), strict=True))
+    pairs = read_split(spec, split, report, translator.vocabulary).pairs(spec.default_direction)
     short = [pair for pair in pairs if _is_short_pair(pair, translator)]
     chosen = list(dict.fromkeys(short[number * len(short) // SENTENCES] for number in range(SENTENCES) if short))
     if not chosen:
@@ -328,4 +333,6 @@ def reproduce(reference: ReferenceOutputs, translator: Translator) -> Reproduced
 
 def _decode(translator: Translator, sources: Sequence[str], references: Sequence[str]) -> tuple[ModelOutputs, Metric]:
     metric, *_ = metrics_for(translator.spec.task)
-    return ModelOutputs(translator, sources, references, search="beam"), metric
+    direction = translator.spec.default_direction
+    texts = EvaluationSet(sources, references, [direction] * len(sources))
+    return ModelOutputs(translator, texts, search="beam"), metric

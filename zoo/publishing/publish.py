@@ -80,7 +80,7 @@ def publish(
         translator.vocabulary.save(partial)
         source_weights.write(bundle.weights)
         outputs = proof.decode_reference_outputs(translator, report) if with_text else None
-        dev = read_split(spec, "dev", report, translator.vocabulary) if with_text else ((), ())
+        dev = read_split(spec, "dev", report, translator.vocabulary).pairs(spec.default_direction) if with_text else ()
         pairs = proof.choose_pairs(dev, translator)
         facts = facts_of_run(spec, source, source_weights)
         _complete(bundle, facts, source_weights, translator, pairs, source.known_scores, outputs)
@@ -154,7 +154,7 @@ def _complete(
     outputs: ReferenceOutputs | None = None,
 ) -> None:
     """Complete a bundle that contains spec, vocabulary and weights: write all other files, the manifest last."""
-    references = proof.compute(translator.program, translator.vocabulary, pairs)
+    references = proof.compute(translator, pairs)
     references.write(bundle.folder / proof.NAME)
     write_json(bundle.scores, scores)
     facts.write(bundle.folder)

@@ -56,7 +56,14 @@ class Tokenizer:
         self.model = _load_model(content, name)
 
     @classmethod
-    def learn(cls, lines: Iterable[str], section: specs.Vocabulary, size: int, field: str = "size") -> Self:
+    def learn(
+        cls,
+        lines: Iterable[str],
+        section: specs.Vocabulary,
+        size: int,
+        field: str = "size",
+        language_tokens: Sequence[str] = (),
+    ) -> Self:
         """Learn a model from lines of text.
 
         Args:
@@ -64,11 +71,12 @@ class Tokenizer:
             section: Settings of the vocabulary.
             size: Number of tokens, including the special tokens.
             field: Field of the section that specifies the size, for error messages.
+            language_tokens: Additional tokens that no text is ever encoded as, even if it contains them.
 
         Raises:
             ZooError: The text has too little variety or too many different characters for this size.
         """
-        return cls(_train_model(lines, section, size, f"vocabulary.{field}"))
+        return cls(_train_model(lines, section, size, f"vocabulary.{field}", language_tokens))
 
     @cached_property
     def size(self) -> int:
@@ -78,7 +86,12 @@ class Tokenizer:
     @property
     def byte_fallback(self) -> bool:
         """Whether characters without a token are encoded as bytes."""
-        return bool(self.model.is_byte(EOS + 1))
+        return any(self.model.is_byte(list(range(EOS + 1, self.size))))
+
+    def id_of(self, token: str) -> int | None:
+        """Return the ID of a token. None if the vocabulary does not have it."""
+        id = int(self.model.piece_to_id(token))
+        return None if id == UNK else id
 
     @property
     def appends_eos(self) -> bool:
@@ -133,12 +146,16 @@ class Tokenizer:
     def sample(self, ids: list[int], alpha: float) -> list[int]:
         """Sample another tokenisation of the same text.
 
+        Language tokens at the beginning stay.
+
         Returns:
             The sampled IDs, or `ids` if they contain UNK, because the text cannot be restored then.
         """
         if UNK in ids:
             return ids
-        return list(self.model.encode(self.model.decode(ids), enable_sampling=True, alpha=alpha, nbest_size=-1))
+        start = next((index for index, id in enumerate(ids) if not self.model.is_control(id)), len(ids))
+        text = self.model.decode(ids[start:])
+        return [*ids[:start], *self.model.encode(text, enable_sampling=True, alpha=alpha, nbest_size=-1)]
 
 
 def _words_with_space(text: str) -> list[str]:
@@ -171,7 +188,9 @@ def _load_model(model: bytes, name: str) -> sentencepiece.SentencePieceProcessor
     return processor
 
 
-def _train_model(lines: Iterable[str], section: specs.Vocabulary, size: int, field: str) -> bytes:
+def _train_model(
+    lines: Iterable[str], section: specs.Vocabulary, size: int, field: str, language_tokens: Sequence[str]
+) -> bytes:
     model = io.BytesIO()
     failures: list[BaseException] = []
     try:
@@ -182,6 +201,7 @@ def _train_model(lines: Iterable[str], section: specs.Vocabulary, size: int, fie
             vocab_size=size,
             character_coverage=_BYTE_FALLBACK_COVERAGE if section.byte_fallback else 1.0,
             byte_fallback=section.byte_fallback,
+            control_symbols=list(language_tokens),
             pad_id=PAD,
             unk_id=UNK,
             bos_id=BOS,

@@ -165,7 +165,14 @@ class Vocabulary:
         return cls(tokenizer(_SHARED_FILE))
 
     @classmethod
-    def learn(cls, pairs: PairSource, section: specs.Vocabulary, count: int = 0, task: Task | None = None) -> Self:
+    def learn(
+        cls,
+        pairs: PairSource,
+        section: specs.Vocabulary,
+        count: int = 0,
+        task: Task | None = None,
+        language_tokens: Sequence[str] = (),
+    ) -> Self:
         """Learn a vocabulary from sentence pairs.
 
         The same pairs in the same order give the same bytes.
@@ -176,6 +183,7 @@ class Vocabulary:
             count: Number of pairs, if known. Of more than MAX_PAIRS only every n-th pair is used (see
                 `learning_pairs`), except for brackets, which are collected from all pairs.
             task: Task of the model. The target side of a parser is a `TreeTokenizer`.
+            language_tokens: Tokens of the languages, which both sides get.
 
         Raises:
             ZooError: The text has too little variety or too many different characters for the size, or the settings
@@ -185,14 +193,15 @@ class Vocabulary:
         step = _sampling_step(count)
         if section.shared:
             lines = (line for pair in islice(pairs(), 0, None, step) for line in pair)
-            return cls(Tokenizer.learn(lines, section, section.size))
+            return cls(Tokenizer.learn(lines, section, section.size, language_tokens=language_tokens))
         source_size, target_size = section.sizes
-        source = Tokenizer.learn((pair[0] for pair in islice(pairs(), 0, None, step)), section, source_size)
+        sources = (pair[0] for pair in islice(pairs(), 0, None, step))
+        source = Tokenizer.learn(sources, section, source_size, language_tokens=language_tokens)
         if isinstance(task, Parsing):
             return cls(source, TreeTokenizer.learn((pair[1] for pair in pairs()), task.linearisation, target_size))
         field = "size" if section.target_size is None else "target_size"
         targets = (pair[1] for pair in islice(pairs(), 0, None, step))
-        return cls(source, Tokenizer.learn(targets, section, target_size, field))
+        return cls(source, Tokenizer.learn(targets, section, target_size, field, language_tokens))
 
     def _side(self, side: Side) -> Tokenizer | TreeTokenizer:
         return self.source if side == "source" else self.target

@@ -18,6 +18,7 @@ from zoo.generation.loading import translator_class
 from zoo.generation.preprocessing import Preprocessor
 from zoo.report import Report
 from zoo.system.device_memory import MEMORY_ERRORS, is_out_of_memory
+from zoo.text.languages import LanguagePair
 from zoo.text.vocabulary import Vocabulary
 
 _MAX_LOGITS = 2**23
@@ -33,7 +34,7 @@ class DevSet:
 
     def __init__(self, spec: Spec, vocabulary: Vocabulary, device: str, report: Report) -> None:
         self.spec, self.vocabulary, self.device, self.report = spec, vocabulary, device, report
-        self.sources, self.references = read_split(spec, "dev", Report(), vocabulary)
+        self.texts = read_split(spec, "dev", Report(), vocabulary)
         first, *_ = metrics_for(spec.task)
         self.metric = get_metric(spec.training.dev_score) if spec.training.dev_score else first
         self.samples = ""
@@ -45,7 +46,7 @@ class DevSet:
         answers = self.answers(weights)
         score = self.metric.score(answers)
         if not self.metric.uses_probabilities:
-            self.samples = format_examples(self.sources, self.references, answers.texts)
+            self.samples = format_examples(self.texts.sources, self.texts.references, answers.texts)
         return score
 
     def answers(self, weights: Mapping[str, torch.Tensor]) -> ModelOutputs:
@@ -58,7 +59,7 @@ class DevSet:
         self.report = Report()  # report only the first build
         translator = translator_class(self.spec.task)(program, self.vocabulary, self.spec, device=self.device)
         tokens = max(1, min(DEFAULT_MAX_BATCH_TOKENS, _MAX_LOGITS // self.spec.vocabulary.sizes[1])) if forced else None
-        return ModelOutputs(translator, self.sources, self.references, max_batch_tokens=tokens)
+        return ModelOutputs(translator, self.texts, max_batch_tokens=tokens)
 
 
 @contextmanager
@@ -78,11 +79,12 @@ def require_scorable_dev_set(spec: Spec, vocabulary: Vocabulary) -> None:
     positions = spec.architecture.max_positions
     if not spec.corpus.dev or positions is None:
         return
-    preprocessor = Preprocessor(vocabulary, spec, positions, None, Report())
-    sources, references = read_split(spec, "dev", Report(), vocabulary)
+    texts = read_split(spec, "dev", Report(), vocabulary)
+    languages = LanguagePair.of(spec, vocabulary, spec.default_direction)
+    preprocessor = Preprocessor(vocabulary, spec, positions, None, Report(), languages)
     try:
-        preprocessor.encode_pairs_side(sources, "source")
-        preprocessor.encode_pairs_side(references, "target")
+        preprocessor.encode_pairs_side(texts.sources, "source")
+        preprocessor.encode_pairs_side(texts.references, "target")
     except ZooError as error:
         hint = "raise `architecture.positions.rows`, remove such sentences from `corpus.dev`, or train with "
         hint += "`positions: {kind: sinusoidal}`"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import specs
-from specs import Grammar, ZooError
+from specs import ZooError
 from zoo.data import builtin
 from zoo.data.corpus import ParallelCorpus, cached_builtin_pairs, corpus_name, missing_part
 from zoo.report import Report
@@ -216,27 +216,27 @@ def generated(monkeypatch):
 
 
 def test_a_builtin_set_is_generated_once(generated):
-    first = cached_builtin_pairs("test", Grammar(grammar=20))
+    first = cached_builtin_pairs("test", 20)
     assert first == [(pair.source, pair.target) for pair in builtin.sentences("test", 20)]
     generated.clear()
-    assert cached_builtin_pairs("test", Grammar(grammar=20)) == first
+    assert cached_builtin_pairs("test", 20) == first
     assert generated == []
-    assert cached_builtin_pairs("dev", Grammar(grammar=20)) != first
-    assert cached_builtin_pairs("test", Grammar(grammar=5)) == first[:5]
+    assert cached_builtin_pairs("dev", 20) != first
+    assert cached_builtin_pairs("test", 5) == first[:5]
     assert generated == [("dev", 20), ("test", 5)]
 
 
 def test_a_damaged_cache_is_generated_again(generated, home):
-    first = cached_builtin_pairs("test", Grammar(grammar=3))
+    first = cached_builtin_pairs("test", 3)
     (file,) = home.rglob("target.txt")
     file.write_text(file.read_text().replace("e", "a"))
-    assert cached_builtin_pairs("test", Grammar(grammar=3)) == first
-    assert cached_builtin_pairs("test", Grammar(grammar=3)) == first
+    assert cached_builtin_pairs("test", 3) == first
+    assert cached_builtin_pairs("test", 3) == first
     assert len(generated) == 2
 
 
 def test_builtin_sets_do_not_need_a_writable_cache(home):
     home.write_text("a file")
-    assert len(cached_builtin_pairs("dev", Grammar(grammar=2))) == 2
+    assert len(cached_builtin_pairs("dev", 2)) == 2
     with pytest.raises(ZooError, match="cannot generate"):
-        cached_builtin_pairs("dev", Grammar(grammar=10**6))
+        cached_builtin_pairs("dev", 10**6)

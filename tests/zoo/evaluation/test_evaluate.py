@@ -16,7 +16,7 @@ from zoo.data.prepare import prepare
 from zoo.evaluation import evaluate
 from zoo.evaluation.evaluate import evaluate_model, read_split
 from zoo.evaluation.metrics import perplexity
-from zoo.evaluation.outputs import ModelOutputs, SavedOutput, load_outputs
+from zoo.evaluation.outputs import EvaluationSet, ModelOutputs, SavedOutput, load_outputs
 from zoo.evaluation.scores import Scores, compute_scores, summary_line, table_rows
 from zoo.evaluation.text_metrics import text_metric
 from zoo.files import storage
@@ -41,7 +41,9 @@ OF_TASK = {
 
 
 def scores_of(translator: Any, references: list[str] | None = None, **options: Any) -> Scores:
-    outputs = ModelOutputs(translator, translator.sources, references or translator.references, **options)
+    outputs = ModelOutputs(
+        translator, EvaluationSet(translator.sources, references or translator.references), **options
+    )
     return compute_scores(outputs, translator.spec.task)
 
 
@@ -54,7 +56,10 @@ def test_scores_equal_the_metrics_of_outputs_and_references(parrot):
     assert scores["perplexity"] == pytest.approx(2.0)
     assert scores["sentences"] == 2
     assert scores["sentences_per_second"] == pytest.approx(2 / scores["seconds"])
-    assert translator.asked == [("outputs", {"split": False, "beam": 2, "max_batch_tokens": 100}), ("scores", 100)]
+    assert translator.asked == [
+        ("outputs", {"source": "en", "target": "de", "split": False, "beam": 2, "max_batch_tokens": 100}),
+        ("scores", 100),
+    ]
 
 
 @pytest.mark.parametrize("kind", OF_TASK)
@@ -152,8 +157,8 @@ HELD_OUT = {
 def test_model_scores_and_outputs_are_correct_and_saved(trained: Callable[..., Run]) -> None:
     run = trained()
     scores = evaluate_model(run.folder, "test", device="cpu")
-    sources, references = read_split(run.spec, "test", Report())
-    outputs = ModelOutputs(zoo.load(str(run.folder), device="cpu"), sources, references)
+    texts = read_split(run.spec, "test", Report())
+    outputs = ModelOutputs(zoo.load(str(run.folder), device="cpu"), texts)
     expected = compute_scores(outputs, run.spec.task)
     same = ("bleu", "signature", "perplexity", "sentences")
     assert [scores[name] for name in same] == [expected[name] for name in same]
@@ -204,7 +209,7 @@ def test_a_set_of_files_needs_no_training_text(trained: Callable[..., Run]) -> N
     missing = [{"source": "gone.en", "target": "gone.de"}]
     part = [{"source": "pairs.en", "target": "pairs.de"}]
     spec = trained(corpus={"train": missing, "dev": part, "test": part}).spec
-    sources, references = read_split(spec, "dev", Report())
+    sources, references, _ = read_split(spec, "dev", Report())
     assert sources[1] == "we read two books today"
     assert references[1] == "heute lesen wir zwei Bücher"
     assert not storage.prepared().exists()
@@ -212,7 +217,7 @@ def test_a_set_of_files_needs_no_training_text(trained: Callable[..., Run]) -> N
 
 def test_a_held_out_set_is_that_of_training(trained: Callable[..., Run]) -> None:
     spec = trained(corpus=HELD_OUT, vocabulary={"size": 90}).spec
-    (source,), (reference,) = read_split(spec, "dev", Report())
+    (source,), (reference,), _ = read_split(spec, "dev", Report())
     prepared = prepare(spec, Report())
     train, decode = prepared.store("train"), prepared.vocabulary.decode
     trained_on = {decode(train.source(index).tolist(), "source") for index in range(len(train))}

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 import specs
 from specs import Spec
 from zoo.evaluation.metrics import DEV_TITLES, METRICS, Metric, get_metric, metrics_for
-from zoo.evaluation.outputs import ModelOutputs
+from zoo.evaluation.outputs import EvaluationSet, ModelOutputs
 
 MEMBERS = pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
 NUMBERS = st.floats(0, 100)
@@ -40,7 +40,7 @@ def test_lower_is_better_for_perplexity_and_ter() -> None:
 def test_a_metric_asks_only_for_what_it_needs(metric: Metric, parrot: Callable[..., Any]) -> None:
     """A score of a dev set must not translate where it need not; the program that forces may not be able to."""
     translator = parrot(metric.task or "translation")
-    outputs = ModelOutputs(translator, translator.sources, translator.references)
+    outputs = ModelOutputs(translator, EvaluationSet(translator.sources, translator.references))
     entries = metric.compute(outputs)
     assert list(entries) == [metric.name, *metric.details, *([metric.signature] * (metric.signature in entries))]
     assert 0 < metric.score(outputs) == entries[metric.name] <= metric.max_value

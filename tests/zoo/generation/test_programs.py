@@ -22,7 +22,8 @@ from zoo.data.prepare import prepare
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.constraints import SuppressedTokens
 from zoo.generation.sampling import Sampling
-from zoo.generation.translator import Translation, Translator
+from zoo.generation.translation import Translation
+from zoo.generation.translator import Translator
 from zoo.report import Report
 
 pytestmark = pytest.mark.integration

@@ -8,7 +8,8 @@ from compiler import build
 from specs import PAD, ZooError
 from zoo.generation.sampling import Sampling
 from zoo.generation.scoring import TokenScores
-from zoo.generation.translator import Translation, Translator
+from zoo.generation.translation import Translation
+from zoo.generation.translator import Translator
 from zoo.report import Progress, Report
 from zoo.text.vocabulary import Vocabulary
 

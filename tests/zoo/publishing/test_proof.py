@@ -14,6 +14,7 @@ from safetensors.torch import save_file
 import specs
 import zoo
 from specs import BOS, EOS, PAD, ZooError
+from zoo.evaluation.outputs import EvaluationSet
 from zoo.files import manifest
 from zoo.publishing import proof, publish
 from zoo.publishing.proof import OUTPUTS_NAME, is_redistributable
@@ -59,7 +60,7 @@ def test_other_text_is_included_only_on_request(trained: Callable[..., Run], mon
     folder = publish.publish(run.folder)
     assert not (folder / OUTPUTS_NAME).exists()
     sources, references = ["the old dog", "two books"], ["x" * 10_001, "zwei Bücher"]
-    monkeypatch.setattr(proof, "read_split", lambda *_: (sources, references))
+    monkeypatch.setattr(proof, "read_split", lambda *_: EvaluationSet(sources, references))
     assert publish.publish(run.folder, with_text=True) == folder
     values = read_outputs(folder)
     assert (values["sentences"], values["references"]) == (2, references[1:]), "a line is too long"

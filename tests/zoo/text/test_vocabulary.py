@@ -141,7 +141,7 @@ def test_large_corpora_are_sampled(monkeypatch):
     monkeypatch.setattr("zoo.text.vocabulary.MAX_PAIRS", 100)
     taken = []
 
-    def learned(texts, section, size, field):
+    def learned(texts, section, size, field, language_tokens):
         taken.extend(texts)
         return b""
 

@@ -17,7 +17,7 @@ from compiler import Purpose
 from specs import Spec, ZooError
 from zoo.data.prepare import prepare
 from zoo.evaluation.metrics import METRICS
-from zoo.evaluation.outputs import ModelOutputs
+from zoo.evaluation.outputs import EvaluationSet, ModelOutputs
 from zoo.evaluation.scores import compute_scores
 from zoo.report import Report, figure
 from zoo.training.checkpoints import list_checkpoints, scheduled_checkpoints
@@ -119,14 +119,15 @@ def test_program_is_built_for_what_the_metric_needs(
     fields = {"training.dev_score": name}
     spec = parsing(**fields) if name == "f1" else specs.load("tiny", fields)
     built: list[Any] = []
-    monkeypatch.setattr("zoo.training.dev_set.read_split", lambda *_: (translator.sources, translator.references))
+    texts = EvaluationSet(translator.sources, translator.references)
+    monkeypatch.setattr("zoo.training.dev_set.read_split", lambda *_: texts)
     monkeypatch.setattr(
         "zoo.training.dev_set.build_with_message", lambda spec, purposes, *_, **__: built.extend(purposes)
     )
     monkeypatch.setattr("zoo.training.dev_set.translator_class", lambda task: lambda *_, **__: translator)
     dev = DevSet(spec, None, "cpu", Report())  # type: ignore[arg-type]
     score = dev.score({})
-    expected = compute_scores(ModelOutputs(translator, translator.sources, translator.references), translator.spec.task)
+    expected = compute_scores(ModelOutputs(translator, texts), translator.spec.task)
     assert score == pytest.approx(expected[name])
     assert [what for what, _ in translator.asked[:-2]] == ["scores" if name == "perplexity" else "outputs"]
     assert (Purpose.DECODE_STEP in built) == bool(dev.samples) == (name != "perplexity")

@@ -147,7 +147,7 @@ def compare(rows: Sequence[SweepRow], trials: Sequence[Trial], report: Report) -
 
 
 def _samples(spec: Spec, trials: Sequence[Trial]) -> dict[str, ScoreSample]:
-    _, references = read_split(spec, "dev", Report())
+    references = read_split(spec, "dev", Report()).references
     draws = bootstrap.sample_counts(len(references))
     drawn: dict[str, list[FloatArray]] = {name: [] for name in METRICS}
     by_seed: dict[str, list[float]] = {name: [] for name in METRICS}

@@ -1,0 +1,47 @@
+"""Translations of one text, and how those of its parts are joined."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Translation:
+    """One translation of a text.
+
+    Attributes:
+        text: The translation as text.
+        score: `log_probability` divided by the length penalty (paper, section 6.1).
+        log_probability: Natural log-probability. It counts EOS unless the translation was cut off at its maximum
+            length.
+        tokens: Token IDs without BOS and EOS.
+    """
+
+    text: str
+    score: float
+    log_probability: float
+    tokens: tuple[int, ...]
+
+
+EMPTY_TRANSLATION = Translation("", 0.0, 0.0, ())
+"""The translation of an empty text."""
+
+
+def join_parts(parts: Sequence[Translation], gaps: Sequence[str]) -> Translation:
+    """Join the translations of consecutive parts of a text. Scores and log-probabilities are summed.
+
+    Args:
+        parts: The translations.
+        gaps: The white space between each part and the next.
+    """
+    text = ""
+    for part, gap in zip(parts, ("", *gaps), strict=True):
+        if part.text:
+            text += (gap if text else "") + part.text
+    return Translation(
+        text,
+        sum(part.score for part in parts),
+        sum(part.log_probability for part in parts),
+        tuple(token for part in parts for token in part.tokens),
+    )

@@ -1,0 +1,138 @@
+"""Languages of a request: which tokens tell a model of several languages what to read and what to write."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from specs import Languages, Spec, ZooError
+from specs.corpus import Direction
+from specs.languages import suggest_language
+from zoo.report import Report
+from zoo.text.tokenizer import Tokenizer
+from zoo.text.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True, slots=True)
+class LanguagePair:
+    """Languages of a text and of its translation, and the tokens that tell them to the model.
+
+    Attributes:
+        source: Code of the source language.
+        target: Code of the target language.
+        source_tokens: IDs of the tokens before the text.
+        target_tokens: IDs of the tokens that the translation starts with.
+    """
+
+    source: str
+    target: str
+    source_tokens: tuple[int, ...] = ()
+    target_tokens: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, spec: Spec, vocabulary: Vocabulary, direction: Direction) -> LanguagePair:
+        """Return the languages of a direction with their tokens.
+
+        Args:
+            spec: Spec of the model.
+            vocabulary: Vocabulary of the model.
+            direction: Codes of the source and target language.
+
+        Raises:
+            ZooError: The vocabulary has no token for one of them.
+        """
+        source, target = direction
+        if spec.languages is None:
+            return cls(source, target)
+        languages = spec.languages
+        assert isinstance(vocabulary.target, Tokenizer)
+        of_source = {"source": source, "target": target, None: None}[languages.source_token]
+        of_target = target if languages.target_token else None
+        return cls(
+            source,
+            target,
+            _ids(vocabulary.source, languages, of_source),
+            _ids(vocabulary.target, languages, of_target),
+        )
+
+
+def _ids(tokenizer: Tokenizer, languages: Languages, code: str | None) -> tuple[int, ...]:
+    if code is None:
+        return ()
+    id = tokenizer.id_of(languages.token_of(code))
+    if id is None:
+        raise ZooError(
+            f"the vocabulary has no token `{languages.token_of(code)}` for the language `{code}`",
+            hint="correct `languages` in the model's spec, or learn a vocabulary with it",
+        )
+    return (id,)
+
+
+def choose_direction(spec: Spec, source: str | None, target: str | None, report: Report) -> Direction:
+    """Return the languages of a request, completed by the spec.
+
+    A model of two languages needs only one of them. A model that is not given the source language, but only reads the
+    token of the target language, does not need it.
+
+    Args:
+        spec: Spec of the model.
+        source: Code of the language of the text, if given.
+        target: Code of the language of the translation, if given.
+        report: Receives a warning if the model has not learned this direction.
+
+    Raises:
+        ZooError: A language is missing or unknown.
+    """
+    languages = spec.languages
+    if languages is None:
+        for name, given, own in (("from", source, spec.corpus.source), ("to", target, spec.corpus.target)):
+            if given not in (None, own):
+                raise ZooError(
+                    f"`{spec.name}` translates from `{spec.corpus.source}` to `{spec.corpus.target}` only, not {name} "
+                    f"`{given}`",
+                    hint="leave the languages out, or use a model of these languages",
+                )
+        return spec.corpus.source, spec.corpus.target
+    for code in (source, target):
+        if code is not None and code not in languages.codes:
+            raise ZooError(f"`{spec.name}` has no language `{code}`", hint=suggest_language(code, languages))
+    if target is None:
+        target = _other(languages, source)
+    if source is None:
+        source = _other(languages, target)
+    if target is None:
+        raise ZooError(
+            f"`{spec.name}` translates into {len(languages.codes)} languages, and none is given",
+            hint=f"name one with `--to CODE` (in Python: `target=`): {_list(languages)}",
+        )
+    if source is None:
+        if languages.source_token == "source":
+            raise ZooError(
+                f"`{spec.name}` reads {len(languages.codes)} languages, and the language of the text is not given",
+                hint=f"name it with `--from CODE` (in Python: `source=`): {_list(languages)}",
+            )
+        return UNKNOWN, target
+    learned = {spec.corpus.direction(part) for part in spec.corpus.train}
+    if learned and (source, target) not in learned:
+        report.warn(
+            f"the training text of `{spec.name}` has no translations from `{source}` to `{target}`: expect a poor "
+            "translation, or one into another language"
+        )
+    return source, target
+
+
+UNKNOWN = "und"
+"""ISO 639 code of an undetermined language."""
+_MAX_LISTED = 12
+
+
+def _other(languages: Languages, code: str | None) -> str | None:
+    """Return the other language of a model of two languages. None for other models, or if `code` is None."""
+    if code is None or len(languages.codes) != 2:
+        return None
+    first, second = languages.codes
+    return second if code == first else first
+
+
+def _list(languages: Languages) -> str:
+    more = len(languages.codes) - _MAX_LISTED
+    return ", ".join(languages.codes[:_MAX_LISTED]) + (f" and {more} more" if more > 0 else "")
