@@ -68,6 +68,7 @@ def score(
     from zoo.generation.compilation import BackendOptions
     from zoo.generation.loading import open_model
     from zoo.models.find import from_options
+    from zoo.report import Report
     from zoo.text.lines import available_chunks
 
     if (source is None) != (target is None):

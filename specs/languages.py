@@ -62,6 +62,8 @@ class Languages(Section):
 def suggest_language(code: str, languages: Languages) -> str:
     """Return a hint with the codes that are similar to an unknown one, or with all codes if there are few."""
     lower = {each.lower(): each for each in languages.codes}
+    if code.lower() in lower:
+        return f"did you mean `{lower[code.lower()]}`?"
     near = [lower[each] for each in get_close_matches(code.lower(), lower, n=3)]
     near += [each for each in languages.codes if each.lower().startswith(code.lower()[:2]) and each not in near][:3]
     if near:

@@ -1,0 +1,225 @@
+"""Languages of requests, their tokens, and models of several directions."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import numpy as np
+import pytest
+import torch
+
+import specs
+from specs import EOS, UNK, ZooError
+from zoo.data.builtin import sentences
+from zoo.data.prepare import prepare
+from zoo.data.training_set import SubwordSampler, part_weights
+from zoo.evaluation.evaluate import read_split
+from zoo.evaluation.metrics import compute_text_metric
+from zoo.evaluation.outputs import EvaluationSet, ModelOutputs
+from zoo.evaluation.text_metrics import text_metric
+from zoo.generation.translator import Translator
+from zoo.report import Report
+from zoo.text.languages import UNKNOWN, LanguagePair, choose_direction
+from zoo.text.vocabulary import Vocabulary
+
+BOTH = [
+    "languages={codes: [en, de]}",
+    "corpus.train=[{grammar: 60}, {grammar: 40, source_language: de, target_language: en}]",
+    "corpus.dev=[{grammar: 4}, {grammar: 3, source_language: de, target_language: en}]",
+    "corpus.test=[]",
+    "vocabulary.size=150",
+    "corpus.max_length=400",
+]
+NLLB = {
+    "codes": ["eng_Latn", "deu_Latn", "fra_Latn"],
+    "token": "{}",
+    "source_token": "source",
+    "target_token": "target",
+}
+
+
+def imported(**languages):
+    """Return a spec without training text, as importers write it."""
+    corpus = {"corpus.train": [], "corpus.dev": [], "corpus.test": []}
+    return specs.load("tiny", {"languages": {"codes": ["en", "de", "fr"], **languages}, **corpus})
+
+
+def vocabulary_of(spec):
+    tokens = [spec.languages.token_of(code) for code in spec.languages.codes]
+    pairs = [(pair.source, pair.target) for pair in islice(sentences("train", 200), 200)]
+    return Vocabulary.learn(lambda: iter(pairs), spec.vocabulary, language_tokens=tokens)
+
+
+@pytest.mark.parametrize(
+    ("languages", "given", "expected"),
+    [
+        ({"codes": ["en", "de"]}, (None, "de"), ("en", "de")),
+        ({"codes": ["en", "de"]}, ("de", None), ("de", "en")),
+        ({}, (None, "de"), (UNKNOWN, "de")),  # the model reads only the token of the target language
+        ({}, ("fr", "de"), ("fr", "de")),
+        (NLLB, ("eng_Latn", "deu_Latn"), ("eng_Latn", "deu_Latn")),
+    ],
+)
+def test_languages_are_completed_where_only_one_is_possible(languages, given, expected, report):
+    assert choose_direction(imported(**languages), *given, report) == expected
+    assert not report.warnings
+
+
+@pytest.mark.parametrize(
+    ("languages", "given", "problem", "hint"),
+    [
+        ({}, (None, None), "translates into 3 languages, and none is given", "`--to CODE`"),
+        ({"codes": ["en", "de"]}, (None, None), "translates into 2 languages", "en, de"),
+        (NLLB, (None, "deu_Latn"), "the language of the text is not given", "`--from CODE`"),
+        ({}, ("en", "it"), "has no language `it`", "the languages are en, de, fr"),
+        (NLLB, ("eng_Latn", "deu"), "has no language `deu`", "did you mean `deu_Latn`?"),
+        (NLLB, ("eng_latn", "deu_Latn"), "has no language `eng_latn`", "did you mean `eng_Latn`?"),
+    ],
+)
+def test_missing_and_unknown_languages_are_errors(languages, given, problem, hint, report):
+    with pytest.raises(ZooError) as error:
+        choose_direction(imported(**languages), *given, report)
+    assert problem in str(error.value)
+    assert hint in str(error.value)
+
+
+def test_a_model_of_one_direction_takes_its_own_languages_only(report):
+    spec = specs.load("tiny")
+    for given in ((None, None), ("en", None), (None, "de"), ("en", "de")):
+        assert choose_direction(spec, *given, report) == ("en", "de")
+    with pytest.raises(ZooError, match="from `en` to `de` only, not to `fr`"):
+        choose_direction(spec, "en", "fr", report)
+
+
+def test_a_direction_without_training_text_gives_a_warning(report):
+    spec = specs.load("tiny", BOTH)
+    choose_direction(spec, "de", "en", report)
+    assert not report.warnings
+    assert choose_direction(spec, "en", "en", report) == ("en", "en")
+    assert "no translations from `en` to `en`" in report.warnings[0]
+
+
+@pytest.mark.parametrize("kind", ["bpe", "unigram"])
+@pytest.mark.parametrize("byte_fallback", [False, True])
+def test_no_text_is_encoded_as_a_language_token(kind, byte_fallback):
+    section = {"kind": kind, "byte_fallback": byte_fallback, "size": 400 if byte_fallback else 150}
+    spec = specs.load("tiny", {"languages": {"codes": ["en", "de"]}, "vocabulary": section})
+    vocabulary = vocabulary_of(spec)
+    assert vocabulary.byte_fallback == byte_fallback
+    pair = LanguagePair.of(spec, vocabulary, ("en", "de"))
+    (token,) = pair.source_tokens
+    assert vocabulary.token_strings([token]) == ["<2de>"]
+    assert pair.target_tokens == ()
+    assert token not in vocabulary.encode("<2de> the dog <2de>")
+    ids = vocabulary.encode("the old dog")
+    assert vocabulary.decode([token, *ids]) == "the old dog"
+    sampled = SubwordSampler(vocabulary, 0.5, 64)._sample(np.array([token, *ids]), "source").tolist()
+    assert sampled[0] == token
+    assert vocabulary.decode(sampled) == "the old dog"
+
+
+def test_tokens_of_both_languages():
+    spec = specs.load("tiny", {"languages": NLLB, "vocabulary.size": 150, "corpus.train": []} | NO_SETS)
+    vocabulary = vocabulary_of(spec)
+    pair = LanguagePair.of(spec, vocabulary, ("eng_Latn", "fra_Latn"))
+    assert vocabulary.token_strings([*pair.source_tokens, *pair.target_tokens]) == ["eng_Latn", "fra_Latn"]
+    other = specs.load("tiny", {"languages": {"codes": ["en", "it"]}} | NO_SETS | {"corpus.train": []})
+    with pytest.raises(ZooError, match="no token `<2it>` for the language `it`"):
+        LanguagePair.of(other, vocabulary, ("en", "it"))
+
+
+NO_SETS = {"corpus.dev": [], "corpus.test": []}
+
+
+def test_prepared_sources_start_with_the_token_of_their_target_language(home):
+    spec = specs.load("tiny", BOTH)
+    prepared = prepare(spec, Report())
+    vocabulary = prepared.vocabulary
+    to_de, to_en = (LanguagePair.of(spec, vocabulary, d).source_tokens[0] for d in (("en", "de"), ("de", "en")))
+    store = prepared.store("train")
+    assert [int(store.source(index)[0]) for index in range(100)] == [to_de] * 60 + [to_en] * 40
+    built_in = [(pair.source, pair.target) for pair in sentences("train", 60)]
+    for index, expected in ((7, built_in[7]), (60 + 7, built_in[7][::-1])):
+        row = vocabulary.decode(store.source(index)), vocabulary.decode(store.target(index))
+        assert row == expected
+    assert prepared.directions("dev") == [("en", "de")] * 4 + [("de", "en")] * 3
+    assert int(prepared.store("dev").source(6)[0]) == to_en
+    texts = read_split(spec, "dev", Report())
+    assert (list(texts.sources), list(texts.references)) == prepared.texts("dev")
+    assert texts.directions == prepared.directions("dev")
+    assert [target for _, target in texts.pairs(("en", "de"))] == prepared.texts("dev")[1][:4]
+
+
+def test_pairs_that_are_held_out_keep_their_languages(home):
+    spec = specs.load("tiny", [*BOTH, "corpus.dev=[{held_out: 30}]"])
+    prepared = prepare(spec, Report())
+    directions = prepared.directions("dev")
+    assert set(directions) == {("en", "de"), ("de", "en")}
+    english = {pair.source for pair in sentences("train", 60)}
+    for source, (language, _) in zip(prepared.texts("dev")[0], directions, strict=True):
+        assert (source in english) == (language == "en")
+
+
+def test_the_languages_of_parts_change_the_prepared_corpus(home):
+    swapped = "corpus.train=[{grammar: 60}, {grammar: 40}]"
+    assert (
+        prepare(specs.load("tiny", BOTH), Report()).folder
+        != prepare(specs.load("tiny", [*BOTH, swapped]), Report()).folder
+    )
+
+
+def test_temperature_makes_directions_more_equal():
+    parts = (
+        "corpus.train=[{grammar: 60}, {grammar: 30, weight: 2}, {grammar: 9, source_language: de, target_language: en}]"
+    )
+    counts = [60, 30, 30]  # 120 and 30 weighted pairs in the two directions
+    for temperature in (1.0, 2.0, 1000.0):
+        spec = specs.load("tiny", [*BOTH, parts, f"corpus.temperature={temperature}"])
+        weights = part_weights(spec.corpus, counts)
+        to_german, to_english = weights[0] * 60 + weights[1] * 30, weights[2] * 30
+        assert to_german + to_english == pytest.approx(150)
+        assert to_german / to_english == pytest.approx(4 ** (1 / temperature))
+        assert weights[1] == pytest.approx(2 * weights[0])
+
+
+def test_translations_start_with_the_token_of_their_language_and_do_not_show_it(toy):
+    spec = specs.load(
+        "tiny", {"languages": NLLB, "vocabulary.size": 150, "corpus.train": [], "decoding.extra_length": 2} | NO_SETS
+    )
+    vocabulary = vocabulary_of(spec)
+    program = toy(150, 1, 50)
+    translator = Translator(program, vocabulary, spec)
+    german = LanguagePair.of(spec, vocabulary, ("eng_Latn", "deu_Latn"))
+    ((best, *_),) = translator.hypotheses(["the dog"], source="eng_Latn", target="deu_Latn")
+    assert best.tokens[:1] == german.target_tokens
+    assert best.text == vocabulary.decode(best.tokens[1:])
+    assert "deu_Latn" not in best.text
+    ids = vocabulary.encode("the dog")
+    assert program.encoded == [(1, len(ids) + 2)]  # the language and EOS
+    source = torch.tensor([[*german.source_tokens, *ids, EOS]])
+    target = torch.tensor([[specs.BOS, *best.tokens, EOS]])
+    assert program.score(source, target).sum() == best.log_probability
+    prefixed = translator.hypotheses(["the dog"], source="eng_Latn", target="deu_Latn", prefixes=["der"])[0][0]
+    assert prefixed.text.startswith("der")
+    given = vocabulary.encode("der Hund", "target")
+    scored = translator.score("the dog", "der Hund", source="eng_Latn", target="deu_Latn")
+    target = torch.tensor([[specs.BOS, *german.target_tokens, *given, EOS]])
+    assert scored == pytest.approx(float(program.score(source, target).sum()))
+    assert translator.translate(["", "the dog"], source="eng_Latn", target="deu_Latn") == ["", best.text]
+    other = translator.translate("the dog", source="eng_Latn", target="fra_Latn")
+    assert other != best.text
+    assert UNK not in german.source_tokens
+
+
+def test_scores_of_several_directions_are_means_of_each(parrot):
+    translator = parrot("translation")
+    directions = [("en", "de"), ("de", "en")]
+    outputs = ModelOutputs(translator, EvaluationSet(translator.sources, translator.references, directions))
+    entries = compute_text_metric(outputs, name="chrf")
+    single = [
+        text_metric("chrf").score([output], [reference])
+        for output, reference in zip(translator.known.values(), translator.references, strict=True)
+    ]
+    assert [entries["chrf_en_de"], entries["chrf_de_en"]] == pytest.approx(single)
+    assert entries["chrf"] == pytest.approx(sum(single) / 2)
+    assert [choice["target"] for _, choice in translator.asked] == ["de", "en"]
