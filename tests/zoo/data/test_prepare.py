@@ -256,7 +256,7 @@ def test_unreadable_files_are_not_damaged_files(folder, monkeypatch):
     monkeypatch.setattr("zoo.data.prepare._HASHED_BYTES", 10)
     prepared = prepared_of(folder)
     (shard,) = prepared.folder.glob("train/*.target.tokens")
-    with unreadable(shard, PermissionError()), pytest.raises(UnreadableError, match="may not read") as caught:
+    with unreadable(shard, PermissionError()), pytest.raises(UnreadableError, match="permission to read") as caught:
         prepared.verify()
     assert "remove" not in caught.value.hint
     prepared.verify()
@@ -313,7 +313,7 @@ def test_folders_that_are_temporarily_unreadable_are_kept(folder, report, error)
     prepared_of(folder)
     before = tree()
     (path,) = storage.prepared().glob("*/manifest.json")
-    with unreadable(path, error), pytest.raises(ZooError, match=r"may not read|Stale file handle"):
+    with unreadable(path, error), pytest.raises(ZooError, match=r"permission to read|Stale file handle"):
         prepared_of(folder, report)
     assert (tree(), report.warnings) == (before, [])
 
