@@ -83,6 +83,11 @@ def check_backend(backend: str | None) -> str | None:
     return backend
 
 
+def _standard_stream(path: Path | None) -> Path | None:
+    """Return None for `-`, which stands for stdin or stdout."""
+    return None if path == Path("-") else path
+
+
 def refuse(belongs_to: str, **options: object) -> None:
     """Raise ZooError if one of these options is given. They have no effect on what the user asks for.
 
@@ -189,6 +194,7 @@ Input = Annotated[
         "-i",
         metavar="FILE",
         show_default="stdin",
+        callback=_standard_stream,
         help="Read UTF-8 text from this file, one sentence per line.",
     ),
 ]
@@ -199,8 +205,9 @@ Output = Annotated[
         "-o",
         metavar="FILE",
         show_default="stdout",
-        help="Write to this file. A regular file appears only when it is complete; a pipe or device receives each line "
-        "immediately.",
+        callback=_standard_stream,
+        help="Write to this file. A regular file appears only when it is complete. After an error, the lines before it "
+        "are in FILE.partial. A pipe or device receives each line immediately.",
     ),
 ]
 Beam = Annotated[

@@ -5,9 +5,10 @@ from __future__ import annotations
 import codecs
 import io
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TextIO
 
@@ -117,7 +118,8 @@ def open_output(
 ) -> Iterator[Callable[[str], None]]:
     """Open a file, or stdout if `path` is None, and yield a function that writes a line.
 
-    A regular file appears when the context ends without an error.
+    A regular file appears when the context ends without an error. Otherwise the lines that were written before the
+    error are kept in a file of the same name with the suffix `.partial`.
 
     Args:
         path: The file to write.
@@ -136,8 +138,33 @@ def open_output(
     if path is None:
         yield lambda line: print(line, flush=flush)
         return
+    lines = 0
     with open_output(path) as file:
-        yield lambda line: print(line, file=file, flush=flush)
+
+        def write(line: str) -> None:
+            nonlocal lines
+            print(line, file=file, flush=flush)
+            lines += 1
+
+        try:
+            yield write
+        except BaseException:  # also if the user interrupts the command
+            if lines:
+                _keep_partial(path, file, lines)
+            raise
+
+
+def _keep_partial(path: Path, file: TextIO, lines: int) -> None:
+    """Copy the lines of an unfinished output to `PATH.partial`, unless they went to a pipe or device."""
+    from cli.console import report
+
+    file.flush()
+    if not isinstance(file.name, str) or not Path(file.name).is_file():
+        return
+    partial = path.with_name(f"{path.name}.partial")
+    with suppress(OSError):  # the first error matters more
+        shutil.copyfile(file.name, partial)
+        report().warn(f"`{path}` is not written; the lines before the error are in `{partial}`: {lines:,}")
 
 
 def _descriptor(stream: TextIO) -> int | None:

@@ -103,7 +103,8 @@ def parse(text: str, where: str) -> Spec:
     except ZooError as error:
         hint = "zoo wrote this file, and it has been changed or damaged: restore it"
         if version:
-            hint = f"zoo {version} wrote this file: restore it, or read it with that version"
+            hint = f"zoo {version} wrote this file, and it has been changed or damaged, or another version reads it: "
+            hint += "restore it, or use that version"
         additional = [ZooError(each.problem, where=each.where, hint=hint, exit_code=1) for each in error.additional]
         raise ZooError(error.problem, where=error.where, hint=hint, exit_code=1, additional=additional) from None
 

@@ -127,13 +127,20 @@ class TestFiles:
         assert (result.status, "`new/out.txt`" in result.err, "hint: " in result.err) == (2, True, True)
         assert not Path("new").exists()
 
-    def test_invalid_utf8_is_located_and_keeps_the_old_output(self, zoo: Zoo, translator: Translator) -> None:
+    def test_a_hyphen_is_a_standard_stream(self, zoo: Zoo, translator: Translator) -> None:
+        result = zoo("decode", "--model", "tiny", "-i", "-", "-o", "-", stdin=TEXT)
+        assert result.out == "".join(f"{line}\n" for line in translator.translate(TEXT.splitlines()))
+        assert not Path("-").exists()
+
+    def test_invalid_utf8_is_located_and_nothing_is_lost(self, zoo: Zoo, translator: Translator) -> None:
         Path("in.txt").write_bytes(b"we read\nna\xefve\n")
         Path("out.txt").write_text("from before\n")
         result = zoo("decode", "--model", "tiny", "--input", "in.txt", "--output", "out.txt")
         assert (result.status, "(in.txt:2)" in result.err) == (2, True)
         assert Path("out.txt").read_text() == "from before\n"
-        assert sorted(path.name for path in Path().glob("*out*")) == ["out.txt"]
+        assert sorted(path.name for path in Path().glob("*out*")) == ["out.txt", "out.txt.partial"]
+        assert Path("out.txt.partial").read_text(encoding="utf-8") == f"{translator.translate('we read')}\n"
+        assert "the lines before the error are in `out.txt.partial`: 1" in result.err
         result = zoo("decode", "--model", "tiny", "--beam", "1", stdin=b"we read\n" * 64 + b"na\xefve\n")
         assert (result.status, "(<stdin>:65)" in result.err) == (2, True)
         assert result.out == f"{translator.translate('we read', beam=1)}\n" * 64, "earlier lines are translated"

@@ -21,6 +21,7 @@ TextWithPrefix = tuple[str, str]
 
 MAX_SENTENCE_TOKENS = 512
 """A model whose longest source in training has at most this many tokens has learned to translate single sentences."""
+_MAX_UNKNOWN = 8  # characters or words in a warning
 _LANGUAGES_WITHOUT_SPACES = ("zh", "ja", "th", "lo", "km", "my", "bo")
 
 
@@ -57,7 +58,7 @@ class InputWarnings:
         max_source_length: int,
         report: Report,
         unknown_effect: str | None,
-        units: str,
+        vocabulary: Vocabulary,
     ) -> None:
         """Start counting.
 
@@ -66,9 +67,9 @@ class InputWarnings:
             max_source_length: Tokens of the longest text that is translated whole.
             report: Where the warnings go.
             unknown_effect: What happens to unknown characters or words. None if that needs no warning.
-            units: "characters" or "words".
+            vocabulary: Vocabulary of the model.
         """
-        self._unknown_effect, self._units = unknown_effect, units
+        self._unknown_effect, self._vocabulary = unknown_effect, vocabulary
         self._longest_in_training, self._max_source_length = longest_in_training, max_source_length
         self._report = report
         self._texts = self._long = self._split = self._unknown = 0
@@ -107,10 +108,12 @@ class InputWarnings:
                 "sentences and translated in parts"
             )
         if self._unknown_effect and (first := self._first_unknown):
+            units = _units(self._vocabulary, "source")
+            unknown = ", ".join(map(repr, self._vocabulary.unknown(first.text)[:_MAX_UNKNOWN]))
             self._report.warn(
-                f"{self._unknown:,} of {self._texts:,} texts have {self._units} that the model does not know, "
-                f"the first is text {first.index + 1:,} ({excerpt(first.text)}); "
-                f"these {self._units} are {self._unknown_effect}"
+                f"{self._unknown:,} of {self._texts:,} texts have {units} that the model does not know, the first is "
+                f"text {first.index + 1:,} ({excerpt(first.text)}) with {unknown}; these {units} are "
+                f"{self._unknown_effect}"
             )
 
     def _describe_longest(self, is_split: bool) -> str:
@@ -158,7 +161,7 @@ class Preprocessor:
             own = 1 + len(languages.source_tokens)  # EOS and the token of the language
             self.max_source_length = min(self.max_source_length, positions - own)
         self.warnings = InputWarnings(
-            longest_in_training, self.max_source_length, report, self.unknown_effect, _units(vocabulary, "source")
+            longest_in_training, self.max_source_length, report, self.unknown_effect, vocabulary
         )
         self.empty_texts: deque[int] = deque()
         self.split_texts: dict[int, SplitText] = {}
@@ -235,8 +238,8 @@ class Preprocessor:
             )
         if len(sources) == 1:
             return sources[0]
-        gaps = tuple(without_control(part[len(part.rstrip()) :]) or self._default_gap for part in parts[:-1])
-        return SplitText(index, tokens, tuple(sources), gaps, text, too_long)
+        gaps = tuple(_gap_after(part) or self._default_gap for part in parts[:-1])
+        return SplitText(index, tokens, tuple(sources), gaps, text, too_long and not by_sentence)
 
     def _source(self, index: int, text: str, tokens: tuple[int, ...], forced: tuple[int, ...], part: int = 0) -> Source:
         max_length = self._max_target_length(len(tokens) - 1)
@@ -344,6 +347,11 @@ class Preprocessor:
         length += len(self.languages.target_tokens)
         # BOS takes the first position. EOS is produced, but never read.
         return length if self.positions is None else min(length, self.positions - 1)
+
+
+def _gap_after(part: str) -> str:
+    """Return the white space at the end of a part. Tabs are kept, and other control characters become spaces."""
+    return "\t".join(map(without_control, part[len(part.rstrip()) :].split("\t")))
 
 
 def _units(vocabulary: Vocabulary, side: Side) -> str:

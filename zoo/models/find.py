@@ -76,7 +76,8 @@ def of_spec(reference: str) -> Path:
     raise ZooError(
         f"there is no trained model of `{reference}`: the run `{default.folder}` does not exist, no other run in "
         f"`{RUNS}` has this spec, and the published model `{bundle.folder}` does not exist{_describe_newer_runs()}",
-        hint=f"`zoo train {reference}` trains it; then `zoo publish {spec.short_name}` can publish it",
+        hint=f"if you trained it in another folder, change to that folder, or name the run with `--model`; otherwise, "
+        f"`zoo train {reference}` trains it, and `zoo publish {spec.short_name}` makes it available in every folder",
     )
 
 

@@ -25,7 +25,8 @@ from zoo.report import size
 MAX_HEADER_BYTES = 10_000_000
 """Limit for the header of a safetensors file. Ours have about a hundred bytes per tensor."""
 RESTORE_HINT = (
-    "restore it from its source (a pulled model: `zoo pull NAME`; a run: `zoo average RUN` writes the weights again)"
+    "restore it from its source (a pulled model: `zoo pull NAME`; an imported model: `zoo import --replace`; a run: "
+    "`zoo average RUN` writes the weights again)"
 )
 _DIGEST, _VOCABULARY, _BRACKETS = "sha256", "vocabulary", "brackets"
 _FACTS = "zoo"

@@ -96,14 +96,18 @@ def decoded_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
             raise ZooError(
                 f"byte {error.start + 1} of the line, {line[error.start]:#04x}, is not UTF-8",
                 where=f"{name}:{number}",
-                hint=_encoding_hint(beginning),
+                hint=_encoding_hint(beginning, line),
             ) from error
         if number == 1:
             text = text.removeprefix("\ufeff")
+            if text.count("\0") > len(text) // _MIN_CHARACTERS_PER_NUL:
+                problem = "the line contains NUL characters, as text in UTF-16 does"
+                raise ZooError(problem, where=f"{name}:{number}", hint="convert it first: `iconv -f utf-16le -t utf-8`")
         yield text.removesuffix("\n").removesuffix("\r")
 
 
-_CONVERT = "convert the text first, for instance with `iconv -f latin1 -t utf-8`"
+_CONVERT = "convert the text first, for instance with `iconv -f {} -t utf-8`"
+_MIN_CHARACTERS_PER_NUL = 4  # in UTF-16, about every second character of Western text is NUL
 _OTHER_FILES = {
     b"PK": "it is an Office document or a ZIP archive: save its text as plain text in UTF-8",
     b"%PDF": "it is a PDF document: save its text as plain text in UTF-8",
@@ -115,8 +119,12 @@ _OTHER_FILES = {
 """Hints for files by their first bytes."""
 
 
-def _encoding_hint(beginning: bytes) -> str:
-    return next((hint for start, hint in _OTHER_FILES.items() if beginning.startswith(start)), _CONVERT)
+def _encoding_hint(beginning: bytes, line: bytes) -> str:
+    # In Latin-1, these bytes are control characters. In Windows-1252, they are quotation marks, dashes and the euro.
+    encoding = "cp1252" if any(0x80 <= byte <= 0x9F for byte in line) else "latin1"
+    return next(
+        (hint for start, hint in _OTHER_FILES.items() if beginning.startswith(start)), _CONVERT.format(encoding)
+    )
 
 
 class LineStream:

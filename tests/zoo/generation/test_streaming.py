@@ -213,6 +213,12 @@ def test_each_sentence_of_a_line_is_translated_by_itself(translator_of, report):
     assert long == whole, "a model that was trained on longer texts gets whole lines"
 
 
+def test_tabs_between_sentences_are_kept(translator_of):
+    translator = translator_of()
+    first, second = translator.translate(["ab.", "cde!"])
+    assert translator.translate("\tab. \t cde!\t") == f"{first} \t {second}"
+
+
 def test_language_tokens_begin_each_sentence(translator_of):
     sources = translator_of().preprocessor(split=True).encode_source(">>a<< ab. cde!", "", 0)
     assert [part.text for part in sources.parts] == [">>a<< ab.", ">>a<< cde!"]

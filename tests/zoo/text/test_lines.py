@@ -19,11 +19,13 @@ from zoo.text.lines import LineStream, available_chunks, clean, never_paused, re
         (bytes.fromhex("1f8b08ff"), "zcat"),
         ("Hund".encode("utf-16"), "iconv -f utf-16"),
         (b"sch\xf6n", "iconv -f latin1"),
+        (b"Tom\x92s house", "iconv -f cp1252"),
+        ("Hund".encode("utf-16-le"), "iconv -f utf-16le"),
     ],
 )
 def test_files_that_are_not_plain_text_are_recognised(tmp_path, beginning, hint):
     (tmp_path / "file").write_bytes(beginning)
-    with pytest.raises(ZooError, match="is not UTF-8") as caught:
+    with pytest.raises(ZooError, match="is not UTF-8|NUL characters") as caught:
         read_lines(tmp_path / "file")
     assert hint in caught.value.hint
 
