@@ -1,6 +1,6 @@
-"""Compiler from a spec to a program: lower to a graph, rewrite it by passes, emit PyTorch, call a backend.
+"""Compiler from a spec to a program: lower the spec to a graph, rewrite the graph by passes, and call a backend.
 
-Graphs and their costs do not need torch, which is imported when the first program is built.
+Building graphs and computing their costs does not need torch. It is imported when the first program is built.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ __all__ = [
 
 
 def parameters(spec: Spec) -> int:
-    """Return how many parameters a spec has; tied parameters count once."""
+    """Return the number of parameters of a spec's model. Tied parameters count once."""
     return sum(parameter.count for parameter in lower(spec, Purpose.TRAIN).parameters.values())
 
 

@@ -22,10 +22,10 @@ MAX_WAIT = 600.0
 
 
 class Artefact:
-    """Folder of compiled files that depend on a key only: code, options, versions and kind of machine.
+    """Cache folder of compiled files, which are a function of a key: code, options, versions and kind of machine.
 
-    An artefact is a cache, never the model. If a file is missing or damaged, or writing was interrupted, the whole
-    artefact is compiled again.
+    An artefact can always be compiled again. This happens if a file is missing or damaged, or if writing was
+    interrupted.
     """
 
     def __init__(self, root: Path | None, name: str, key: Mapping[str, str]) -> None:
@@ -33,7 +33,7 @@ class Artefact:
 
         Args:
             root: The folder that holds all artefacts. None: a temporary folder, which is deleted when the process ends.
-            name: The start of the folder's name, such as the backend's.
+            name: The start of the folder's name, such as the name of the backend.
             key: Everything that the files depend on. Its hash completes the folder's name.
         """
         text = json.dumps(key, sort_keys=True)
@@ -53,7 +53,7 @@ class Artefact:
         If the folder cannot be written to, or its disk is full, the artefact goes into a temporary folder instead.
 
         Args:
-            write: Fills an empty folder with the compiled files.
+            write: Function that fills an empty folder with the compiled files.
         """
         try:
             return self._make(write)
@@ -109,7 +109,7 @@ def _digest(file: Path) -> str:
 
 
 _TEMPORARY: list[tempfile.TemporaryDirectory[str]] = []
-"""Keeps the temporary folder until the process ends."""
+"""Holds a reference to the temporary folder, so that it is not deleted before the process ends."""
 
 
 @cache

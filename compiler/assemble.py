@@ -1,4 +1,4 @@
-"""Building a program from a spec: lower it to graphs, run the passes, and hand graphs and weights to a backend."""
+"""Functions that build a program: lower the spec to graphs, run the passes, and call a backend."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def build(
     Args:
         spec: The spec of the model.
         purposes: What the program will compute.
-        weights: The tensors of a weights file; None: the initial weights before training.
+        weights: The tensors of a weights file; None: random initial weights, as before training.
         device: auto, cpu, cuda or cuda:N.
         precision: Overrides `compilation.precision` of the spec.
         backend: Overrides `compilation.backend` of the spec.
         folder: The folder of compiled artefacts; None: they are deleted when the process ends.
 
     Raises:
-        ZooError: The weights do not fit the spec, or the device or backend is not available or does not support it.
+        ZooError: The weights do not fit the spec, or the device or backend is not available or cannot run the model.
     """
     chosen, request = prepare_build(
         spec, purposes, weights=weights, device=device, precision=precision, backend=backend, folder=folder
@@ -59,7 +59,7 @@ def trainable(
     weights: Mapping[str, Tensor] | None = None,
     device: str = "cpu",
 ) -> EmittedProgram:
-    """Build a module with its own float32 weights, which can be trained. The arguments are those of `build`.
+    """Build a module with a float32 copy of the weights, which can be trained. The arguments are those of `build`.
 
     Raises:
         ValueError: The purposes do not include TRAIN.
@@ -96,7 +96,7 @@ def prepare_build(
 
 
 def find_device(name: str) -> str:
-    """Return the name of a device that exists. `auto` is the GPU if there is one, and otherwise the CPU.
+    """Return the name of the device, checked to exist. `auto` selects the GPU if there is one, and otherwise the CPU.
 
     Raises:
         ZooError: The device does not exist.

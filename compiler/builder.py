@@ -1,4 +1,4 @@
-"""Builder of graphs, which lets the modules of `lower/` read like the figures of the paper."""
+"""Builder of graphs. With it, the modules of `lower/` read like the figures of the paper."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from compiler.weights import Initializer, Parameter, StoredTensor
 
 @dataclass(frozen=True)
 class Value:
-    """A value of the graph that is being built. `x + y` adds a residual connection."""
+    """Value in the graph that is being built. `x + y` adds the node of a residual connection to the graph."""
 
     builder: GraphBuilder
     name: str
@@ -27,12 +27,12 @@ class Value:
 
     @property
     def width(self) -> int:
-        """The number of features, which is the last dimension."""
+        """The number of features: the size of the last dimension."""
         return self.type.shape[-1].constant
 
 
 class GraphBuilder:
-    """Collects inputs, nodes, parameters and outputs. It derives names from the current layer and sub-layer."""
+    """Builder that collects inputs, nodes, parameters and outputs. Names start with the current layer and sub-layer."""
 
     def __init__(self, purpose: Purpose) -> None:
         self.purpose = purpose
@@ -48,14 +48,19 @@ class GraphBuilder:
 
     @contextmanager
     def layer(self, name: str) -> Iterator[None]:
-        """Add the nodes of the `with` block to this layer."""
+        """Assign the nodes that the `with` block adds to this layer."""
         self._layer, self._layer_start = name, len(self._nodes)
         yield
         self._layer = ""
 
     @contextmanager
     def sublayer(self, name: str, prefix: str = "") -> Iterator[None]:
-        """Name the parameters of the `with` block after this sub-layer, and start the names of values with a prefix."""
+        """Set the sub-layer of the `with` block.
+
+        Args:
+            name: The sub-layer, which is part of the names of its parameters.
+            prefix: The start of the names of its values.
+        """
         self._sublayer, self._prefix = name, prefix
         yield
         self._sublayer = self._prefix = ""
@@ -66,28 +71,28 @@ class GraphBuilder:
         return _join(self._layer, self._sublayer)
 
     def input(self, name: str, *shape: int | Size, kind: ValueKind = ValueKind.FLOAT) -> Value:
-        """Add an input."""
+        """Add an input to the graph, and return its value."""
         if name in self._inputs:
             raise GraphError(f"the input `{name}` is added twice")
         self._inputs[name] = ValueType(tuple(map(Size.of, shape)), kind)
         return Value(self, name, self._inputs[name])
 
     def state(self, name: str, *shape: int | Size) -> Value:
-        """Add an input of this layer that one step passes to the next; `update_state` says which value it becomes."""
+        """Add a state of this layer: an input that one decoder step passes to the next. `update_state` sets it."""
         return self.input(_join(self._layer, self._prefix + name), *shape)
 
     def update_state(self, state: Value, value: Value, length_axis: int | None = None) -> None:
-        """Let the state become this value in the next step.
+        """Set the value that the state has in the next decoder step.
 
         Args:
             state: A value that `state` returned.
-            value: The new value; its first axis is that of the rows.
-            length_axis: The axis that grows with each step, if any.
+            value: The new value. Its first axis is the rows (hypotheses).
+            length_axis: The axis that grows with each step; None: the size is fixed.
         """
         self._states[state.name] = StepState(value.name, length_axis=length_axis)
 
     def output(self, name: str, value: Value) -> None:
-        """Add an output."""
+        """Make a value an output of the graph, with this name."""
         self._outputs[name] = value.name
 
     def parameter(self, name: str, *shape: int, initial: Initializer = Initializer.MATRIX) -> str:
@@ -95,14 +100,14 @@ class GraphBuilder:
         return self.stack_parameter(_join(self._layer, self._sublayer, name), *shape, initial=initial)
 
     def stack_parameter(self, path: str, *shape: int, initial: Initializer = Initializer.MATRIX) -> str:
-        """Add a parameter by its full name, or use the existing one. Return the name."""
+        """Add a parameter by its full name, or use the existing one of that name. Return the name."""
         parameter = Parameter(path, StoredTensor(path, shape, initial))
         if self._parameters.setdefault(path, parameter) != parameter:
             raise GraphError(f"`{path}` is added as {self._parameters[path].origin} and as {parameter.origin}")
         return path
 
     def node(self, hint: str, operation: Operation, inputs: tuple[Value, ...], *parameters: str) -> Value:
-        """Add an operation and return its result, whose name starts with the hint."""
+        """Add a node that applies an operation, and return its result. The name of the result starts with `hint`."""
         name = self._unique(_join(self._layer, self._prefix + hint))
         shapes = tuple(self._parameters[p].shape for p in parameters)
         type_ = operation.infer(tuple(v.type for v in inputs), shapes)
@@ -112,7 +117,10 @@ class GraphBuilder:
     def shared(
         self, name: str, operation: Operation, inputs: tuple[Value, ...], key: Hashable, *parameters: str
     ) -> Value:
-        """Return a value that all layers which pass the same key share; it is computed once, before the first layer."""
+        """Return a value that is computed once, before the first layer.
+
+        All layers that pass the same operation, first input and key get the same value.
+        """
         key = (operation, inputs[0].name, key)
         if key not in self._shared:
             name = self._unique(name)
@@ -128,7 +136,7 @@ class GraphBuilder:
         return name if self._names[name] == 1 else f"{name}_{self._names[name]}"
 
     def graph(self) -> Graph:
-        """Return the graph, verified and without unused parts."""
+        """Return the graph, without unused parts. It is verified."""
         graph = Graph(self.purpose, self._inputs, tuple(self._nodes), self._outputs, self._parameters, self._states)
         verify(graph)
         return prune(graph)

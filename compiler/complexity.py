@@ -1,8 +1,8 @@
 """Table 1 of the paper, computed from graphs: operations per layer, sequential operations, maximum path length.
 
-All three follow from the receptive field of each operation and from the edges; no kind of sub-layer is special. A path
-length counts the operations that read other positions. One that goes from position to position counts once per
-position that the path crosses.
+All three are computed from the edges of the graph and the receptive field of each operation, for any kind of sub-layer.
+A path length counts the operations that read other positions. A recurrence, which computes one position after the
+other, counts once per position that the path crosses.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from specs import DecoderSubLayer, EncoderSubLayer
 
 SubLayer = EncoderSubLayer | DecoderSubLayer
 START, TOKENS, END = "x", "tokens", "y"
-"""Inputs and output of `sublayer_stack`."""
+"""Names of the inputs and the output of `sublayer_stack`."""
 DIRECTIONS = ("before", "after")
 _Distances = Mapping[int, int]
-"""Maps a path length to the largest distance that paths of this length bridge."""
+"""Maps a path length to the largest distance, in positions, that a path of this length connects."""
 
 
 @dataclass(frozen=True)
@@ -33,23 +33,25 @@ class Complexity:
     """The columns of Table 1 for one sub-layer on one sequence."""
 
     flops: Size
-    """FLOPs of its matrix products, a multiply-add counted as two: a polynomial in `batch` and `source`."""
+    """FLOPs of the matrix products, as a polynomial in `batch` and `source`. A multiply-add counts as two."""
     mixing_flops: Size
-    """FLOPs of the operations that read other positions: those of attention without its projections."""
+    """FLOPs of the operations that read other positions. For attention, they exclude the projections."""
     sequential_operations: int
-    """Length of the longest chain of operations over positions, each of which waits for the one before."""
+    """Length of the longest chain of operations over positions that must run one after the other."""
     max_path_length: int
-    """Operations over positions on the shortest path between the two positions that are farthest apart."""
+    """Number of operations over positions on the shortest path between the two positions that are farthest apart."""
 
 
 def complexity(sublayer: SubLayer, n: int, d: int, *, causal: bool = False) -> Complexity:
     """Return the complexity of a kind of sub-layer, with one head.
 
+    It is measured on a stack of the sub-layer, with just enough layers to connect all positions.
+
     Args:
-        sublayer: The sub-layer. The stack has as many layers of it as it takes to connect all positions.
+        sublayer: The sub-layer.
         n: Number of positions.
         d: Number of features.
-        causal: Whether positions see none after them, as in a decoder.
+        causal: Whether a position cannot see later positions, as in a decoder.
 
     Raises:
         ValueError: The sub-layer connects no positions.
@@ -67,7 +69,10 @@ def complexity(sublayer: SubLayer, n: int, d: int, *, causal: bool = False) -> C
 
 
 def sublayer_stack(sublayer: SubLayer, d: int, layers: int, *, heads: int = 1, causal: bool = False) -> Graph:
-    """Build layers of one sub-layer with residuals; inputs: `x` [batch, source, d] and `tokens`, output: `y`."""
+    """Build the graph of a stack: each layer is the sub-layer with a residual connection.
+
+    The inputs are `x` [batch, source, d] and `tokens`. The output is `y`, of the same shape as `x`.
+    """
     builder = GraphBuilder(Purpose.ENCODE)
     sizes = {"d_model": d, "h": heads, "d_k": d // heads, "d_v": d // heads}
     architecture = specs.load("base").architecture.model_copy(update=sizes)
@@ -100,7 +105,7 @@ def _connected_stack(sublayer: SubLayer, n: int, d: int, causal: bool) -> Graph:
 def sequential_operations(graph: Graph, n: int, layer: str | None = None) -> int:
     """Return the length of the longest chain of operations over n positions, in the graph or in one layer of it.
 
-    An operation on all positions at once counts as one; an operation that goes from position to position counts as n.
+    An operation on all positions at once counts as one. A recurrence over the positions counts as n.
     """
     chain: dict[str, int] = {}
     for node in graph.nodes:
@@ -112,9 +117,9 @@ def sequential_operations(graph: Graph, n: int, layer: str | None = None) -> int
 
 
 def path_length(graph: Graph, start: str, end: str, n: int) -> int | None:
-    """Return the longest of the shortest paths between any two of n positions; None if some are not connected.
+    """Return the maximum path length (Table 1): the longest of the shortest paths between any two of n positions.
 
-    If nothing looks ahead, as in a decoder, only paths from a position to later ones count.
+    If no operation reads later positions, as in a decoder, only paths from a position to later ones count.
 
     Args:
         graph: The graph.
@@ -127,15 +132,21 @@ def path_length(graph: Graph, start: str, end: str, n: int) -> int | None:
 
 
 def connected_distance(graph: Graph, start: str, end: str, n: int) -> int:
-    """Return the largest distance d so that each position of `end` depends on all positions of `start` within d.
+    """Return the largest d for which each position of `end` depends on all positions of `start` up to d away.
 
-    If operations look in both directions, it is the smaller of the two distances. `n` is the number of positions.
+    If operations read both earlier and later positions, the smaller of the two distances is returned.
+
+    Args:
+        graph: The graph.
+        start: The value at which paths start.
+        end: The value at which they end.
+        n: Number of positions.
     """
     return min(_connected(graph, start, n - 1, way).get(end, 0) for way in _directions(graph, start))
 
 
 def _directions(graph: Graph, start: str) -> tuple[str, ...]:
-    """Return the directions in which operations after `start` look."""
+    """Return the directions in which operations that depend on `start` read other positions."""
     reached = {start}
     looks_ahead = False
     for node in graph.nodes:
@@ -147,7 +158,10 @@ def _directions(graph: Graph, start: str) -> tuple[str, ...]:
 
 
 def _reads(node: Node) -> Iterator[tuple[str, ReceptiveField | None]]:
-    """Yield the inputs of a node that computes numbers, each with the other positions that it reads of it."""
+    """Yield each input of a node with its receptive field: None if the node reads only the same position.
+
+    Nodes that compute masks or integers yield nothing.
+    """
     reach = node.operation.receptive_field()
     if node.type.kind is ValueKind.FLOAT:
         for index, value in enumerate(node.inputs):
@@ -155,9 +169,9 @@ def _reads(node: Node) -> Iterator[tuple[str, ReceptiveField | None]]:
 
 
 def _connected(graph: Graph, start: str, n: int, direction: str) -> dict[str, int]:
-    """Return for each value the largest d so that its positions depend on all positions of `start` within d.
+    """Return, for each value, the largest d for which it depends on all positions of `start` up to d away.
 
-    Only positions in one direction count. The result is at most n.
+    Only positions in the given direction count. A distance is at most n.
     """
     distances = {start: 0}
     for node in graph.nodes:
@@ -183,7 +197,7 @@ def _extend(distance: int, reach: ReceptiveField | None, n: int, direction: str)
 
 
 def _max_remaining(graph: Graph, end: str, n: int, direction: str) -> dict[str, int]:
-    """Return, for each value that `end` depends on, the largest distance that paths from it to `end` can bridge."""
+    """Return, for each value that `end` depends on, the largest distance in positions that paths to `end` connect."""
     remaining = {end: 0}
     for node in reversed(graph.nodes):
         for value, reach in _reads(node):
@@ -195,12 +209,12 @@ def _max_remaining(graph: Graph, end: str, n: int, direction: str) -> dict[str, 
 
 
 def _shortest(graph: Graph, start: str, end: str, n: int, direction: str) -> int | None:
-    """Return the length of the shortest path between values at positions n apart. None if there is none."""
+    """Return the length of the shortest path between positions that are n apart, or None if there is no path."""
     remaining = _max_remaining(graph, end, n, direction)
     distances: dict[str, _Distances] = {start: {0: 0}}
     for node in graph.nodes:
         if node.name in remaining and node.name not in distances:
-            min_distance = n - remaining[node.name]  # shorter paths can never bridge all positions
+            min_distance = n - remaining[node.name]  # paths that are shorter up to here cannot connect all positions
             pairs = (
                 pair
                 for value, reach in _reads(node)
@@ -214,7 +228,7 @@ def _shortest(graph: Graph, start: str, end: str, n: int, direction: str) -> int
 def _after(
     before: tuple[int, int], reach: ReceptiveField | None, n: int, direction: str, min_distance: int
 ) -> Iterator[tuple[int, int]]:
-    """Yield path lengths and distances after an operation, given those before it."""
+    """Yield the pairs of path length and connected distance after an operation, given a pair before the operation."""
     length, distance = before
     if reach is None:
         yield length, distance
@@ -226,7 +240,7 @@ def _after(
 
 
 def _pareto(pairs: Iterable[tuple[int, int]]) -> dict[int, int]:
-    """Return the pairs of length and distance for which no path of at most that length bridges as much."""
+    """Return the pairs of length and distance on the Pareto front: no shorter path connects as large a distance."""
     best: dict[int, int] = {}
     largest = -1
     for length, distance in sorted(pairs, key=lambda pair: (pair[0], -pair[1])):

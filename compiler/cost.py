@@ -18,12 +18,12 @@ class Cost:
 
     parameters: int
     weight_bytes: int
-    """Bytes of the weights, in the type that they have in the graph."""
+    """Bytes of the weights, in their data type in the graph."""
     flops: Size
     activation_bytes: Size
-    """Bytes of all results that have memory of their own: approximately what training keeps for the backward pass."""
+    """Bytes of all results except views. It approximates the memory that training needs for the backward pass."""
     cache_bytes: Size
-    """Bytes of the state that decoder steps pass on."""
+    """Bytes of the state that one decoder step passes to the next."""
 
 
 def cost(graph: Graph, layer: str | None = None) -> Cost:
@@ -59,8 +59,8 @@ def layers(graph: Graph) -> list[str]:
 def memory_traffic(graph: Graph) -> Size:
     """Return the bytes that one run of a graph reads and writes.
 
-    Each operation reads its inputs and parameters from memory and writes its result there. This bounds the speed of
-    small programs, such as a decoder step, whose products are too thin to keep a processor busy.
+    Each operation reads its inputs and parameters from memory and writes its result there. In small programs, such as a
+    decoder step, this traffic limits the speed, because the products have too few rows to keep a processor busy.
     """
     half = any(parameter.type == "bfloat16" for parameter in graph.parameters.values())
     types, float_bytes = graph.types, FLOAT_BYTES // 2 if half else FLOAT_BYTES

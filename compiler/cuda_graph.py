@@ -1,10 +1,11 @@
-"""Decoder steps that are recorded as CUDA graphs once per bucket of sizes, and then replayed without their Python code.
+"""Decoder steps recorded as CUDA graphs, one for each combination of rounded sizes, and replayed without Python code.
 
-A step consists of some hundreds of small kernels, each of which a GPU finishes before the host has launched the next. A
-recording (a CUDA graph) runs as one launch. But it reads and writes the same memory, at the same sizes, as when it was
-recorded. Inputs are therefore copied to permanent buffers, padded to the next sizes of a coarse scale. The padding is
-masked, and the results of padded rows are dropped. Results are copied out, except for caches, which a step writes in
-place: they alias the permanent buffers. If the caller passes them to the next step, they need no copy.
+A step consists of some hundreds of small kernels. A GPU finishes each of them before the host has launched the next. A
+recording (a CUDA graph) runs with one launch. But it always reads and writes the memory, with the sizes, of when it was
+recorded. Inputs are therefore copied to permanent buffers, padded to rounded sizes (buckets). The padding is masked,
+and the results of padded rows are dropped. Results are copied out of the buffers, except for caches. A step writes
+caches in place, and the returned caches alias the buffers. If the caller passes them to the next step, nothing is
+copied.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ from compiler.size import Size
 
 Results = dict[str, Tensor]
 Step = Callable[[Mapping[str, Tensor], int | None], Results]
-"""A decoder step. It takes the inputs (a subset of the graph's) and a count. It returns what the next step reads, and
-for each row the best `count` tokens (the fields of `TopK`) or, if the count is None, all `log_probabilities`."""
+"""A decoder step. It takes inputs of the step's graph and a count. It returns the state for the next step. It also
+returns the best `count` tokens of each row (the fields of `TopK`) or, if the count is None, all `log_probabilities`."""
 Recorder = Callable[[Callable[[], Results]], tuple[Results, Callable[[], object]]]
-"""Runs and records a function. Returns its results, and a function that computes them again, in the same memory, from
-the present contents of the inputs."""
+"""Runs and records a function. Returns its results, and a replay function, which overwrites these results in place. The
+replay function reads the current contents of the same input tensors."""
 
 MAX_RECORDINGS = 64
-"""The number of recordings that are kept, the latest ones."""
+"""The number of recordings to keep. The least recently used one is dropped first."""
 MIN_BUCKET = {"batch": 1, "source": 16, "capacity": 16}
 """The symbolic sizes that are padded to a bucket, and the smallest bucket of each."""
 
@@ -44,7 +45,7 @@ def bucket(size: int) -> int:
 
 
 class CudaGraphRecorder:
-    """Recorder of CUDA graphs, on its own stream. All graphs share one memory pool, because only one runs at a time."""
+    """Recorder of CUDA graphs, on a separate stream. All graphs share one memory pool: only one runs at a time."""
 
     def __init__(self, device: torch.device) -> None:
         """Create the stream on which graphs of this device are recorded."""
@@ -60,13 +61,13 @@ class CudaGraphRecorder:
             with torch.cuda.stream(self._stream):
                 function()  # compile, autotune and allocate before recording
                 graph = torch.cuda.CUDAGraph()
-                # Not torch.cuda.graph: that collects garbage and empties the allocator's cache each time.
+                # torch.cuda.graph would collect garbage and empty the allocator's cache each time.
                 pool = self._latest.pool() if self._latest else None
                 graph.capture_begin(pool=pool, capture_error_mode="thread_local")
                 try:
                     results = function()
                 except BaseException:
-                    with suppress(RuntimeError):  # report the first error, not that the recording failed
+                    with suppress(RuntimeError):  # report the error of the function, not the failed recording
                         graph.capture_end()
                     raise
                 graph.capture_end()
@@ -76,7 +77,7 @@ class CudaGraphRecorder:
 
 
 class _Recording(NamedTuple):
-    """Recorded step: the buffers that it reads, those that it writes, and the function that runs it."""
+    """Recorded step: its input buffers, its result buffers, and the function that replays it."""
 
     inputs: Mapping[str, Tensor]
     results: Mapping[str, Tensor]
@@ -84,29 +85,29 @@ class _Recording(NamedTuple):
 
 
 class RecordedSteps:
-    """CUDA graphs of one decoder step, one for each combination of sizes. Threads that share it take turns."""
+    """CUDA graphs of one decoder step, one for each combination of bucket sizes. Only one thread runs at a time."""
 
     def __init__(self, graph: Graph, recorder: Recorder) -> None:
-        """Create it without recordings.
+        """Start without recordings.
 
         Args:
-            graph: The graph of the step with all inputs that it may get. Its weights must not move in memory.
-            recorder: Records a function, such as `CudaGraphRecorder`.
+            graph: The graph of the step, with all possible inputs. The weights must not move in memory.
+            recorder: Callable that records a function, such as a `CudaGraphRecorder`.
         """
         self._graph, self._recorder = graph, recorder
         self._buffers: dict[str, Tensor] = {}
         self._copied: dict[str, tuple[ref[Tensor], torch.Size]] = {}
-        """The tensor that each input's buffer contains a copy of, and the shape of the buffer then."""
+        """For each input, the tensor that was last copied to its buffer, and the shape that the buffer had."""
         self._aliases: dict[str, ref[Tensor]] = {}
-        """The caches that were returned to the caller and alias a buffer."""
+        """The caches that were returned to the caller. Each aliases a buffer."""
         self._recordings: OrderedDict[object, _Recording] = OrderedDict()
         self._can_record, self._lock = True, Lock()
 
     def __call__(self, step: Step, inputs: Mapping[str, Tensor], count: int | None) -> Results:
         """Return the results of the step.
 
-        Replays the step if it can be recorded. Runs it directly if it cannot, or if the buffers still contain the
-        caches of another state that is alive.
+        Replays a recording of the step. Calls the function `step` instead if it cannot be recorded, or if the buffers
+        contain caches that the caller still holds as part of another state.
         """
         with self._lock:
             results = None if self._is_occupied(inputs) else self._replay(step, inputs, count)
@@ -131,7 +132,7 @@ class RecordedSteps:
         return any(cache is not None and cache is not inputs[name] for name, cache in caches.items())
 
     def _recording(self, step: Step, inputs: Mapping[str, Tensor], count: int | None) -> _Recording | None:
-        """Copy the inputs to their buffers, and return the recording for their sizes. None if recording fails."""
+        """Copy the inputs to their buffers. Return the recording for their sizes, or None if recording fails."""
         sizes = self._bucket_sizes(inputs)
         buffers = {
             name: self._buffer(name, [size(**sizes) for size in type_.shape], inputs[name])
@@ -148,7 +149,7 @@ class RecordedSteps:
                 raise
             except RuntimeError as error:
                 warnings.warn(
-                    f"the decoder's step cannot be recorded as a CUDA graph, and runs without: {error}", stacklevel=2
+                    f"decoder steps run without CUDA graphs, because recording one failed: {error}", stacklevel=2
                 )
                 self._clear()
                 self._can_record = False
@@ -187,7 +188,7 @@ class RecordedSteps:
         copied = self._copied.get(name)
         if copied is not None and copied[0]() is value and copied[1] == buffer.shape:
             return
-        if carried is None:  # the step does not overwrite it
+        if carried is None:  # the step does not overwrite this input
             self._copied[name] = (ref(value), buffer.shape)
         corner = buffer
         for axis, size in enumerate(value.shape):

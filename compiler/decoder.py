@@ -1,4 +1,4 @@
-"""State of a decoder between its steps: how it starts, what a step reads, and how its rows are rearranged."""
+"""State of a decoder between steps: create it, read a step's inputs from it, and select, join or reorder its rows."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from compiler.operations.operation import ValueKind, ValueType
 from compiler.size import BEAMS, CAPACITY, SOURCE
 
 ALLOWED = "allowed"
-"""The name of the mask of tokens that may be chosen, which is passed together with the inputs of a step's graph."""
+"""Name of the mask of allowed tokens. It is passed together with the inputs of a step's graph."""
 CACHE_BLOCK = 16
-"""The number of positions that are added to a preallocated cache when it is full."""
+"""Number of positions by which a full preallocated cache grows."""
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,11 @@ class State:
     position: Int[Tensor, "sentences beams"]
     """The number of tokens that each hypothesis has read."""
     read: tuple[int, ...]
-    """The number of tokens that each sentence's hypotheses have read, known without asking the device."""
+    """The number of tokens that the hypotheses of each sentence have read, on the CPU, to avoid waiting for a GPU."""
 
 
 class Decoder:
-    """Operations on the states of a decoder, derived from the graph of its step. It does not run the step."""
+    """Operations on decoder states, derived from the graph of a decoder step. The caller runs the step."""
 
     def __init__(self, step: Graph) -> None:
         self._step = step
@@ -64,7 +64,7 @@ class Decoder:
         return State(source, memory, carried, position, (0,) * sentences)
 
     def inputs(self, state: State, token: Int[Tensor, " rows"], allowed: Tensor | None = None) -> dict[str, Tensor]:
-        """Return the inputs of the step that reads `token`, and the mask ALLOWED if `allowed` is given."""
+        """Return the inputs of the step that reads `token`. If `allowed` is given, add it under the name ALLOWED."""
         position, memory = state.position, {"source": state.source, **state.memory}
         carried = {name: self._extend_cache(name, value, max(state.read)) for name, value in state.carried.items()}
         if not self._rows_are_sentences and position.shape[1] > 1:
@@ -86,7 +86,7 @@ class Decoder:
         return replace(state, carried=carried, position=state.position + 1, read=read)
 
     def select(self, state: State, sentences: Int[Tensor, " kept"], parents: Int[Tensor, "kept beams"]) -> State:
-        """Keep only some sentences, and replace the state of each beam by that of its parent beam."""
+        """Return the state of the kept sentences, in which each beam continues the beam that `parents` names."""
         kept, carried = sentences.to(parents.device, non_blocking=True), self._step.states
         rows = (kept[:, None] * state.position.shape[1] + parents).flatten()
         position = state.position.index_select(0, kept)[:, :1].expand(parents.shape)
@@ -102,7 +102,7 @@ class Decoder:
         return State(state.source.index_select(0, kept), memory, selected, position, read)
 
     def join(self, first: State, second: State) -> State:
-        """Return the sentences of both states, which have the same number of beams. Shorter tensors are padded."""
+        """Return one state with the sentences of both, which have equally many beams. Shorter tensors are padded."""
         source = _concatenate(first.source, second.source, 0, 1)
         memory = {
             name: _concatenate(value, second.memory[name], 0, _source_axis(self._step.inputs[name]))
@@ -119,7 +119,10 @@ class Decoder:
 
     @property
     def recordable(self) -> Graph | None:
-        """The step's graph with the input ALLOWED, or None if caches grow in each step, so that no step is repeated."""
+        """The step's graph with the input ALLOWED, for CUDA graphs. None if a cache grows in each step.
+
+        Then no two steps have the same sizes, so recording them is useless.
+        """
         entries = self._step.states.items()
         if not all(entry.length_axis is None or self._is_preallocated(name) for name, entry in entries):
             return None
@@ -132,19 +135,19 @@ class Decoder:
         return self._step.inputs["token"].shape[1] == BEAMS
 
     def _is_preallocated(self, name: str) -> bool:
-        """Return whether a cache has more positions than were read. Others grow in each step, or never."""
+        """Return whether a state is a preallocated cache, which has spare positions for later steps."""
         axis = self._step.states[name].length_axis
         return axis is not None and self._step.inputs[name].shape[axis] == CAPACITY
 
     def _extend_cache(self, name: str, value: Tensor, read: int) -> Tensor:
-        """Return a preallocated cache that has a free position after `read` positions."""
+        """Return the cache. Add positions first if it is preallocated and full after `read` positions."""
         axis = self._step.states[name].length_axis
         if axis is None or not self._is_preallocated(name) or read < value.shape[axis]:
             return value
         return _pad(value, axis, value.shape[axis] + CACHE_BLOCK)
 
     def _shrink_cache(self, name: str, value: Tensor, read: int) -> Tensor:
-        """Return a cache without the positions that no row has reached."""
+        """Return a cache without the positions that no row uses. `read` is the largest position of its rows."""
         axis = self._step.states[name].length_axis
         if axis is None:
             return value
@@ -155,12 +158,12 @@ class Decoder:
 
 
 def _source_axis(memory: ValueType) -> int | None:
-    """Return the axis of an encoder output that runs along the source positions."""
+    """Return the axis of an encoder output that has the length of the source; None if there is none."""
     return next((axis for axis, size in enumerate(memory.shape) if size == SOURCE), None)
 
 
 def _pad(tensor: Tensor, axis: int, length: int, *, at_end: bool = True) -> Tensor:
-    """Return the tensor, padded with zeros (which is PAD, for tokens) to `length` along an axis."""
+    """Return the tensor, padded with zeros to `length` along an axis. For token IDs, 0 is PAD."""
     missing = length - tensor.shape[axis]
     sides = [0, missing] if at_end else [missing, 0]
     return functional.pad(tensor, [0, 0] * (tensor.ndim - 1 - axis) + sides) if missing else tensor
@@ -169,7 +172,7 @@ def _pad(tensor: Tensor, axis: int, length: int, *, at_end: bool = True) -> Tens
 def _concatenate(
     first: Tensor, second: Tensor, row_axis: int, padded_axis: int | None, *, pad_at_end: bool = True
 ) -> Tensor:
-    """Return the rows of both tensors; the shorter one is padded along `padded_axis`."""
+    """Concatenate the rows of two tensors. The shorter one is padded along `padded_axis` first."""
     if padded_axis is not None:
         length = max(first.shape[padded_axis], second.shape[padded_axis])
         first, second = (_pad(tensor, padded_axis, length, at_end=pad_at_end) for tensor in (first, second))

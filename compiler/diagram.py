@@ -1,4 +1,7 @@
-"""Content of a drawing: one box per operation, repeated layers once, one column each for encoder and decoder."""
+"""Content of a drawing of a model: one box per operation, and one column each for encoder and decoder.
+
+Equal successive layers are drawn once, with the number of repetitions.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from compiler.operations.operation import ValueKind, ValueType
 
 @dataclass(eq=False)
 class Box:
-    """An operation and those drawn in the same box: dropout, an activation, the norm after an addition."""
+    """Box of an operation. Dropout, an activation or the norm after an addition share the box of their input."""
 
     kind: str
     title: str
@@ -21,20 +24,20 @@ class Box:
     shape: str
     column: int = 0
     sources: list[Box] = field(default_factory=list)
-    """Boxes whose results it reads. Views between them are not drawn."""
+    """Boxes whose results this operation reads. Views, such as slices, have no box."""
     inputs: list[str] = field(default_factory=list)
 
 
 @dataclass
 class Block:
-    """A layer and how often it repeats, or, with an empty label, boxes outside of layers."""
+    """Layer that repeats `times` times or, if the label is empty, boxes outside of layers."""
 
     label: str
     times: int = 1
     boxes: list[Box] = field(default_factory=list)
 
     def rows(self) -> list[list[Box]]:
-        """Return the boxes from bottom to top: each above what it reads, in one row with those that read the same."""
+        """Return the rows of boxes, from bottom to top. Each box is above the boxes that it reads."""
         row: dict[Box, int] = {}
         for box in self.boxes:
             row[box] = 1 + max((row[s] for s in box.sources if s in row), default=-1)
@@ -46,15 +49,19 @@ class Block:
 
 @dataclass
 class Column:
-    """One column of a drawing, the encoder's or the decoder's."""
+    """Column of a drawing, for the encoder or the decoder."""
 
     blocks: list[Block] = field(default_factory=list)
     outputs: dict[str, str] = field(default_factory=dict)
-    """Shape of each output at the top of the column, by name."""
+    """Shape of each output by name. Outputs are drawn at the top of the column."""
 
 
 def columns(graphs: Sequence[Graph]) -> tuple[Column, Column]:
-    """Return the columns of encoder and decoder for one graph with both, or for one graph each."""
+    """Return the columns of encoder and decoder.
+
+    Args:
+        graphs: One graph that contains both (for training or scoring), or one graph for each.
+    """
     result = (Column(), Column())
     boxes: dict[str, Box | str] = {}
     for graph in graphs:
@@ -68,7 +75,7 @@ def columns(graphs: Sequence[Graph]) -> tuple[Column, Column]:
 
 
 def _add_boxes(graph: Graph, boxes: dict[str, Box | str], result: tuple[Column, Column]) -> dict[str, Box | str]:
-    """Add the boxes of a graph to the columns, and return the box (or input) of each value."""
+    """Add the boxes of a graph to the columns in `result`. Return the box of each value, or the name of an input."""
     first, uses = _first_of_repeats(graph), Counter(i for node in graph.nodes for i in node.inputs)
     target_values = _depend_on_target(graph)
     for layer, group in groupby(graph.nodes, lambda node: node.layer):
@@ -103,20 +110,20 @@ def _box(graph: Graph, node: Node, column: int, inputs: list[Box | str]) -> Box:
 
 
 def _label(node: Node) -> str:
-    """Return the name of the node's matrix in a weights file. Return the name of its result if it has no matrix."""
+    """Return the name of the node's weight matrix or, if it has none, the name of its result."""
     name = next(iter(node.parameters), node.name.rstrip("_0123456789")).removeprefix(f"{node.layer}.")
     name = name.removesuffix("_rows").removesuffix("_int8").removesuffix(".norm_gain")
     return "" if name in _UNINFORMATIVE else ": ".join(name.replace("_", " ").split(".")[-2:])
 
 
 def _joins(node: Node, box: Box, blocks: Iterable[Block]) -> bool:
-    """Return whether a node is drawn in the box that it reads, which must be in one of these blocks."""
+    """Return whether a node shares the box of its input. That box must be in one of these blocks."""
     kinds = node.operation.joins_boxes
     return any(box in block.boxes for block in blocks) and (kinds is None or box.kind in kinds)
 
 
 def _first_of_repeats(graph: Graph) -> dict[str, str]:
-    """Map each layer to the first one of the equal layers in a row that it belongs to."""
+    """Map each layer to the first one of a run of equal successive layers."""
     first: dict[str, str] = {}
     previous: tuple[str, object] = ("", None)
     for layer, group in groupby((node for node in graph.nodes if node.layer), lambda node: node.layer):
@@ -150,7 +157,7 @@ def _shape(type_: ValueType) -> str:
 
 
 def _labels(graph: Graph, node: Node) -> tuple[str, str, str]:
-    """Return the kind of a node's box (its colour), its title and its details."""
+    """Return the kind of a node's box (which selects the colour), the title and the details."""
     kind, title = node.operation.caption or ("", "")
     sizes = [size for shape in graph.shapes(node)[:1] for size in shape]
     change = ""
@@ -161,7 +168,7 @@ def _labels(graph: Graph, node: Node) -> tuple[str, str, str]:
 
 
 def _describe_input(graph: Graph, value: str) -> str:
-    """Return the description of a mask, the name of a graph's input, or nothing for other values."""
+    """Return a mask's description or the name of an input of the graph. Return "" for other values."""
     node = next((node for node in graph.nodes if node.name == value), None)
     if node is None:
         return value
@@ -171,4 +178,4 @@ def _describe_input(graph: Graph, value: str) -> str:
 _UNINFORMATIVE = {
     *("positioned", "residual", "cross_residual", "context", "cross_context", "log_softmax", "picked", "loss"),
 }
-"""Names of results that only repeat the title of their box."""
+"""Names of results that are not drawn, because the title of their box contains the same words."""

@@ -1,4 +1,4 @@
-"""Functions for emitted code: rotations and biases of attention scores by the distance of query and key."""
+"""Functions that emitted code calls: rotations and biases of attention scores by the distance of query and key."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def distances(tokens: Int[Tensor, "batch length"]) -> Int[Tensor, "1 1 length le
 def cache_distances(
     position: Int[Tensor, "rows new"], cache: Float[Tensor, "rows h length d"], *, planned: bool
 ) -> Int[Tensor, "rows 1 new keys"]:
-    """Return the position of the key in each slot of a cache, minus that of each query.
+    """Return the position of the key in each slot of a cache, minus the position of each query.
 
     Args:
         position: The positions of the queries.
@@ -38,15 +38,15 @@ def cache_distances(
 def relative_bias(
     distance: Int[Tensor, "batch 1 n m"], table: Float[Tensor, "buckets h"], *, max_distance: int, causal: bool
 ) -> Float[Tensor, "batch h n m"]:
-    """Return the bias of each head by the range of the distance (Raffel et al. 2020, section 2.1).
+    """Return each head's bias for each distance (Raffel et al. 2020, section 2.1). A range of distances has one bias.
 
-    Half of the ranges hold one distance each. The others grow exponentially up to `max_distance`. Unless `causal`, one
-    half of all ranges is for keys after the query.
+    Half of the ranges contain one distance each. The others grow exponentially up to `max_distance`. Unless `causal`,
+    one half of all ranges is for keys after the query.
 
     Args:
         distance: Position of the key minus that of the query.
         table: The bias of each range and head.
-        max_distance: Distance from which on all are in the last range.
+        max_distance: This distance and all larger ones are in the last range.
         causal: Whether keys after the query are hidden.
     """
     distance = distance[:, 0]

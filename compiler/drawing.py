@@ -1,4 +1,4 @@
-"""Drawing of graphs like Figure 1 of the paper: the encoder left, the decoder right, data flowing upwards."""
+"""Drawing of graphs as SVG, like Figure 1 of the paper: the encoder left, the decoder right, data flowing upwards."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from compiler.diagram import Block, Box, Column, columns
 from compiler.graph import Graph
 
 _WIDTH, _HEIGHT, _GAP = 330, 40, 20
-"""Width and height of a box that is alone in its row, and the gap between rows; in pixels, as all lengths here."""
+"""Width and height of a box that is alone in its row, and the gap between rows. Unit of all lengths here: pixels."""
 _PADDING, _BOX_GAP, _MARGIN, _LEFT, _LANES = 16, 30, 40, 62, 44
-"""Padding of frames, gap between boxes of a row, outer margin; space left and right of a column, for the number of
-repetitions and for residual connections."""
+"""Padding of frames, gap between boxes of a row, outer margin, and space left and right of a column. The left space is
+for the number of repetitions, the right one for residual connections."""
 _COLUMN_WIDTH = _LEFT + _WIDTH + _LANES
 _COLOURS = {
     "embedding": "#fbe3e4",
@@ -26,7 +26,7 @@ _COLOURS = {
     "logits": "#dfe1f2",
     "softmax": "#cfe9d2",
 }
-"""Colours of the kinds of boxes: those of Figure 1, where it has one."""
+"""Colours of the kinds of boxes, taken from Figure 1 as far as it shows them."""
 _STYLE = """\
 text { font-family: Helvetica, Arial, sans-serif; font-size: 11px; fill: #444 }
 .title { font-size: 18px; font-weight: bold; fill: #111 }
@@ -50,7 +50,7 @@ def draw(panels: Mapping[str, Sequence[Graph]], title: str) -> str:
     """Return an SVG with panels next to each other.
 
     Args:
-        panels: The graphs of each panel by its heading: one for training or scoring, or those of encoder and step.
+        panels: The graphs of each panel, by heading: one graph for training or scoring, or encoder and decoder step.
         title: Title of the drawing.
     """
     pictures = [_Picture(columns(graphs)) for graphs in panels.values()]
@@ -92,7 +92,7 @@ class _Position:
 
 
 class _Picture:
-    """SVG elements of one panel, which stands on y = 0. Frames come first, then edges, then boxes."""
+    """SVG elements of one panel, whose bottom is at y = 0. Frames come first, then edges, then boxes."""
 
     width = 2 * _COLUMN_WIDTH
 
@@ -145,7 +145,7 @@ class _Picture:
             yield _text("input", end.middle, end.bottom + _GAP + 14, ", ".join(box.inputs), "middle")
 
     def _residual(self, start: _Position, end: _Position, y: float) -> str:
-        """Draw a residual connection around the boxes on their right, in the innermost lane that is free there."""
+        """Draw a residual connection to the right of the boxes that it skips, in the innermost free lane."""
         right, target = end.x + end.width, end.y + _HEIGHT / 2
         column = int(end.x > _LEFT + _WIDTH)
         used = {lane for top, bottom, lane, of in self._used_lanes if of == column and top < y and target < bottom}
@@ -185,7 +185,7 @@ def _frame(block: Block, left: float, top: float, bottom: float) -> list[str]:
 
 
 def _memory_edge(start: _Position, end: _Position) -> str:
-    """Draw an edge between the columns, to the side of a box or, if it shares its row, to its bottom."""
+    """Draw an edge from the encoder to a box of the decoder. It ends at the bottom if the row has several boxes."""
     channel = _COLUMN_WIDTH + 6
     path = f"M{start.middle:g} {start.y:g} V{start.y - _GAP / 2:g} H{channel:g}"
     if end.width == _WIDTH:

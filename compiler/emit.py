@@ -1,7 +1,7 @@
-"""Emits a graph as readable PyTorch: one function per kind of layer, and one that calls them in order.
+"""Generation of readable PyTorch code from a graph: a function for each kind of layer, and one that calls all layers.
 
-Layers with the same code share one function, so that it is compiled once. Every function takes `w`, the parameters as
-a tree of modules (`w.encoder[0].self_attention.query`).
+Layers with the same code share one function, so that it is compiled once. Every function takes `w`, a tree of modules
+that holds the parameters (such as `w.encoder[0].self_attention.query`).
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ MAX_LINE_LENGTH = 110
 
 @dataclass
 class EmittedCode:
-    """Emitted source text: the layer functions, and one function per purpose."""
+    """Python source code of graphs: the layer functions, and one function per purpose."""
 
     layers: dict[str, str] = field(default_factory=dict)
-    """Text of each layer function by name."""
+    """Source code of each layer function, by its name."""
     main: dict[str, str] = field(default_factory=dict)
-    """Text of the function of each purpose, which has the purpose's name."""
+    """Source code of the function of each purpose. The function has the name of the purpose."""
     calls: set[str] = field(default_factory=set)
     """Functions that the code may call, each as `module.function`."""
 
@@ -48,7 +48,7 @@ class EmittedCode:
         return "\n".join(lines) + "\n"
 
     def layer_function(self, kind: str, body: str) -> str:
-        """Return the name of the layer function with this body; add one if there is none."""
+        """Return the name of the layer function with this body. Add the function if there is none."""
         for number in range(1, len(self.layers) + 2):
             name = kind if number == 1 else f"{kind}_{number}"
             text = f"def {name}{body}"
@@ -58,7 +58,7 @@ class EmittedCode:
 
 
 def emit(graphs: Iterable[Graph]) -> EmittedCode:
-    """Emit the code of graphs, which share layer functions where they can."""
+    """Emit the code of graphs. Layers with the same code share one function, also across graphs."""
     code = EmittedCode()
     for graph in graphs:
         code.calls.update(call for node in graph.nodes for call in node.operation.calls)
@@ -67,18 +67,18 @@ def emit(graphs: Iterable[Graph]) -> EmittedCode:
 
 
 _SUFFIXES = {(Purpose.DECODE_STEP, "decoder"): "_step", (Purpose.ENCODE, "decoder"): "_memory"}
-"""Suffixes of functions that compute only a part of the paper's layer."""
+"""Name suffixes of functions that compute only a part of a layer of the paper."""
 
 
 class _Names:
-    """Names of values in one function. Each value has a name of its own that has no other meaning there."""
+    """Unique variable names of the values in one emitted function."""
 
     def __init__(self, code: EmittedCode) -> None:
         self.values: dict[str, str] = {}
         self._taken = {"w", "inputs", "math", "torch", *(call.rpartition(".")[2] for call in code.calls)}
 
     def new(self, wanted: str) -> str:
-        """Return a free name, as similar as possible to the wanted one."""
+        """Return an unused name, as similar as possible to the wanted one."""
         wanted = re.sub(r"\W", "_", wanted, flags=re.ASCII)
         if not _is_identifier(wanted) or re.search(r"_layer(_|$)", wanted):
             wanted = f"v_{wanted}"
@@ -90,7 +90,7 @@ class _Names:
         return name
 
     def temporary(self, name: str, suffix: str) -> str:
-        """Return a free name with another suffix: cross_context -> cross_weights."""
+        """Return an unused name with another suffix, such as cross_weights for cross_context."""
         return self.new("_".join(filter(None, (name.rpartition("_")[0], suffix))))
 
     def assign(self, value: str, wanted: str) -> str:
@@ -138,7 +138,7 @@ class _MainFunction:
 
 
 class _LayerFunction:
-    """The function of a layer: its text after its name, independent of the layer's index, and its arguments."""
+    """Emits the function of a layer: its arguments and its body, which do not contain the index of the layer."""
 
     def __init__(self, graph: Graph, code: EmittedCode, layer: str, nodes: list[Node], results: list[str]) -> None:
         self.prefix, self.names, types = f"{layer}.", _Names(code), graph.types
@@ -149,11 +149,11 @@ class _LayerFunction:
             outside,
             key=lambda v: (types[v].kind in (ValueKind.MASK, ValueKind.BIAS), v.startswith(self.prefix), order[v]),
         )
-        """Values of the graph, in the order of the arguments."""
+        """Values of the graph that are passed as arguments, in order."""
         self.parameters = list(
             dict.fromkeys(p for node in nodes for p in node.parameters if not p.startswith(self.prefix))
         )
-        """Parameters that do not belong to the layer, which follow the values."""
+        """Parameters that do not belong to the layer. They are passed after the values."""
         unnamed = iter(["x", "memory"])
         for value in self.values:
             if value.startswith(self.prefix) or types[value].kind is not ValueKind.FLOAT:
@@ -177,12 +177,12 @@ class _LayerFunction:
 
 
 def _is_identifier(name: str) -> bool:
-    """Return whether Python reads it as this name; of `ﬁ`, for example, it makes `fi`."""
+    """Return whether Python can use the string as a name unchanged. Python changes `ﬁ` to `fi`, for example."""
     return name.isascii() and name.isidentifier() and not keyword.iskeyword(name)
 
 
 def _parameter_path(parameter: str) -> str:
-    """Return the expression of a parameter: a.0.b -> w.a[0].b."""
+    """Return the Python expression for a parameter, such as w.a[0].b for a.0.b."""
     path = "w"
     for part in parameter.split("."):
         attribute = f"{path}.{part}" if _is_identifier(part) else f"getattr({path}, {part!r})"
@@ -199,10 +199,10 @@ def _wrapped(start: str, arguments: Sequence[str], width: int = MAX_LINE_LENGTH)
 def _body(
     graph: Graph, nodes: list[Node], names: _Names, wanted: Callable[[str], str], path: Callable[[str], str]
 ) -> Iterator[str]:
-    """Yield the lines of nodes.
+    """Yield the lines of code that compute the nodes.
 
-    Slices that together are the whole value become one `chunk` or `split`: the gradient of a single slice would be a
-    tensor of the whole size, mostly zeros.
+    Slices that together cover a whole value become one `chunk` or `split`. Otherwise the gradient of each slice would
+    be a tensor of the size of the value, mostly zeros.
 
     Args:
         graph: The graph.
@@ -227,13 +227,13 @@ def _body(
 
 
 def _slice_key(node: Node) -> tuple[str, int] | str:
-    """Return what a slice is taken of, and its dimension; for any other node its own name."""
+    """Return the input and the dimension of a slice. For any other node, return the name of the node."""
     part = node.operation.sliced_range()
     return (node.inputs[0], part[0]) if part else node.name
 
 
 def _split(graph: Graph, run: list[Node]) -> str | None:
-    """Return the method call that replaces a run of slices, if there are several and they are the whole value."""
+    """Return the call of `chunk` or `split` that replaces several slices. None if they do not cover the whole value."""
     parts = [part for node in run if (part := node.operation.sliced_range())]
     if len(parts) < 2:
         return None

@@ -1,4 +1,4 @@
-"""Program that runs emitted PyTorch code: a torch.nn.Module that trains, scores and translates."""
+"""Program that runs the PyTorch code generated from graphs: a torch.nn.Module that trains, scores and translates."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Loss(NamedTuple):
 
 
 class _ParameterTree(nn.Module):
-    """Module that holds parameters and other such modules only, such as `tree.encoder[0].self_attention.query`."""
+    """Module that only contains parameters and other parameter trees, such as `tree.encoder[0].self_attention`."""
 
     def __getitem__(self, index: int) -> nn.Module:
         return cast(nn.Module, self._modules[str(index)])
@@ -45,7 +45,7 @@ class _ParameterTree(nn.Module):
 
 
 class EmittedProgram(nn.Module):
-    """Program whose parameters are those of its graphs. `compiler.trainable` and `compiler.build` make one."""
+    """Program that runs emitted PyTorch code. `compiler.trainable` and `compiler.build` create one."""
 
     concurrent = False
 
@@ -59,13 +59,13 @@ class EmittedProgram(nn.Module):
         backend: str = "eager",
         precision: str = "float32",
     ) -> None:
-        """Create the parameters without values, on the meta device. `load` or `share` gives them values.
+        """Create the parameters without values, on the meta device. Call `load` or `share` to set the values.
 
         Args:
             spec: The spec of the model.
             graphs: The graphs after all passes.
             functions: The implementation of each graph.
-            code: The emitted PyTorch code, to be shown to people.
+            code: The emitted PyTorch code as text, for display.
             backend: The name of the backend.
             precision: The type of the weights: float32, bfloat16 or int8.
         """
@@ -93,7 +93,7 @@ class EmittedProgram(nn.Module):
         return [self._subtree(name) for name in names]
 
     def forward(self, source: Int[Tensor, "batch source"], target: Int[Tensor, "batch target+1"]) -> Loss:
-        """Return the loss of a batch. Sources end with EOS, targets run from BOS to EOS; both are padded with PAD."""
+        """Return the loss of a batch. Sources end with EOS. Targets start with BOS and end with EOS. PAD follows."""
         smoothed, plain = self.run(Purpose.TRAIN, source=source, target=target)["loss"].unbind()
         # Clone, because full backward hooks do not accept views.
         return Loss(smoothed.clone(), plain.detach(), (target[:, 1:] != PAD).sum())
@@ -107,16 +107,17 @@ class EmittedProgram(nn.Module):
     def attend(
         self, source: Int[Tensor, "batch source"], target: Int[Tensor, "batch target+1"]
     ) -> tuple[Float[Tensor, "batch target"], dict[str, Float[Tensor, "batch h queries keys"]]]:
-        """Return the log-probabilities of `score`, and the attention weights by name, as `encoder.0.self_attention`.
+        """Return the log-probabilities of `score`, and the weights of each attention, by name.
 
-        The weights are float32. Each row sums to 1, and is 0 at padding and, in the decoder's self-attention, at later
-        positions. The decoder's queries are the positions that read target[:, :-1] and predict target[:, 1:].
+        A name is that of the sub-layer, such as `encoder.0.self_attention`. The weights are float32. Each row sums to
+        1. It is 0 at padding and, in the decoder's self-attention, at later positions. The decoder's queries are the
+        positions that read target[:, :-1] and predict target[:, 1:].
         """
         weights = self.run(Purpose.ATTEND, source=source, target=target)
         return weights.pop("log_probabilities"), weights
 
     def encode(self, source: Int[Tensor, "sentences source"]) -> State:
-        """Return the state before the first step, with one row per sentence. Sources end with EOS, then PAD."""
+        """Return the state before the first step, with one row per sentence. Sources end with EOS, and PAD follows."""
         return self._decoder.begin(source, self.run(Purpose.ENCODE, source=source))
 
     def decode_step(self, state: State, token: Int[Tensor, " rows"]) -> tuple[Float[Tensor, "rows V"], State]:
@@ -143,7 +144,7 @@ class EmittedProgram(nn.Module):
         return self._decoder.join(first, second)
 
     def record_steps(self, recorder: Recorder) -> None:
-        """Record decoder steps and replay them from now on, unless a cache grows in each step."""
+        """Run decoder steps as CUDA graphs from now on, unless a cache grows in each step."""
         if self._decoder.recordable:
             self._recorded = RecordedSteps(self._decoder.recordable, recorder)
 
@@ -157,13 +158,13 @@ class EmittedProgram(nn.Module):
     def _step(
         self, state: State, token: Int[Tensor, " rows"], count: int | None = None, allowed: Tensor | None = None
     ) -> tuple[Results, State]:
-        """Return the results of a step, and the state after it."""
+        """Run a decoder step. Return its results and the next state."""
         inputs = self._decoder.inputs(state, token, allowed)
         results = self._recorded(self._run_step, inputs, count) if self._recorded else self._run_step(inputs, count)
         return results, self._decoder.advance(state, results)
 
     def _run_step(self, inputs: Mapping[str, Tensor], count: int | None) -> Results:
-        """Run a step as `compiler.cuda_graph.Step` specifies it."""
+        """Run a step. Arguments and results are those of `compiler.cuda_graph.Step`."""
         allowed = inputs.get(ALLOWED)
         results = self.run(Purpose.DECODE_STEP, **{name: inputs[name] for name in inputs if name != ALLOWED})
         log_probabilities = results["log_probabilities"].flatten(0, 1)
@@ -180,7 +181,7 @@ class EmittedProgram(nn.Module):
     # Weights.
 
     def weights(self) -> dict[str, Tensor]:
-        """Return the weights in the layout of a weights file: one tensor per matrix of the paper, tied ones once."""
+        """Return the weights in the layout of a weights file: one tensor per matrix of the paper, or per tied group."""
         return self.in_file_layout({name: parameter.detach() for name, parameter in self.named_parameters()})
 
     def in_file_layout(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -228,7 +229,7 @@ class EmittedProgram(nn.Module):
             module.register_parameter(leaf, parameter)
 
     def _subtree(self, path: str) -> nn.Module:
-        """Return the module at a path, created if necessary."""
+        """Return the module at a path. Create it if necessary."""
         module: nn.Module = self
         for name in filter(None, path.split(".")):
             if name not in module._modules:

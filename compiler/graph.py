@@ -1,8 +1,8 @@
-"""Graph of a model: what a spec means, before anything runs.
+"""Graph of a model: the computation that a spec describes, as data.
 
-A graph is a list of nodes in order. Each node is one operation on earlier values. The graph contains no weights and
-knows no file names. Everything that a node depends on is an edge; the names of values carry no meaning. `verify`
-checks the rules of a valid graph, and runs after each pass.
+A graph is a list of nodes in order. Each node is one operation on earlier values. The graph contains neither weights
+nor file names. A node depends only on its inputs and parameters; the names of values have no meaning. `verify` checks
+that a graph is valid, and runs after each pass.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ class Purpose(StrEnum):
 
 @dataclass(frozen=True)
 class Node:
-    """An operation, its inputs and parameters, and its result, the value `name`.
+    """An operation with its inputs and parameters. Its result is the value called `name`.
 
-    `layer` is the stack and the index of its layer, such as "encoder.0", or "" outside of the layers.
+    `layer` is the stack and the index of the layer that it belongs to, such as "encoder.0", or "" outside of layers.
     """
 
     name: str
@@ -45,20 +45,21 @@ class Node:
 
 @dataclass(frozen=True)
 class StepState:
-    """State that one decoder step passes to the next: the value that becomes the next step's input."""
+    """State that one decoder step passes to the next. `value` is the result that becomes the next step's input."""
 
     value: str
     row_axis: int = 0
     """The axis of the hypotheses."""
     length_axis: int | None = None
-    """The axis of the positions, which grows; None: the state has a fixed size."""
+    """The axis of the positions, which grows with each step; None: the state has a fixed size."""
 
 
 @dataclass(frozen=True)
 class Graph:
-    """Nodes in order of computation, and the values that go in and out.
+    """Nodes in order of computation, with the inputs, outputs and parameters.
 
-    `outputs` maps each output to a value. `states` maps inputs to the values that become them in the next step.
+    `outputs` maps the name of each output to a value. `states` maps an input of a decoder step to the value that
+    becomes this input in the next step.
     """
 
     purpose: Purpose
@@ -83,10 +84,10 @@ class Graph:
         return tuple(self.parameters[name].shape for name in node.parameters)
 
     def with_results(self, names: Mapping[str, str]) -> Graph:
-        """Return the graph with values replaced in its outputs and states.
+        """Return the graph with other values as outputs and states. The nodes stay the same.
 
         Args:
-            names: Maps each replaced value to the new one.
+            names: Maps each value to replace to the new value.
         """
         return replace(
             self,
@@ -96,7 +97,7 @@ class Graph:
 
 
 Graphs = Mapping[Purpose, Graph]
-"""Graphs that share weights, such as those of the encoder and of the decoder step."""
+"""Graphs that share weights, by purpose, such as those of the encoder and of the decoder step."""
 
 _LAYER = re.compile(r"([a-z_]+\.\d+)?")
 
@@ -105,8 +106,8 @@ def verify(graph: Graph) -> None:
     """Check that a graph is valid.
 
     Raises:
-        GraphError: A value is used before it is computed or after it was overwritten, is computed twice, or has another
-            type than its node declares; an output or a state is invalid; or a parameter is unused.
+        GraphError: A value is computed twice, used before it is computed or after it was overwritten, or does not have
+            the type that its node declares. Or an output or a state is invalid, or a parameter is unused.
     """
     known, overwritten, base = dict(graph.inputs), set[str](), {name: name for name in graph.inputs}
     for node in graph.nodes:
@@ -114,7 +115,7 @@ def verify(graph: Graph) -> None:
             raise GraphError(f"`{node.name}` is computed twice")
         missing = [i for i in node.inputs if i not in known] + [p for p in node.parameters if p not in graph.parameters]
         if missing:
-            raise GraphError(f"`{node.name}` uses {missing}, not computed before it")
+            raise GraphError(f"`{node.name}` uses {missing}, which no earlier node computes")
         if lost := [i for i in node.inputs if base[i] in overwritten]:
             raise GraphError(f"`{node.name}` uses {lost} after it was overwritten")
         if not _LAYER.fullmatch(node.layer):
@@ -138,17 +139,17 @@ def verify(graph: Graph) -> None:
 
 
 def _verify_states(graph: Graph, types: Mapping[str, ValueType]) -> None:
-    """Check that each state has the type of its input, except for a length that grows."""
+    """Check that the next value of each state has the same type as the state, except for an axis that grows."""
     for name, state in graph.states.items():
         if name not in graph.inputs:
-            raise GraphError(f"the state `{name}` is not an input")
+            raise GraphError(f"the state `{name}` is not an input of the graph")
         before, after = (list(types[value].shape) for value in (name, state.value))
         axis = state.length_axis
         if axis is not None and len(before) == len(after) and before[axis] in (PAST, CAPACITY):
             before[axis] = after[axis]
         same_axis = state.row_axis == state.length_axis
         if before != after or types[name].kind is not types[state.value].kind or same_axis:
-            raise GraphError(f"the state `{name}` has type {types[name]}, but becomes {types[state.value]}")
+            raise GraphError(f"the state `{name}` has type {types[name]}, but its next value has {types[state.value]}")
 
 
 def unique_name(name: str, *taken: Container[str]) -> str:
@@ -158,7 +159,7 @@ def unique_name(name: str, *taken: Container[str]) -> str:
 
 
 def infer_types(graph: Graph) -> Graph:
-    """Return the graph with all node types inferred again, after the types of inputs have changed."""
+    """Return the graph with the types of all nodes inferred again. Call this after the types of inputs have changed."""
     types = dict(graph.inputs)
     nodes = []
     for node in graph.nodes:
@@ -168,7 +169,7 @@ def infer_types(graph: Graph) -> Graph:
 
 
 def prune(graph: Graph) -> Graph:
-    """Return the graph without nodes, parameters and inputs that no output and no state needs."""
+    """Return the graph with only the nodes, parameters and inputs that its outputs and states depend on."""
     needed = set(graph.results.values())
     nodes: list[Node] = []
     for node in reversed(graph.nodes):

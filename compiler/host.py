@@ -13,7 +13,7 @@ def cores() -> int:
 
 
 def cpuinfo() -> dict[str, str]:
-    """Return what Linux reports about the first processor in /proc/cpuinfo. Empty on other systems."""
+    """Return the fields of the first processor in Linux's /proc/cpuinfo, by name. Empty on other systems."""
     try:
         text = Path("/proc/cpuinfo").read_text(encoding="utf-8").partition("\n\n")[0]
     except OSError:

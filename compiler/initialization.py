@@ -1,4 +1,4 @@
-"""Initial weights."""
+"""Random initial weights, before training."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from specs import Spec
 
 
 def initial_weights(spec: Spec, graphs: Graphs) -> dict[str, Tensor]:
-    """Return the tensors of a weights file before training, each drawn from its own random stream.
+    """Return random initial weights, in the layout of a weights file. Each tensor has a separate random stream.
 
     Args:
-        spec: The spec; its seed and the names of the tensors determine the streams.
-        graphs: The graphs that need the tensors.
+        spec: The spec. Its seed and the name of a tensor determine the tensor's stream.
+        graphs: The graphs whose parameters need the tensors.
     """
     return {
         tensor.name: _draw(tensor, spec, stream(spec.training.seed, "weights", tensor.name))
@@ -27,7 +27,7 @@ def initial_weights(spec: Spec, graphs: Graphs) -> dict[str, Tensor]:
 
 
 def _draw(tensor: StoredTensor, spec: Spec, seed: int) -> Tensor:
-    """Draw one tensor. Glorot's variance is 2 / (inputs + outputs) of the matrix."""
+    """Draw the initial values of one tensor. Glorot's variance is 2 / (inputs + outputs) of the matrix."""
     generator = torch.Generator().manual_seed(seed)
     value = torch.empty(tensor.shape)
     match tensor.initial:

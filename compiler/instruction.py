@@ -7,7 +7,7 @@ from enum import IntEnum
 
 
 class Opcode(IntEnum):
-    """Operation that an instruction performs. "Memory" is the encoder's output, "cache" the decoder's own past."""
+    """Operation of an instruction. The memory is the encoder's output. The cache holds the decoder's past positions."""
 
     EMBED = 0
     POSITION = 1
@@ -57,12 +57,16 @@ MAX_INT8_ROWS = 1 << 16
 
 
 class UnsupportedGraph(ValueError):
-    """Error for a graph that these instructions cannot express. Its text gives the reason and what to do."""
+    """Error for a graph that these instructions cannot express. The message gives the reason and a solution."""
 
 
 @dataclass(frozen=True)
 class Operand:
-    """Columns of a buffer, starting at `column`, or (with column 0) a slot of the memory or of the cache."""
+    """Location that an instruction reads or writes.
+
+    It is either the columns of a buffer, starting at `column`, or a slot of the memory or of the cache. For a slot,
+    `buffer` is its number, and `column` is 0.
+    """
 
     buffer: int
     column: int = 0
@@ -73,9 +77,9 @@ UNUSED = Operand(-1)
 
 @dataclass(frozen=True)
 class Instruction:
-    """One instruction. The fields are those of the C++ struct, in the same order.
+    """One instruction. The C++ struct has the same fields, in the same order.
 
-    The last four fields are names of parameters of the graph. A norm without a bias is an RMSNorm.
+    The last four fields are names of parameters of the graph. A NORM without a bias is an RMSNorm.
     """
 
     opcode: Opcode
@@ -87,11 +91,11 @@ class Instruction:
     """The number of elements of a row of the result."""
     heads: int = 0
     groups: int = 1
-    """The number of heads of queries for each head of keys and values in an attention."""
+    """In an attention, the number of query heads that share a head of keys and values."""
     key_width: int = 0
-    """d_k"""
+    """The dimension d_k of keys, per head."""
     value_width: int = 0
-    """d_v"""
+    """The dimension d_v of values, per head."""
     activation: ActivationKind = ActivationKind.NONE
     keys: bool = False
     """Whether a memory slot contains keys, which are stored transposed."""
@@ -100,14 +104,14 @@ class Instruction:
     backwards: bool = False
     """Whether an SSRU runs from the last position of a source to the first."""
     first: int = 0
-    """The number of the first position of sinusoids."""
+    """The position whose sinusoids the first token gets."""
     scale: float = 1.0
-    """The factor; the base of the angles of a rotation."""
+    """The factor of a multiplication or of attention scores. In a rotation, the base of the angles."""
     epsilon: float = 0.0
     rows: int = 0
-    """The number of rows of `table`. In an attention, the largest distance of its biases."""
+    """The number of rows of `table`. In an attention, the largest distance that has a bias."""
     constants: tuple[float, ...] = ()
-    """Numbers for the biases of an attention: each head's slope or, with a `table`, the row of each distance."""
+    """Constants of the biases of an attention: the slope of each head or, with a `table`, the row of each distance."""
     table: str | None = None
     gain: str | None = None
     bias: str | None = None

@@ -1,4 +1,4 @@
-"""Interpreter of graphs in plain PyTorch, one node at a time: slow and simple, the reference for emitted programs."""
+"""Interpreter that runs a graph node by node in plain PyTorch. It is slow and simple, as a reference for backends."""
 
 from __future__ import annotations
 

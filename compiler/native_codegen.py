@@ -1,8 +1,8 @@
-"""Native code generation: translate a graph into instructions on buffers of rows, which the native backend executes.
+"""Native code generation: translate a graph into the instructions of the native backend, which work on buffers.
 
-A row is a token of a source, or a hypothesis. Operations that only select a part of a row (a slice, the heads) need no
-instruction: their result is an operand inside another buffer. A projection and its activation are one instruction, and
-so are a residual connection and its norm.
+A buffer has one row for each token of the sources or, in a decoder step, for each hypothesis. Operations that only
+select a part of a row, such as a slice, need no instruction: their result is an operand inside another buffer. A
+projection and its activation are fused into one instruction, and so are a residual connection and its norm.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from compiler.instruction import Instruction, Opcode, Operand, UnsupportedGraph
 from compiler.operations.operation import MaskRole, ValueKind, ValueType
 from compiler.size import BEAMS
 
-_NEEDS_PASS = "it needs the pass `{}`: remove it from `compilation.disabled_passes`"
+_NEEDS_PASS = "it needs the pass `{0}`: remove `{0}` from `compilation.disabled_passes`"
 _USE_EAGER = "use the backend `eager`"
 
 
 @dataclass(frozen=True)
 class NativeCode:
-    """Instructions of the encoder and of a decoder step, and the row lengths of buffers, memory and cache slots."""
+    """Instructions of the encoder and of a decoder step, and the row length of each buffer, memory and cache slot."""
 
     encode: tuple[Instruction, ...]
     step: tuple[Instruction, ...]
@@ -60,15 +60,15 @@ def generate_native_code(graphs: Graphs) -> NativeCode:
 
 
 class NativeCodeGenerator:
-    """Generator of the instructions of one graph. Each operation's `native` method calls it."""
+    """Generator of the instructions of one graph. Each operation's `native` method uses it to add instructions."""
 
     def __init__(self, graph: Graph, buffers: list[int], memory: list[str]) -> None:
         """Prepare to generate code.
 
         Args:
             graph: The graph of the encoder or of a decoder step.
-            buffers: The row length of each buffer. New buffers are appended.
-            memory: The encoder's outputs that a step reads, in the order of their slots.
+            buffers: The row length of each existing buffer. New buffers are appended to the list.
+            memory: The encoder's outputs that a decoder step reads, in the order of their memory slots.
         """
         self.graph, self.buffers, self.memory = graph, buffers, memory
         self.instructions: list[Instruction] = []
@@ -76,9 +76,9 @@ class NativeCodeGenerator:
         self.nodes = {node.name: node for node in graph.nodes}
         self.uses = Counter(i for node in graph.nodes for i in node.inputs) + Counter(graph.results.values())
         self.fused: set[str] = set()
-        """Residual connections and projections that are computed by the instruction of their norm or activation."""
+        """Nodes without an instruction, because the instruction of the next node (norm or activation) computes them."""
         self.free: dict[int, list[int]] = {}
-        """The buffers that may be overwritten, by row length."""
+        """The unused buffers, by row length."""
 
     def generate(self) -> None:
         """Generate the instructions of all nodes, and reuse a buffer once nothing reads it any more."""
@@ -89,7 +89,7 @@ class NativeCodeGenerator:
                 self._release(name)
 
     def store_memory(self, keys: set[str]) -> None:
-        """Add instructions that store the encoder's outputs in the memory slots. Slots in `keys` are transposed."""
+        """Add instructions that store the encoder's outputs in the memory slots. Those in `keys` are transposed."""
         for slot, name in enumerate(self.memory):
             value = self.graph.outputs[name]
             type_, a = self.nodes[value].type, self.operand(value)
@@ -119,22 +119,22 @@ class NativeCodeGenerator:
         self.instructions.append(Instruction(opcode, self._allocate(node), **fields))
 
     def alias_input(self, node: Node) -> None:
-        """Let a node's result be the operand of its first input, without an instruction."""
-        if node.type.kind is ValueKind.FLOAT:  # tokens and positions are in no buffer
+        """Use the operand of a node's first input as its result. No instruction is added."""
+        if node.type.kind is ValueKind.FLOAT:  # tokens and positions have no buffer
             self.operands[node.name] = self.operand(node.inputs[0])
 
     def operand(self, value: str) -> Operand:
         """Return the operand that contains a value.
 
         Raises:
-            UnsupportedGraph: The value is in no buffer, because a step would have to compute it from the memory.
+            UnsupportedGraph: No instruction has computed the value. It depends on the memory, which is not in a buffer.
         """
         if value in self.operands:
             return self.operands[value]
         raise UnsupportedGraph(_NEEDS_PASS.format("hoist_memory"))
 
     def inputs(self, node: Node) -> tuple[str, ...]:
-        """Return the values that a node's instruction reads, including those of a node that is fused into it."""
+        """Return the values that a node's instruction reads. The inputs of a fused node replace that node."""
         return tuple(i for name in node.inputs for i in (self.nodes[name].inputs if name in self.fused else (name,)))
 
     def row_length(self, value: str) -> int:
@@ -146,7 +146,7 @@ class NativeCodeGenerator:
         return self.graph.parameters[parameter].origin.shape
 
     def sole_reader(self, node: Node) -> Node | None:
-        """Return the only node that reads a node's result; None if it is an output or there are several readers."""
+        """Return the only node that reads a node's result. None if the result is an output or has several readers."""
         readers = [n for n in self.graph.nodes if node.name in n.inputs]
         return readers[0] if self.uses[node.name] == 1 and readers else None
 
@@ -160,10 +160,10 @@ class NativeCodeGenerator:
         self.operands[node.name] = slot
 
     def recurrent_state(self, node: Node, state: str) -> Operand:
-        """Return the cache slot of a recurrent state, whose next value must be the last position of the node's result.
+        """Return the cache slot of the state of a recurrent layer.
 
         Raises:
-            UnsupportedGraph: The next state is another value.
+            UnsupportedGraph: The next state is not the last position of the node's result.
         """
         successor = self.nodes.get(self.graph.states[state].value)
         if (
@@ -173,11 +173,13 @@ class NativeCodeGenerator:
             or successor.type != node.type
         ):
             name = type(node.operation).__name__
-            raise UnsupportedGraph(f"it has no instruction for {name} with another state: {_USE_EAGER}")
+            raise UnsupportedGraph(
+                f"it has no instruction for {name} whose next state is not its last position: {_USE_EAGER}"
+            )
         return Operand(list(self.graph.states).index(state))
 
     def concatenate(self, node: Node) -> None:
-        """Add instructions that copy a node's inputs next to each other into one buffer."""
+        """Add instructions that concatenate a node's inputs in one buffer."""
         inputs = [(self.operand(name), self.row_length(name)) for name in node.inputs]
         out, column = self._allocate(node), 0
         for a, width in inputs:
@@ -185,7 +187,13 @@ class NativeCodeGenerator:
             column += width
 
     def attention(self, node: Node, scale: float, *, biased: bool) -> None:
-        """Add an instruction for attention over the source, the cache or the memory, depending on its mask and keys."""
+        """Add an instruction for attention. The mask and the keys determine which: source, cache or memory.
+
+        Args:
+            node: The node of the attention.
+            scale: Factor of the dot products.
+            biased: Whether the last input is a bias of the scores.
+        """
         query, keys, values, *masks = node.inputs
         bias: Mapping[str, Any] = {}
         if biased:
@@ -200,7 +208,7 @@ class NativeCodeGenerator:
             slots = {name: Operand(slot) for slot, name in enumerate(self.memory)}
             if keys == values or not {keys, values} <= slots.keys():
                 raise UnsupportedGraph(
-                    f"it has no instruction for attention whose keys are also its values: {_USE_EAGER}"
+                    f"it has no instruction for attention that uses one tensor as keys and as values: {_USE_EAGER}"
                 )
             opcode, b, c = Opcode.ATTEND_MEMORY, slots[keys], slots[values]
         else:
@@ -225,7 +233,7 @@ class NativeCodeGenerator:
     # Allocation of buffers.
 
     def _count_readers(self) -> None:
-        """Count how many nodes read each buffer. Values that share a buffer count as the value that owns it."""
+        """Count how many nodes read each buffer. Values that share a buffer are counted together."""
         self.owner: dict[str, str] = {}
         for node in self.graph.nodes:
             if node.operation.shares_buffer:
@@ -240,7 +248,7 @@ class NativeCodeGenerator:
         return tuple(self.owner.get(i, i) for i in self.inputs(node))
 
     def _release(self, name: str) -> None:
-        """Count one reader less, and mark the buffer as free after the last one."""
+        """Record that one reader of a buffer is done. After the last reader, mark the buffer as free."""
         self.readers[name] -= 1
         operand = self.operands.get(name)
         if self.readers[name] == 0 and operand and name in self.nodes:

@@ -13,7 +13,7 @@ PRECISIONS = ("float32", "bfloat16", "int8")
 
 @dataclass(frozen=True)
 class CompileOptions:
-    """Device (cpu or cuda), and precision of weights and products."""
+    """Device (cpu or cuda), and precision of weights and matrix products (float32, bfloat16 or int8)."""
 
     device: str = "cpu"
     precision: str = "float32"

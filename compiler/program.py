@@ -1,4 +1,4 @@
-"""The interface of a program: what a backend builds, and what search and scoring call."""
+"""Interfaces of a program, the runnable model that a backend builds. Search and scoring call them."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ State = TypeVar("State")
 
 
 class TopK(NamedTuple):
-    """The best next tokens of each row, by log-probability. Among equals, the token with the lower ID comes first.
+    """The best next tokens of each row, by log-probability. If two are equal, the token with the lower ID comes first.
 
-    PAD, BOS and suppressed tokens are never among them.
+    They never include PAD, BOS or tokens that are not allowed.
     """
 
     values: Float32[Tensor, "rows count"]
-    """Their log-probabilities in descending order; -inf if a row has fewer than `count` tokens to choose from."""
+    """The log-probabilities of `tokens`, descending; -inf if a row has fewer than `count` tokens to choose from."""
     tokens: Int[Tensor, "rows count"]
     ends: Float32[Tensor, " rows"]
-    """The log-probability of EOS, whether or not EOS is among the tokens; -inf if EOS is suppressed."""
+    """The log-probability of EOS, even if EOS is not in `tokens`; -inf if EOS is not allowed."""
 
 
 class StepwiseDecoder(Protocol[State]):
-    """Program as a search sees it: it encodes sources, decodes one token per step, and rearranges hypotheses.
+    """Methods of a program that a search calls: encode sources, decode one token per step, and reorder hypotheses.
 
     Each row of a state is a hypothesis. The hypotheses of a sentence are consecutive rows, and all sentences have the
-    same number of them. Passing a state to any of these methods invalidates it.
+    same number of rows. A state is invalid after it was passed to any of these methods.
     """
 
     def encode(self, source: Int[Tensor, "sentences source"], /) -> State:
-        """Return the state before the first token, with one row per sentence. Sources end with EOS, then PAD."""
+        """Return the state before the first token, with one row per sentence. Sources end with EOS, and PAD follows."""
 
     def decode_step(self, state: State, token: Int[Tensor, " rows"], /) -> tuple[Float32[Tensor, "rows V"], State]:
         """Return the log-probabilities of the token after `token` (BOS at first), and the next state."""
@@ -57,30 +57,36 @@ class StepwiseDecoder(Protocol[State]):
 
         Args:
             state: The state to select from.
-            sentences: The sentences to keep, in ascending order. If some are dropped, pass a tensor on the CPU, because
-                the values are read there.
-            parents: For each new row, the row of the same sentence that it continues.
+            sentences: The indices of the sentences to keep, ascending. If some are dropped, pass a tensor on the CPU,
+                because reading a GPU tensor would wait for the GPU.
+            parents: For each new row, the index of the row that it continues, counted within the sentence.
         """
 
     def join(self, first: State, second: State, /) -> State:
-        """Return the sentences of both states, those of `first` first. Both have the same number of rows a sentence."""
+        """Return one state with the sentences of `first`, then those of `second`.
+
+        Both must have the same number of rows per sentence.
+        """
 
 
 class Scorer(Protocol):
-    """Program that computes the probability of a given translation."""
+    """Method of a program that computes the probabilities of given translations."""
 
     @property
     def concurrent(self) -> bool:
-        """Whether several threads may run it at the same time, and are faster than one thread."""
+        """Whether several threads can use the program at the same time, and are faster than one thread."""
 
     def score(
         self, source: Int[Tensor, "rows source"], target: Int[Tensor, "rows 1+target"], /
     ) -> Float32[Tensor, "rows target"]:
-        """Return the log-probabilities of target[:, 1:] in nats, and 0 at padding. A target is BOS ... EOS PAD*."""
+        """Return the log-probabilities of target[:, 1:] in nats, and 0 at padding.
+
+        A target starts with BOS and ends with EOS. PAD may follow.
+        """
 
 
 class TranslationModel(StepwiseDecoder[Any], Scorer, Protocol):
-    """Program, or ensemble of programs, that the search translates with."""
+    """Interface that translation needs. Programs implement it, and ensembles of programs."""
 
 
 class Program(TranslationModel, Protocol):
@@ -88,9 +94,9 @@ class Program(TranslationModel, Protocol):
 
     spec: Spec
     graphs: Graphs
-    """The graphs that it computes, after all passes."""
+    """The graphs that the program computes, after all passes."""
     backend: str
-    """The name of the backend that built it."""
+    """The name of the backend that built the program."""
     precision: str
 
     @property
@@ -98,7 +104,7 @@ class Program(TranslationModel, Protocol):
         """The device of the weights."""
 
     def weights(self) -> dict[str, Tensor]:
-        """Return the weights in the layout of a weights file: one tensor per matrix of the paper, tied ones once."""
+        """Return the weights in the layout of a weights file: one tensor per matrix of the paper, or per tied group."""
 
 
 def top_k(
@@ -106,19 +112,19 @@ def top_k(
     count: int,
     allowed: Bool[Tensor, "#rows vocabulary"] | None = None,
 ) -> TopK:
-    """Return the best tokens of each row. The result is deterministic, even between tokens of equal probability.
+    """Return the best tokens of each row. The result is deterministic, even if several tokens are equally probable.
 
-    Suppressed tokens are not chosen, but they do not change the log-probabilities of the others.
+    Tokens that are not allowed are not chosen. The log-probabilities of the other tokens do not change.
 
     Args:
-        log_probabilities: In nats.
-        count: How many tokens to return for each row; all, if the vocabulary has fewer.
+        log_probabilities: The log-probabilities of all tokens, in nats.
+        count: How many tokens to return for each row. If the vocabulary has fewer, all are returned.
         allowed: True for the tokens that a row may choose; None: all.
     """
     if allowed is not None:
         log_probabilities = torch.where(allowed, log_probabilities, -torch.inf)
     vocabulary, ends = log_probabilities.shape[1], log_probabilities[:, EOS]
-    # PAD and BOS may be among the first, and one more than `count` shows whether the last place is tied.
+    # Take three more: PAD and BOS may be among the first, and the third one shows whether there is a tie at the end.
     _, tokens = log_probabilities.topk(min(count + 3, vocabulary), dim=1)
     values, tokens = _sort_by_value_and_id(log_probabilities, tokens)
     if values.shape[1] <= count:
@@ -126,8 +132,8 @@ def top_k(
     last = values[:, count - 1]
     is_tied = (last == values[:, count]) & last.isfinite()
     values, tokens = values[:, :count], tokens[:, :count]
-    # torch.topk may return any of several equal values: take those with the lowest IDs. On a GPU, compute that
-    # for every row, because asking whether there are ties would wait for the GPU.
+    # torch.topk may return any of several equal values, so choose those with the lowest IDs. On a GPU, do this for
+    # every row, because testing whether there are ties would wait for the GPU.
     if _is_asynchronous(log_probabilities):
         lowest = _lowest_ids(log_probabilities, last.unsqueeze(1), count)
         exact = _sort_by_value_and_id(log_probabilities, lowest)
@@ -143,7 +149,13 @@ def top_k(
 def _lowest_ids(
     rows: Float32[Tensor, "rows vocabulary"], last: Float32[Tensor, "rows 1"], count: int
 ) -> Int[Tensor, "rows count"]:
-    """Return all tokens that are more probable than the last place, then the lowest IDs of those that equal it."""
+    """Return the best tokens of each row. If several equal the last one in probability, return the lowest IDs.
+
+    Args:
+        rows: The log-probabilities of all tokens.
+        last: The log-probability of the last of the best tokens of each row.
+        count: How many tokens to return.
+    """
     size = rows.shape[1]
     negative_id = -torch.arange(size, dtype=torch.int32, device=rows.device)
     excluded = torch.full_like(rows, -size, dtype=torch.int32)
@@ -164,5 +176,5 @@ def _sort_by_value_and_id(
 
 
 def _is_asynchronous(tensor: Tensor) -> bool:
-    """Return whether the tensor's device computes while the host goes on."""
+    """Return whether operations on the tensor run asynchronously, as on a GPU."""
     return tensor.is_cuda

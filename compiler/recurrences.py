@@ -1,4 +1,4 @@
-"""Functions for emitted code in which each position is computed from the one before it: SSRU and LSTM."""
+"""Recurrent layers that emitted code calls: SSRU and LSTM. They compute each position from the one before it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def ssru(
     """Return the states of an SSRU: c_t = f_t · c_{t-1} + (1 - f_t) · value_t, with f = sigmoid(gate) and c_0 = 0.
 
     Args:
-        gate: The logits of the forget gate.
-        value: The inputs that are averaged.
+        gate: The forget gate before the sigmoid.
+        value: The inputs, of which each state is a weighted average.
         tokens: If given, run from the last token that is not padding to the first.
     """
     if tokens is not None:
         order = _reversed_positions(tokens)
         return _reorder(ssru(_reorder(gate, order), _reorder(value, order)), order)
-    # In at least float32: with fewer digits, the small rest that a step adds would be rounded away.
+    # In at least float32: with a lower precision, small contributions of a step would be rounded away.
     gate, x = (tensor.to(torch.promote_types(tensor.dtype, torch.float32)) for tensor in (gate, value))
     return cast("Callable[..., Tensor]", _GatedAverage.apply)(gate.sigmoid(), x).to(value.dtype)
 
@@ -33,9 +33,9 @@ def ssru(
 def ssru_step(
     gate: Float[Tensor, "rows new d"], value: Float[Tensor, "rows new d"], state: Float[Tensor, "rows 1 d"]
 ) -> Float[Tensor, "rows new d"]:
-    """Return the states of an SSRU that continues from a state, for a few positions.
+    """Return the states of an SSRU that continues from a state, for a few new positions.
 
-    They are computed in at least float32, and rounded to the type of `value` once, at the end.
+    The computation runs in at least float32. The result is rounded to the type of `value` at the end.
     """
     gate, x, state = (tensor.to(torch.promote_types(tensor.dtype, torch.float32)) for tensor in (gate, value, state))
     forget, states = gate.sigmoid(), [state[:, 0]]
@@ -65,7 +65,7 @@ def lstm(
         return _reorder(lstm(_reorder(x, order), matrix, recurrent, bias), order)
     zeros = x.new_zeros(1, x.shape[0], recurrent.shape[0])
     weights = [matrix.T.contiguous(), recurrent.T.contiguous(), bias, torch.zeros_like(bias)]
-    # The seventh argument makes torch keep what the gradient needs.
+    # The seventh argument, `train`, makes torch save the tensors that the backward pass needs.
     return torch.lstm(x, (zeros, zeros), weights, True, 1, 0.0, torch.is_grad_enabled(), False, True)[0]
 
 
@@ -80,7 +80,7 @@ def lstm_step(
 
     Args:
         x: The inputs.
-        state: The last hidden state and the last cell.
+        state: The last hidden state and the last cell state.
         matrix: The weights of the inputs.
         recurrent: The weights of the hidden state.
         bias: The bias of the gates.
@@ -106,7 +106,7 @@ def _reorder(x: Float[Tensor, "batch n d"], order: Int[Tensor, "batch n"]) -> Fl
 
 
 class _GatedAverage(torch.autograd.Function):
-    """The recurrence c_t = f_t · c_{t-1} + (1 - f_t) · x_t. Its gradient is the same recurrence, from the last t on."""
+    """The recurrence c_t = f_t · c_{t-1} + (1 - f_t) · x_t. The gradient is a similar recurrence in reverse order."""
 
     @staticmethod
     def forward(ctx: Any, forget: Tensor, x: Tensor) -> Tensor:
@@ -117,7 +117,7 @@ class _GatedAverage(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor]:
         forget, x, states = ctx.saved_tensors
-        following = forget.roll(-1, 1)  # the factor that wraps around is multiplied with 0
+        following = forget.roll(-1, 1)  # the last factor, which wraps around, is multiplied with 0
         total = _scan(following.flip(1), gradient.flip(1)).flip(1)
         previous = torch.cat([torch.zeros_like(states[:, :1]), states[:, :-1]], 1)
         return total * (previous - x), total * (1 - forget)
@@ -126,8 +126,9 @@ class _GatedAverage(torch.autograd.Function):
 def _scan(factor: Float[Tensor, "batch n d"], new: Float[Tensor, "batch n d"]) -> Float[Tensor, "batch n d"]:
     """Return c_t = factor_t · c_{t-1} + new_t for all t, by a parallel scan.
 
-    Odd positions are computed as pairs of steps, by the same function at half the length. That is the work of about 2n
-    steps in log n rounds. Factors lie between 0 and 1 and nothing is divided, so nothing overflows.
+    Pairs of steps are merged into one step, and a recursive call of half the length computes the odd positions. The
+    total work is about 2n steps in log n rounds. Factors are between 0 and 1, and there is no division, so nothing
+    overflows.
     """
     length = new.shape[1]
     if length == 1:

@@ -1,4 +1,4 @@
-"""Functions for emitted code: masks, positions, dropout, 8-bit products, and losses."""
+"""Functions that emitted code calls: masks, attention, positions, dropout, 8-bit products, and losses."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from compiler.operations.probability import SUPPRESSED_LOGIT
 from specs import PAD
 
 CHUNK = 2**24
-"""The number of logits that the chunked loss holds at a time: 64 MiB in float32. Larger chunks are not faster."""
+"""The number of logits in a chunk of the chunked loss: 64 MiB in float32. Larger chunks are not faster."""
 MAX_INT8_PRODUCTS = (2**31 - 1) // 127**2
-"""The number of products of 8-bit integers whose sum fits 32 bits, whatever their values."""
+"""The largest number of products of two 8-bit integers whose sum always fits in 32 bits."""
 
 
 def padding_mask(tokens: Int[Tensor, "batch keys"]) -> Bool[Tensor, "batch 1 1 keys"]:
@@ -35,13 +35,13 @@ def causal_mask(tokens: Int[Tensor, "batch length"]) -> Bool[Tensor, "1 1 length
 def unwritten_mask(
     position: Int[Tensor, "rows new"], cache: Float[Tensor, "rows h length d"], *, planned: bool
 ) -> Bool[Tensor, "rows 1 new keys"]:
-    """Return a mask that is True at the keys of a cache that are neither the query's own nor before it.
+    """Return a mask that is True at all slots of a cache except those with the query's position and earlier ones.
 
     Args:
         position: The positions of the queries.
         cache: The cache of keys.
-        planned: Whether the cache is preallocated: visible keys are its first ones. Otherwise the new keys will be
-            appended to it, and visible keys are its last ones.
+        planned: Whether the cache is preallocated, so that visible keys are in the first slots. Otherwise the new keys
+            will be appended to the cache, and visible keys are in the last slots.
     """
     length, new = cache.shape[2], position.shape[1]
     own, key = position[:, None, :, None] + 1, torch.arange(length + (0 if planned else new), device=position.device)
@@ -56,7 +56,7 @@ def write_cache(
 ) -> Float[Tensor, "rows h capacity d"]:
     """Write each row's new keys or values at their positions, and return the cache.
 
-    Writes in place, except while `torch.export` traces the function.
+    The cache is changed in place, except while `torch.export` traces the function.
     """
     index = position[:, None, :, None].expand_as(new)
     return cache.scatter(2, index, new) if torch.compiler.is_exporting() else cache.scatter_(2, index, new)
@@ -86,7 +86,7 @@ def grouped_sum(
 
 
 def _by_group(x: Tensor, shared: Tensor) -> Tensor:
-    """Multiply all heads of a group by its shared matrix at once, without a copy of that matrix for each head."""
+    """Multiply all heads of a group by the matrix that they share, without a copy of the matrix for each head."""
     batch, heads, length, width = x.shape
     if torch.compiler.is_exporting():  # the other branch would fix the number of positions
         return x @ shared.repeat_interleave(heads // shared.shape[1], dim=1)
@@ -110,8 +110,8 @@ def fused_attention(
         query: Queries [batch, h, n, d_k].
         key: Keys [batch, h, m, d_k], or with fewer heads if `grouped`.
         value: Values [batch, h, m, d_v], or with fewer heads if `grouped`.
-        hidden: True at keys that a query may not see; None: it may see all.
-        scale: Factor of the products.
+        hidden: True at keys that a query must not see; None: a query sees all keys.
+        scale: Factor of Q Kᵀ.
         bias: Added to the scores.
         grouped: Whether several heads of queries share one head of keys and values.
     """
@@ -131,11 +131,11 @@ def sinusoids(
     """Return the positional encodings PE(pos, 2i) = sin(pos / 10000^(2i/d_model)), PE(pos, 2i+1) = cos(...) (3.5).
 
     Args:
-        x: The embeddings, whose length, d_model, type and device the encodings get.
+        x: The embeddings. The encodings get their length, d_model, type and device.
         position: The positions; None: 0, 1, ...
-        halves: Use the layout of the authors' code: all sines first, then all cosines, with
+        halves: Use the layout of tensor2tensor, the code of the paper's authors: all sines, then all cosines, with
             PE(pos, i) = sin(pos / 10000^(i/(d_model/2 - 1))).
-        first: The number of the first position, which is added to all.
+        first: The number that is added to all positions.
     """
     if position is None and torch.compiler.is_exporting():
         position = torch.arange(x.shape[1], device=x.device)
@@ -164,8 +164,9 @@ def _encode_positions(position: Int[Tensor, ...], d_model: int, halves: bool) ->
 def dropout(x: Float[Tensor, ...], probability: float, training: bool) -> Float[Tensor, ...]:
     """Set elements to zero with a probability while training, and scale the others by 1 / (1 - probability) (5.4).
 
-    On a CPU, torch draws one random number per element, one after the other. That takes a fifth of a training step of a
-    small model. Here, each draw of 64 bits decides on four elements. Their probability is rounded to 2^-16.
+    On a CPU, torch draws one random number per element, one after the other. This takes a fifth of a training step of a
+    small model. Here, a random number of 64 bits serves four elements. The probability is rounded to a multiple of
+    2^-16.
     """
     if not training or not probability:
         return x
@@ -197,7 +198,7 @@ def quantised_linear(
 def _exact_int8_product(
     rows: Int[Tensor, "rows inner"], matrix: Int[Tensor, "inner outer"]
 ) -> Int[Tensor, "rows outer"]:
-    """Return the product in 32-bit integers, or in 64 bits if 32 might overflow or the processor saturates sums."""
+    """Return the exact product in 32-bit integers. Use 64 bits if 32 might overflow or the processor saturates sums."""
     if not sums_int8_exactly():
         return (rows.double() @ matrix.double()).long()
     if rows.shape[1] <= MAX_INT8_PRODUCTS:
@@ -212,12 +213,12 @@ def _exact_int8_product(
 def sums_int8_exactly() -> bool:
     """Return whether torch's 8-bit products are exact. Without VNNI, oneDNN adds pairs of products in 16 bits.
 
-    Backends that compile tell torch that the result is a constant, which loads its compiler.
+    Backends that compile mark this function for torch as one with a constant result. This imports torch's compiler.
     """
     return _probe_int8_product()
 
 
-@cache  # torch.compile would ignore a cache around the function that it calls
+@cache  # in a separate function, because torch.compile ignores a cache of a function that it traces
 def _probe_int8_product() -> bool:
     largest = torch.full((32, 32), 127, dtype=torch.int8)
     return bool((torch._int_mm(largest, largest) == 32 * 127**2).all())
@@ -233,14 +234,14 @@ def pick(
 def smoothed_loss(
     logits: Float[Tensor, "batch length V"], labels: Int[Tensor, "batch length"], smoothing: float, wrong_classes: bool
 ) -> Float[Tensor, 2]:
-    """Return the cross entropy against smoothed labels, and against plain labels, summed over all but padding (5.4).
+    """Return two sums of cross entropies over labels that are not padding: with and without label smoothing (5.4).
 
     Args:
-        logits: The logits. Classes whose logits are at most SUPPRESSED_LOGIT are impossible, and get no share of the
+        logits: The logits. Classes whose logits are at most SUPPRESSED_LOGIT are impossible, and get no part of the
             smoothing.
         labels: The target tokens.
-        smoothing: The share of a label that is spread over the classes.
-        wrong_classes: Whether the label's own class gets no part of that share.
+        smoothing: The probability that is taken from the label and spread over the classes.
+        wrong_classes: Whether it is spread over the wrong classes only, instead of all classes.
     """
     real = labels != PAD
     logits = logits[real].float()
@@ -263,12 +264,12 @@ def chunked_loss(
 
     Args:
         x: The decoder's outputs.
-        table: The embedding table. Rows from `classes` on are padding.
+        table: The table of the output projection. Rows from `classes` on are padding.
         labels: The target tokens.
-        smoothing: The share of a label that is spread over the classes.
-        wrong_classes: Whether the label's own class gets no part of that share.
+        smoothing: The probability that is taken from the label and spread over the classes.
+        wrong_classes: Whether it is spread over the wrong classes only, instead of all classes.
         classes: The size of the vocabulary.
-        bias: Added to the logits. Classes whose bias is at most SUPPRESSED_LOGIT are impossible.
+        bias: A bias of the logits. Classes whose bias is at most SUPPRESSED_LOGIT are impossible.
     """
     real = labels != PAD
     x = x[real]
@@ -282,30 +283,30 @@ def chunked_loss(
 
 
 class _Smoothing(NamedTuple):
-    """Label smoothing: a share of each label is spread over the wrong classes, or over all classes."""
+    """Options of label smoothing: the probability `share` of a label is spread over the wrong classes, or over all."""
 
     share: float
     wrong_classes: bool
 
     def loss(self, plain: Tensor, total: Tensor, classes: Tensor | int) -> Tensor:
-        """Return the loss against smoothed labels.
+        """Return the cross entropy against smoothed labels.
 
         Args:
             plain: The negative log-probability of the label.
-            total: The negative log-probabilities of all possible classes, summed.
+            total: The sum of the negative log-probabilities of all possible classes.
             classes: The number of possible classes.
         """
         spread = (total - plain) / (classes - 1) if self.wrong_classes else total / classes
         return (1 - self.share) * plain + self.share * spread
 
     def labels(self, classes: Tensor | int) -> tuple[Tensor | float, Tensor | float]:
-        """Return the value of a smoothed label at its own class, and at each other class."""
+        """Return the smoothed probabilities of the label's class and of each other class."""
         other = self.share / (classes - 1) if self.wrong_classes else self.share / classes
         return 1 - self.share + (0.0 if self.wrong_classes else other), other
 
 
 class _ChunkedLoss(torch.autograd.Function):
-    """Cross entropy that computes each chunk's gradient, in closed form, as soon as the chunk's logits exist."""
+    """Cross entropy in chunks. The forward pass already computes the gradient of each chunk, from a closed formula."""
 
     @staticmethod
     def forward(
@@ -325,7 +326,7 @@ class _ChunkedLoss(torch.autograd.Function):
         classes = width if possible is None else possible.sum()
         sums = torch.zeros(2, device=x.device)
         rows = max(1, min(CHUNK // table.shape[0], x.shape[0]))
-        # All chunks use the same memory: fresh memory costs more than the arithmetic on it.
+        # All chunks use the same memory, because allocating new memory takes longer than the computation.
         products = x.new_empty(rows, table.shape[0])
         float_products = products if x.dtype == torch.float32 else torch.empty_like(products, dtype=torch.float32)
         for start in range(0, x.shape[0], rows):
@@ -361,7 +362,7 @@ class _ChunkedLoss(torch.autograd.Function):
     def backward(ctx: Any, scale: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         x_gradient, *others = ctx.saved_tensors
         if ctx.used:
-            raise RuntimeError("chunked_loss supports one backward pass only, because it scales its gradients in place")
+            raise RuntimeError("chunked_loss supports one backward pass only, which scales the gradients in place")
         ctx.used = True
         x_gradient.mul_(scale)
         scaled = (None if t is None else t.mul_(scale).to(dtype) for t, dtype in zip(others, ctx.dtypes, strict=True))
@@ -371,7 +372,7 @@ class _ChunkedLoss(torch.autograd.Function):
 def _logits_to_probabilities(logits: Tensor, labels: Tensor, possible: Tensor | None) -> tuple[Tensor, Tensor]:
     """Overwrite logits [n, V] with probabilities. Return two sums of negative log-probabilities.
 
-    The first is over the labels, the second over all classes, or those where `possible` is 1.
+    The first sum is over the labels. The second is over all classes or, if `possible` is given, those with value 1.
     """
     label = logits.gather(-1, labels[:, None]).sum()
     total, classes = (
@@ -387,7 +388,7 @@ def _logits_to_probabilities(logits: Tensor, labels: Tensor, possible: Tensor | 
 def _probabilities_to_gradient(
     probabilities: Tensor, labels: Tensor, smoothing: _Smoothing, classes: Tensor | int, possible: Tensor | None
 ) -> None:
-    """Overwrite probabilities with the gradient of the loss by the logits: probabilities minus smoothed labels."""
+    """Overwrite probabilities with the gradient with respect to the logits: probabilities minus smoothed labels."""
     own, other = smoothing.labels(classes)
     if smoothing.share:
         probabilities -= other if possible is None else other * possible

@@ -1,4 +1,4 @@
-"""Seeds of independent random streams, all derived from the one seed of a spec."""
+"""Seeds of independent random streams, which are derived from the seed of a spec."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ import hashlib
 
 
 def stream(seed: int, *names: str | int) -> int:
-    """Return the 63-bit seed of the random stream with this name, such as the names "step", 17."""
+    """Return the 63-bit seed of a random stream, derived from a seed and the stream's name, such as ("step", 17)."""
     text = "/".join(map(str, (seed, *names)))
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8]) >> 1

@@ -1,6 +1,6 @@
 """Symbolic sizes: polynomials with integer coefficients in `batch`, `source`, `target` and other symbols.
 
-A graph is lowered once and its costs are computed for any batch, so that shapes, FLOPs and bytes are polynomials.
+Shapes, FLOPs and bytes are symbolic, so that one graph gives the costs of any batch.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ _SUPERSCRIPT = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 @dataclass(frozen=True)
 class Size:
-    """Polynomial. `terms` maps each monomial (its symbols, sorted) to a coefficient that is not zero."""
+    """Symbolic size, a polynomial. `terms` pairs each monomial (its symbols, sorted) with a nonzero coefficient."""
 
     terms: Polynomial = ()
 
     @staticmethod
     def of(value: int | Size) -> Size:
-        """Return the size of a number; a size is returned as it is."""
+        """Convert a number to a size. A size is returned unchanged."""
         return value if isinstance(value, Size) else _number(value)
 
     @staticmethod
     def symbol(name: str) -> Size:
-        """Return the size that is this symbol."""
+        """Return the size that consists of one symbol, such as `batch`."""
         return Size._from({(name,): 1})
 
     @staticmethod
@@ -83,7 +83,7 @@ class Size:
 
 
 _cached = lru_cache(maxsize=4096)
-"""A graph has a few dozen sizes, which passes, checks and costs compute thousands of times."""
+"""Decorator that caches arithmetic on sizes. A graph has a few dozen sizes, but thousands of operations on them."""
 
 
 @_cached
@@ -109,7 +109,7 @@ def _product(first: Polynomial, second: Polynomial) -> Size:
 
 
 class _RoundedUp(str):
-    """Symbol for another size, rounded up to a multiple."""
+    """Symbol that stands for another size, rounded up to a multiple of a number."""
 
     size: Size
     multiple: int
@@ -122,7 +122,7 @@ def _value(symbol: str, values: Mapping[str, int]) -> int:
 
 
 def rounded_up(size: Size, multiple: int) -> Size:
-    """Return the smallest multiple that is at least the size, as for work that is done in whole blocks."""
+    """Return the size, rounded up to a multiple of a number. It is the cost of work that is done in whole blocks."""
     if not size.symbols:
         return Size.of(-(-size.constant // multiple) * multiple)
     symbol = _RoundedUp(f"⌈{size}⌉{str(multiple).translate(_SUBSCRIPT)}")
@@ -144,4 +144,4 @@ def _format_term(monomial: Monomial, coefficient: int) -> str:
 ONE = Size.of(1)
 BATCH, SOURCE, TARGET = (Size.symbol(name) for name in ("batch", "source", "target"))
 BEAMS, PAST, NEW, CAPACITY = (Size.symbol(name) for name in ("beams", "past", "new", "capacity"))
-"""Sizes of a decoder step: hypotheses per sentence, positions before this step and in it, and slots of a cache."""
+"""Sizes of a decoder step: hypotheses per sentence, earlier positions, new positions, and slots of a cache."""

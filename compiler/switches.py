@@ -1,6 +1,7 @@
-"""Settings that apply to the whole process. Most are set while our code runs, and restored afterwards.
+"""Settings of torch and the C library that apply to the whole process.
 
-A program that loads one of our models therefore finds its own torch settings unchanged.
+Most of them are only changed while our code runs, and then restored. A process that uses our models therefore keeps its
+torch settings.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ ONEDNN, DEFAULT = "oneDNN", "torch's default"
 
 
 def matrix_libraries() -> tuple[str, ...]:
-    """Return the libraries that compute float32 matrix products exactly on this processor, the default one first.
+    """Return the libraries that compute float32 matrix products in full precision here, the default one first.
 
     oneDNN is one of them if the processor has AVX-512 but not AMX, because with AMX it rounds to bfloat16. Which
     library is faster depends on the processor and on the shapes.
@@ -30,7 +31,7 @@ def matrix_libraries() -> tuple[str, ...]:
 
 
 def matrix_library() -> str:
-    """Return the library for float32 matrix products that is used if no library was chosen by measurement."""
+    """Return the library for float32 matrix products to use without a measurement."""
     return matrix_libraries()[0]
 
 
@@ -43,15 +44,15 @@ _precision_before = ""
 def fast_float32(library: str | None = None) -> Iterator[None]:
     """Let a library compute float32 matrix products in the `with` block.
 
-    torch calls the route to oneDNN "bf16". On a processor with AMX it does round to bfloat16. Without AMX, oneDNN has
-    no narrower type for it and computes in float32. If contexts are nested, or several threads are in one, the
-    outermost or first one decides, and the last one to leave restores the setting.
+    To use oneDNN, torch's precision setting must be "bf16". With AMX, oneDNN then rounds to bfloat16. Without AMX, it
+    computes in float32. If `with` blocks are nested or run in several threads, the first one determines the setting,
+    and the last one to end restores it.
 
     Args:
         library: One of `matrix_libraries()`; None: `matrix_library()`.
 
     Raises:
-        ValueError: This processor does not have the library.
+        ValueError: The library is not one of `matrix_libraries()`.
     """
     global _library_users, _precision_before
     if library not in (None, *matrix_libraries()):
@@ -76,17 +77,17 @@ _TRIM_THRESHOLD, _TOP_PAD, _MMAP_MAX = -1, -2, -4  # options of glibc's mallopt
 
 
 def keeps_memory() -> bool:
-    """Return whether the C library can be configured to keep freed memory. glibc can."""
+    """Return whether the C library can be configured to keep freed memory, as glibc can."""
     return platform.libc_ver()[0] == "glibc"
 
 
 def tune_process_memory() -> None:
-    """Keep freed memory in this process, because every training step needs it again.
+    """Let this process keep freed memory, because every training step needs it again.
 
-    The change is permanent, so call this only in a process that the `zoo` command owns. It changes two things:
+    The change is permanent, so call this only in a process of the `zoo` command. It changes two settings:
 
-    * The C library normally returns large freed blocks to the system. The system then provides them again page by
-      page, filled with zeros, which takes a tenth of a training step on a CPU. Now the process keeps them.
+    * The C library normally returns large freed blocks to the system. When they are allocated again, the system fills
+      each page with zeros, which takes a tenth of a training step on a CPU. Now the process keeps these blocks.
     * oneDNN and torch each cache 1,024 prepared matrix products, one per shape, of up to a megabyte. Nearly every batch
       has a new shape, and 64 entries are enough for one step, so both caches get 64 entries. This has no effect after
       the first matrix product, or if the environment variables are already set.

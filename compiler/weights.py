@@ -1,8 +1,8 @@
-"""Weight map: how each parameter of a graph is made from the tensors of a weights file, and converted back.
+"""Conversion between the tensors of a weights file and the parameters of a graph.
 
 A weights file holds one tensor for each matrix that the paper names. A pass may need another layout, such as three
-matrices concatenated or a table with more rows. It then describes the parameter by an `Origin`. The origin makes the
-parameter, converts it (or its optimiser state) back to the file's layout, and knows its shape and initial value.
+matrices concatenated or a table with more rows. The pass then gives the parameter an `Origin`. An origin makes the
+parameter from the tensors of the file, converts it (or its optimiser state) back, and defines shape and initial value.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ if TYPE_CHECKING:
 
 
 class Initializer(StrEnum):
-    """Distribution of a tensor before training."""
+    """Random distribution, or constant, from which a tensor is initialised before training."""
 
     MATRIX = "matrix"
-    """Glorot, in the variant that the spec selects."""
+    """Glorot initialisation, in the variant that the spec selects."""
     PROJECTION = "projection"
-    """The same for W_Q, W_K and W_V, which the variant `glorot_uniform_half_qkv` draws from half the variance."""
+    """As MATRIX, for W_Q, W_K and W_V. The variant `glorot_uniform_half_qkv` halves their variance."""
     EMBEDDING = "embedding"
-    """Normal with variance 1 / d_model."""
+    """Normal distribution with variance 1 / d_model."""
     KERNEL = "kernel"
-    """Glorot for each feature of a depthwise kernel [k, features]."""
+    """Glorot initialisation for each feature of a depthwise kernel [k, features]."""
     ONE = "one"
     ZERO = "zero"
 
 
 @dataclass(frozen=True)
 class StoredTensor:
-    """A tensor of the weights file, used as it is."""
+    """Origin of a parameter that is a tensor of the weights file, unchanged."""
 
     name: str
     shape: tuple[int, ...]
     initial: Initializer
 
     def stored(self) -> Iterator[StoredTensor]:
-        """Yield the tensors of the file that it is made from."""
+        """Yield the tensors of the file that the parameter is made from."""
         yield self
 
     def make(self, file: Mapping[str, Tensor]) -> Tensor:
@@ -54,13 +54,13 @@ class StoredTensor:
         return file[self.name]
 
     def undo(self, parameter: Tensor) -> Iterator[tuple[str, Tensor]]:
-        """Yield names and values of the file's tensors that would make this parameter."""
+        """Convert a parameter back. Yield the names and values of the tensors of the file."""
         yield self.name, parameter
 
 
 @dataclass(frozen=True)
 class Concatenated:
-    """Parts, concatenated along their last dimension."""
+    """Origin of a parameter that concatenates several parts along their last dimension."""
 
     parts: tuple[Origin, ...]
 
@@ -83,7 +83,7 @@ class Concatenated:
         return result
 
     def undo(self, parameter: Tensor) -> Iterator[tuple[str, Tensor]]:
-        """Split the parameter and undo each part."""
+        """Split the parameter into the parts, and convert each part back."""
         for part, tensor in zip(self.parts, self._split(parameter), strict=True):
             yield from part.undo(tensor.contiguous())
 
@@ -97,7 +97,7 @@ class Concatenated:
 
 @dataclass(frozen=True)
 class _Derived:
-    """Base of origins that change one part."""
+    """Base class of origins that transform one part."""
 
     part: Origin
 
@@ -111,7 +111,7 @@ class _Derived:
 
 @dataclass(frozen=True)
 class Padded(_Derived):
-    """The part with rows of zeros appended, `rows` in total."""
+    """Origin that appends rows of zeros to the part. The result has `rows` rows."""
 
     rows: int
 
@@ -121,20 +121,20 @@ class Padded(_Derived):
         return (self.rows, *self.part.shape[1:])
 
     def make(self, file: Mapping[str, Tensor]) -> Tensor:
-        """Make the part and append the rows."""
+        """Make the part and append the rows of zeros."""
         part = self.part.make(file)
         result = part.new_zeros(self.shape)
         result[: part.shape[0]] = part
         return result
 
     def undo(self, parameter: Tensor) -> Iterator[tuple[str, Tensor]]:
-        """Remove the rows and undo the part."""
+        """Remove the appended rows, and convert the part back."""
         return self.part.undo(parameter[: self.part.shape[0]])
 
 
 @dataclass(frozen=True)
 class Scaled(_Derived):
-    """The part, multiplied by a factor."""
+    """Origin that multiplies the part by a factor."""
 
     factor: float
 
@@ -143,26 +143,26 @@ class Scaled(_Derived):
         return self.part.make(file) * self.factor
 
     def undo(self, parameter: Tensor) -> Iterator[tuple[str, Tensor]]:
-        """Divide the parameter and undo the part."""
+        """Divide the parameter by the factor, and convert the part back."""
         return self.part.undo(parameter / self.factor)
 
 
 @dataclass(frozen=True)
 class Rounded(_Derived):
-    """The part in bfloat16."""
+    """Origin that rounds the part to bfloat16."""
 
     def make(self, file: Mapping[str, Tensor]) -> Tensor:
-        """Make the part and round it."""
+        """Make the part and round it to bfloat16."""
         return self.part.make(file).bfloat16()
 
     def undo(self, parameter: Tensor) -> Iterator[tuple[str, Tensor]]:
-        """Convert the parameter to float32 and undo the part."""
+        """Convert the parameter to float32, and convert the part back."""
         return self.part.undo(parameter.float())
 
 
 @dataclass(frozen=True)
 class Scales(_Derived):
-    """Scales of an int8 matrix: one number per index of `dimension` (0 or 1), the largest magnitude there / 127."""
+    """Origin of the scales of an int8 matrix: the largest magnitude / 127 for each index of `dimension` (0 or 1)."""
 
     dimension: int
 
@@ -187,7 +187,7 @@ class Scales(_Derived):
 
 @dataclass(frozen=True)
 class Quantised(Scales):
-    """The matrix in int8: the part divided by its `Scales` and rounded."""
+    """Origin of an int8 matrix: the part, divided by the scales (see `Scales`) and rounded."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -242,15 +242,15 @@ def check_weights(file: Mapping[str, Tensor], expected: Mapping[str, StoredTenso
     Raises:
         ZooError: A tensor is missing, unknown or of the wrong shape.
     """
-    hint = f"these weights belong to another spec than `{spec}`"
+    hint = f"the weights belong to another spec than `{spec}`: use the spec that they were trained with"
     for name, tensor in expected.items():
         if name not in file:
             raise ZooError(f"the weights have no tensor `{name}`", hint=hint)
         if tuple(file[name].shape) != tensor.shape:
-            problem = f"the weights' `{name}` has the shape {list(file[name].shape)}, not {list(tensor.shape)}"
+            problem = f"the weights' tensor `{name}` has the shape {list(file[name].shape)}, not {list(tensor.shape)}"
             raise ZooError(problem, hint=hint)
     for name in file:
         if name not in expected:
             near = nearest(name, list(expected))
-            problem = f"the weights' tensor `{name}` is not one of this spec"
-            raise ZooError(problem + (f" (the nearest is `{near}`)" if near else ""), hint=hint)
+            problem = f"the weights have a tensor `{name}` that the spec does not have"
+            raise ZooError(problem + (f" (the most similar name is `{near}`)" if near else ""), hint=hint)

@@ -1,4 +1,4 @@
-"""Functions for emitted code in which a position reads nearby positions: restricted attention and convolutions."""
+"""Functions that emitted code calls in which a position reads nearby positions: restricted attention, convolutions."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def restricted_attention(
 ) -> Float[Tensor, "batch h n d_v"]:
     """Compute attention in which each query sees only nearby keys (section 4 of the paper).
 
-    Time and memory grow as n times the reach. The queries are split into blocks; each block reads one window of keys:
-    its own positions and those within reach.
+    Time and memory are proportional to n times the reach. The queries are split into blocks. Each block reads one
+    window of keys: the positions of the block and those within reach of them.
 
     Args:
         query: The queries.
@@ -37,7 +37,7 @@ def restricted_attention(
         value: The values of the keys.
         reach: How many positions before and after itself a query sees.
         block: The number of queries in a block.
-        scale: Multiplies the scores of dot-product attention.
+        scale: Factor of the scores of dot-product attention.
         hidden: True at padding.
         vector: The vectors of additive attention, one per head; None: dot-product attention.
         dropped: The probability that an attention weight is dropped.
@@ -74,7 +74,7 @@ def distance_mask(tokens: Int[Tensor, "batch n"], before: int, after: int) -> Bo
 
 
 def window_mask(position: Int[Tensor, "rows new"], radius: int) -> Bool[Tensor, "rows 1 new keys"]:
-    """Return a mask that is True except at a query's own key and at the `radius` keys before it.
+    """Return a mask that is True at all keys except the one at the query's position and the `radius` before it.
 
     The keys are those of the last `radius` positions, followed by the new ones. Keys before the start are masked.
     """
@@ -98,7 +98,7 @@ def convolve(
         x: The input.
         kernel: One matrix for each of k positions.
         bias: Added to each output.
-        reach: How many of the k positions lie before and after the output's position. With (0, 0) nothing is padded.
+        reach: How many of the k positions lie before and after the output's position. (0, 0): do not pad x.
         dilation: The distance between two of the k positions.
     """
     return _convolve(x, kernel.permute(2, 1, 0), bias, reach, dilation, 1)

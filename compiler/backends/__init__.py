@@ -1,4 +1,4 @@
-"""Backends, which make graphs run. To add one, write its file and add it to BACKENDS."""
+"""Backends, which turn graphs into programs that run. To add one, write its module and add it to BACKENDS."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ BACKENDS: Mapping[str, Backend] = {b.name: b for b in (eager, inductor, native, 
 
 
 def choose_backend(name: str, request: BuildRequest) -> Backend:
-    """Return the backend of a name, or for `auto` the fastest one that is available for the request.
+    """Return the backend with this name. For `auto`, return the fastest one that can run the request here.
 
-    If the request is to train and the named backend cannot, `auto` chooses another one.
+    If the request is to train and the named backend can only translate, it is replaced as for `auto`.
 
     Raises:
         ZooError: The name is unknown, or the backend is not available or cannot build the request.
@@ -64,7 +64,7 @@ def build_program(name: str, backend: Backend, request: BuildRequest) -> Program
 
 
 def _fastest(request: BuildRequest) -> str:
-    # Measured (docs/benchmarks/decoding.md): on a CPU, inductor's layers are not faster and take a minute to compile.
+    # On a CPU, inductor is not faster than eager and takes a minute to compile (docs/benchmarks/decoding.md).
     best = inductor if request.device.startswith("cuda") else native
     is_usable = best.unavailable_reason() is None and best.unsupported_reason(request) is None
     return best.name if is_usable else eager.name

@@ -1,7 +1,7 @@
-"""The backend `aot`: encoder and decoder step compiled ahead of time by AOTInductor.
+"""The backend `aot`: AOTInductor compiles the encoder and the decoder step ahead of time.
 
 Running a compiled package needs no compiler. Packages contain no weights, so one package serves all training runs of a
-spec. They are bound to one kind of processor or GPU.
+spec. A package runs only on the kind of processor or GPU that it was compiled for.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def _compile(request: BuildRequest, folder: Path) -> None:
 
 
 class _Package:
-    """Loaded package that reads the weights of a program."""
+    """Package of AOTInductor, loaded for a device. It uses the weights of a program."""
 
     def __init__(self, file: Path, device: str) -> None:
         index = torch.device(device).index

@@ -1,4 +1,4 @@
-"""Interface of a backend, and the request that tells it what to build."""
+"""Interface of a backend, and the request that it builds a program from."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class BuildRequest:
 
 @dataclass(frozen=True)
 class Backend:
-    """Way to run graphs, such as PyTorch, TensorRT or our own C++ kernels."""
+    """Runtime for graphs, such as PyTorch, TensorRT or our own C++ kernels."""
 
     name: str
     summary: str
@@ -41,15 +41,15 @@ class Backend:
     """Returns why the backend cannot run on this machine, and what to install; None if it can."""
     build: Callable[[BuildRequest], Program]
     device: str | None = None
-    """The only kind of device that it runs on, cpu or cuda; None: both."""
+    """The only kind of device that the backend supports, cpu or cuda; None: both."""
     precisions: tuple[str, ...] = PRECISIONS
     can_train: bool = False
-    """Whether its programs are modules that can be trained. Otherwise it only builds programs that translate."""
+    """Whether the backend builds modules that can be trained. Otherwise its programs can only translate."""
     refuse: Callable[[BuildRequest], str | None] = lambda request: None
-    """Returns which other part of a request the backend cannot build; None if it can build everything."""
+    """Returns why the backend cannot build a request, apart from device, precision and training; None if it can."""
 
     def unsupported_reason(self, request: BuildRequest) -> str | None:
-        """Return which part of a request the backend cannot build; None if it can build everything."""
+        """Return why the backend cannot build a request; None if it can."""
         if self.device and request.device.partition(":")[0] != self.device:
             return f"it runs on {_DEVICES[self.device]}, not on `{request.device}`"
         if not self.can_train and Purpose.TRAIN in request.graphs:

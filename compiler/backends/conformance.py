@@ -1,4 +1,4 @@
-"""Conformance of a program with the interpreter, which every backend is tested against."""
+"""Test that a program computes the same as the interpreter, the reference for every backend."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ ROWS, SOURCE_LENGTH, TARGET_LENGTH = 4, 9, 7
 def disagreement(program: Program, seed: int = 0, weights: Mapping[str, Tensor] | None = None) -> dict[Purpose, float]:
     """Return the largest difference between a program and the interpreter, relative to the largest value.
 
-    Both run on random tokens of different lengths. The interpreter runs the graph before any pass. The decoder runs
-    step by step until the longest target ends.
+    Both run on random sentences of different lengths. The interpreter runs the graph before any pass. The program's
+    decoder runs step by step until the longest target ends.
 
     Args:
         program: The program to check.
         seed: The seed of the random tokens.
-        weights: The tensors of the weights file, if the program has rounded its own.
+        weights: The tensors of the weights file. Required if the program has rounded weights (bfloat16 or int8).
 
     Returns:
         The difference for each purpose that the program was built for.
@@ -77,7 +77,7 @@ def _evaluation_mode(program: Program) -> Iterator[None]:
 
 
 def _run(program: Program, purpose: Purpose, source: Tensor, target: Tensor) -> Tensor:
-    """Return the two sums of the loss, or the log-probabilities of the target's tokens."""
+    """Run the program for one purpose. Return the two sums of the loss, or the log-probabilities of the target."""
     source, target = source.to(program.device), target.to(program.device)
     if purpose is Purpose.TRAIN:
         assert isinstance(program, EmittedProgram)
@@ -94,6 +94,6 @@ def _run(program: Program, purpose: Purpose, source: Tensor, target: Tensor) -> 
 
 
 def _expected(spec: Spec, purpose: Purpose, source: Tensor, target: Tensor, weights: Mapping[str, Tensor]) -> Tensor:
-    """Return the same values by the interpreter, which runs the decoder over the whole target at once."""
+    """Return the values of `_run`, computed by the interpreter. It runs the decoder on the whole target at once."""
     purpose, output = (Purpose.TRAIN, "loss") if purpose is Purpose.TRAIN else (Purpose.SCORE, "log_probabilities")
     return interpret(lower(spec, purpose), weights, {"source": source, "target": target})[output]

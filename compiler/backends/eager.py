@@ -1,4 +1,4 @@
-"""The backend `eager`: runs the emitted PyTorch code line by line. Other backends reuse its parts."""
+"""The backend `eager`: runs the emitted PyTorch code without compiling it. Other backends reuse its functions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def program(
 ) -> EmittedProgram:
     """Return a program that runs these functions with the weights of the request.
 
-    The program copies the weights if it can be trained. Otherwise it shares them, in evaluation mode.
+    A program for training copies the weights. Any other program shares their memory, and is in evaluation mode.
     """
     made = EmittedProgram(
         request.spec, request.graphs, functions, str(code), backend=backend, precision=request.precision
@@ -36,7 +36,7 @@ def program(
 
 
 def record_steps_on_gpu(made: EmittedProgram, request: BuildRequest) -> EmittedProgram:
-    """Return the program, which records its decoder steps as CUDA graphs if it is on a GPU and only translates."""
+    """Make a program that only translates record its decoder steps as CUDA graphs on a GPU. Return the program."""
     purposes = {Purpose.TRAIN, Purpose.DECODE_STEP} & request.graphs.keys()
     if request.device.startswith("cuda") and purposes == {Purpose.DECODE_STEP}:
         made.record_steps(CudaGraphRecorder(made.device))
@@ -49,7 +49,12 @@ def functions(code: EmittedCode) -> dict[Purpose, Function]:
 
 
 def functions_from(code: EmittedCode, namespace: dict[str, Any]) -> dict[Purpose, Function]:
-    """Return the function of each purpose from the executed code. Each layer is called through its module."""
+    """Return the function of each purpose. The function calls each layer through its module, so that hooks run.
+
+    Args:
+        code: The emitted code.
+        namespace: The names that the executed code defined.
+    """
     for name in code.layers:
         namespace[name] = partial(_call_through_module, namespace[name])
     return {Purpose(purpose): namespace[purpose] for purpose in code.main}
@@ -70,13 +75,13 @@ def execute(code: EmittedCode) -> dict[str, Any]:
 
 
 def build_eager(request: BuildRequest) -> EmittedProgram:
-    """Build a program that runs the emitted code line by line."""
+    """Build a program that runs the emitted code without compiling it."""
     code = emit(request.graphs.values())
     return record_steps_on_gpu(program(request, functions(code), code), request)
 
 
 def refuse(request: BuildRequest) -> str | None:
-    """Return why torch cannot compute a request, or None."""
+    """Return why torch cannot run a request, or None if it can."""
     if request.precision == "int8" and request.device.startswith("cuda"):
         return "torch has no int8 products for small batches on a GPU: use `--precision bfloat16`"
     return None
@@ -84,7 +89,7 @@ def refuse(request: BuildRequest) -> str | None:
 
 eager = Backend(
     name="eager",
-    summary="the emitted PyTorch code, run line by line",
+    summary="the emitted PyTorch code, run without compiling",
     unavailable_reason=lambda: None,
     build=build_eager,
     can_train=True,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from torch.export import ExportedProgram
 
 EXAMPLE_SIZES: Mapping[str, int] = {"batch": 3, "source": 7, "beams": 2, "capacity": 16, "new": 5}
-"""Sizes to trace with. They differ from each other and from 0 and 1, which torch.export would take for constants."""
+"""Sizes of the example inputs for tracing. All differ, because torch.export treats equal sizes, 0 and 1 as fixed."""
 MAX_SIZES: Mapping[str, int] = {"batch": 4096, "source": 4096, "beams": 64, "capacity": 4096, "new": 64}
 
 TRANSLATING = (Purpose.ENCODE, Purpose.DECODE_STEP)
@@ -60,7 +60,7 @@ def export_programs(request: BuildRequest) -> Mapping[Purpose, ExportedProgram]:
 
 
 def dynamic_shapes(graph: Graph) -> tuple[dict[int, Any], ...]:
-    """Return the variable dimensions of each input. Products of sizes, such as batch × beams, are inferred."""
+    """Return the `dynamic_shapes` of each input for torch.export, which infers products such as batch × beams."""
     from torch.export import Dim
 
     limits = dict(MAX_SIZES)
@@ -110,7 +110,10 @@ def _with_names(graph: Graph, run: Callable[[list[Tensor]], Sequence[Tensor]]) -
 
 
 def artefact_key(request: BuildRequest, backend_file: str) -> dict[str, str]:
-    """Return the part of an artefact's key that all exporting backends share: code, inputs and our source files."""
+    """Return the part of an artefact's key that is common to all backends that export.
+
+    The key contains the emitted code, the inputs, and the text of our source files.
+    """
     files = (runtime.__file__, windows.__file__, recurrences.__file__, __file__, backend_file)
     return {
         "code": str(emit(request.graphs.values())),
@@ -120,7 +123,7 @@ def artefact_key(request: BuildRequest, backend_file: str) -> dict[str, str]:
 
 
 def refuse(request: BuildRequest) -> str | None:
-    """Return why a request to translate cannot be exported, or None."""
+    """Return why a request to translate cannot be exported, or None if it can."""
     if "plan_cache" in request.spec.compilation.disabled_passes:
         return "it needs the pass `plan_cache`: remove it from `compilation.disabled_passes`"
     for purpose in TRANSLATING:

@@ -1,4 +1,4 @@
-"""The backend `inductor`: compiles the emitted layers with torch.compile, each kind of layer once, for all sizes."""
+"""The backend `inductor`: compiles each kind of layer once with torch.compile, for dynamic sizes."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from compiler.emitted import EmittedProgram, Function
 from compiler.host import cpp_compiler
 
 MAX_VARIANTS = 64
-"""The number of times that torch may compile a layer. Sizes of 0 and 1 are compiled separately, with and without
-gradients, which is more than torch's default limit of 8."""
+"""How many times torch may compile a layer. torch compiles sizes of 0 and 1 separately, each with and without
+gradients. That can exceed torch's default limit of 8."""
 
 
 def _build(request: BuildRequest) -> EmittedProgram:
@@ -38,10 +38,10 @@ def _build(request: BuildRequest) -> EmittedProgram:
 
 
 def _vector_bits() -> int:
-    """Return the length of the vectors that torch compiles for, which ATEN_CPU_CAPABILITY can shorten.
+    """Return the length in bits of the SIMD vectors that torch compiles for. ATEN_CPU_CAPABILITY can shorten it.
 
-    The key of torch's cache on disk contains this option, but not the length that torch chooses without it. Code for
-    vectors of another length would come from the cache, and would write beyond its buffers.
+    Pass the length to torch as an option, because torch's cache on disk does not distinguish lengths otherwise. Cached
+    code for another length would write beyond its buffers.
     """
     from torch._inductor.cpu_vec_isa import pick_vec_isa  # takes long to import
 
@@ -49,7 +49,7 @@ def _vector_bits() -> int:
 
 
 def _python_loops(request: BuildRequest) -> set[str]:
-    """Return the functions that loop over positions in Python. They run uncompiled between compiled code."""
+    """Return the functions that loop over positions in Python. They stay uncompiled, and compiled code calls them."""
     return {
         call.rpartition(".")[2]
         for graph in request.graphs.values()

@@ -1,7 +1,7 @@
-"""The backend `native`: the fastest decoder step on a CPU, by C++ kernels that are compiled for this processor.
+"""The backend `native`: C++ kernels compiled for this processor, with the fastest decoder step on a CPU.
 
-The kernels are compiled once with the host's C++ compiler and serve all models. A model is a list of instructions and
-its packed weights. A call runs on the calling thread, so several threads can share one program.
+The kernels are compiled once with the host's C++ compiler and run all models. For them, a model is a list of
+instructions with packed weights. A call runs on the calling thread, so several threads can share one program.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from specs import PAD
 
 
 class _State:
-    """Handle of a decoder state in the kernels. All its sentences have `beams` rows."""
+    """Handle of a decoder state in the kernels. Every sentence has the same number of rows, `beams`."""
 
     def __init__(self, program: NativeProgram, handle: int | None, sentences: int) -> None:
         self.program, self.handle, self.sentences, self.beams = program, handle, sentences, 1
@@ -39,9 +39,9 @@ class _State:
 
 
 class NativeProgram:
-    """Program whose search runs in the kernels. `score` runs in emitted PyTorch.
+    """Program that encodes and decodes with the kernels. Only `score` runs emitted PyTorch code.
 
-    States are changed in place: passing a state to a method invalidates it.
+    Methods change states in place. A state is invalid after it was passed to a method.
     """
 
     backend = "native"
@@ -76,7 +76,7 @@ class NativeProgram:
             self.library.zoo_matrix_free(handle)
 
     def encode(self, source: Int[Tensor, "sentences source"]) -> _State:
-        """Return the state before the first step. Padding is not computed, so sources of any length can be mixed."""
+        """Return the state before the first step. Sources of any length can be mixed, because padding is skipped."""
         real = source != PAD
         tokens, lengths = _as_int64(source[real]), real.sum(1).int().cpu()
         handle = ctypes.c_void_p()
@@ -99,7 +99,7 @@ class NativeProgram:
     ) -> tuple[TopK, _State]:
         """Return the best `count` allowed tokens after `token`, and the next state.
 
-        They are found while the logits are computed, block by block, so that all logits never exist at once.
+        The logits are computed and searched block by block, so that they are never all in memory at once.
         """
         return self._step(state, token, min(count, self.vocabulary), allowed), state
 
@@ -146,7 +146,7 @@ class NativeProgram:
 
     @cached_property
     def scorer(self) -> EmittedProgram:
-        """The emitted PyTorch program that computes `score` with the same weights. It is built on first use."""
+        """The emitted PyTorch program that computes `score`, with the same weights. It is built on first use."""
         if Purpose.SCORE not in self.graphs:
             raise ValueError(f"this program was not built for the purpose `{Purpose.SCORE}`")
         score = {Purpose.SCORE: self.graphs[Purpose.SCORE]}
@@ -181,7 +181,7 @@ class NativeProgram:
         return struct
 
     def _unpacked_tensor(self, name: str) -> Tensor:
-        """Return a parameter as the kernels read it. If possible it is not copied, so it may be memory-mapped."""
+        """Return a parameter in the layout that the kernels read. It is only copied if it has another layout."""
         if name not in self.tensors:
             self.tensors[name] = self._parameter(name).float().contiguous()
         return self.tensors[name]
@@ -201,7 +201,7 @@ class NativeProgram:
             list(threads.map(self._packed_matrix, unique.values()))
 
     def _packed_matrix(self, i: Instruction) -> int:
-        """Return the handle of an instruction's matrix, packed with its scales and bias.
+        """Return the handle of an instruction's matrix. It is packed together with its scales and bias.
 
         Matrices are [in, out], except for the table of LOGITS, which is [out, in].
         """
@@ -226,7 +226,7 @@ class NativeProgram:
 
 
 def _as_int64(tensor: Tensor) -> Tensor:
-    """Return a contiguous int64 tensor on the CPU, as the kernels read it."""
+    """Return the tensor as a contiguous int64 tensor on the CPU, the layout that the kernels read."""
     return tensor.to("cpu", torch.long).contiguous()
 
 
@@ -234,19 +234,24 @@ _ERRORS: Mapping[int, tuple[type[Exception], str]] = {
     Status.NO_MEMORY: (MemoryError, "not enough memory in the native kernels"),
     Status.OUT_OF_RANGE: (IndexError, "a token, position, row or sentence does not exist in the model or the state"),
     Status.TOO_LARGE: (ValueError, "a matrix is too large for exact sums in the native kernels"),
-    Status.UNKNOWN: (ValueError, "the native kernels do not implement one of its instructions"),
+    Status.UNKNOWN: (ValueError, "the native kernels do not implement one of the instructions"),
 }
 
 
 def _raise_for(status: int, subject: str = "this batch") -> None:
-    """Raise the exception for the status of a call into the kernels. `subject` is what the call worked on."""
+    """Raise the exception for the status of a call into the kernels, if it failed.
+
+    Args:
+        status: The status that the call returned.
+        subject: What the call processed, for the message.
+    """
     if status != Status.DONE:
         error, problem = _ERRORS[status]
         raise error(f"{subject}: {problem}")
 
 
 def _unavailable_reason() -> str | None:
-    return None if cpp_compiler() else "its kernels are compiled on first use: install g++ or clang++"
+    return None if cpp_compiler() else "its kernels need a C++ compiler on first use: install g++ or clang++"
 
 
 def _refuse(request: BuildRequest) -> str | None:

@@ -1,4 +1,4 @@
-"""The backend `onnx`: encoder and decoder step as ONNX models, run by onnxruntime."""
+"""The backend `onnx`: exports the encoder and the decoder step as ONNX models, and runs them with onnxruntime."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ PACKAGES = ("onnx", "onnxscript", "onnxruntime")
 
 
 _EXPORT_LOCK = Lock()
-"""Lets one thread export at a time, because each changes the process's settings of warnings and logs."""
+"""Lets only one thread export at a time, because an export changes process-wide settings of warnings and logging."""
 
 
 def write_models(request: BuildRequest, folder: Path) -> None:
-    """Write `encode.onnx` and `decode_step.onnx` with their weights, without the exporter's warnings.
+    """Write `encode.onnx` and `decode_step.onnx` with their weights. The exporter's warnings are suppressed.
 
-    All symbolic sizes are free. The inputs have the names of the graph's inputs.
+    All symbolic sizes, such as batch and source, are dynamic. The inputs have the names of the graph's inputs.
     """
     with _EXPORT_LOCK, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # deprecation warnings of torch's own code

@@ -1,7 +1,7 @@
-"""The backend `tensorrt`: encoder and decoder step as TensorRT engines, made by torch.export and torch-tensorrt.
+"""The backend `tensorrt`: compiles the encoder and the decoder step to TensorRT engines, with torch-tensorrt.
 
-TensorRT's libraries come from NVIDIA, not from the package index. Everything that does not need them is tested on every
-machine: refusals, profiles, settings, exported programs, and the names of the weights to refit.
+TensorRT's libraries are not on PyPI; NVIDIA distributes them. The tests of this module do not need them. They cover the
+checks of requests, profiles, settings, exported programs, and the names of the weights to refit.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from specs import Spec, ZooError
 
 
 class Profile(NamedTuple):
-    """Shapes of one input that an engine is built for: the smallest, the usual and the largest one."""
+    """Optimisation profile of one input of an engine: the smallest, the usual and the largest shape."""
 
     min: tuple[int, ...]
     usual: tuple[int, ...]
@@ -50,17 +50,17 @@ def input_profiles(graph: Graph, spec: Spec) -> dict[str, Profile]:
 
 
 def compile_settings(version: str, device: str) -> dict[str, Any]:
-    """Return the options for torch-tensorrt's compiler, named as in its `version`."""
+    """Return the options for the compiler of torch-tensorrt, named as in this version of it."""
     settings: dict[str, Any] = {
         "device": device,
         "require_full_compilation": False,  # sinusoids are computed in float64, which TensorRT does not have
         "min_block_size": 1,
         "truncate_double": False,
-        "immutable_weights": False,  # allow other weights in the same engine
-        "cache_built_engines": False,  # its cache key ignores the topology; we cache engines ourselves
+        "immutable_weights": False,  # allow replacing the weights of an engine
+        "cache_built_engines": False,  # torch-tensorrt's cache key ignores the topology; we cache engines ourselves
         "reuse_cached_engines": False,
-        "decompose_attention": True,  # its converter needs queries, keys and values of one shape
-        "attn_bias_is_causal": False,  # by default it treats a padding mask as a causal mask
+        "decompose_attention": True,  # the attention converter needs queries, keys and values of one shape
+        "attn_bias_is_causal": False,  # by default, torch-tensorrt treats a padding mask as a causal mask
     }
     if tuple(map(int, version.split(".")[:2])) < (2, 12):
         settings |= {"use_explicit_typing": True, "enabled_precisions": {torch.float32}}  # later versions' defaults
@@ -68,7 +68,7 @@ def compile_settings(version: str, device: str) -> dict[str, Any]:
 
 
 def engine_key(request: BuildRequest, versions: Mapping[str, str]) -> dict[str, str]:
-    """Return the key of the engines: everything they depend on, except for the weights."""
+    """Return the cache key of the engines. It contains everything they depend on, except for the weights."""
     profiles = [input_profiles(request.graphs[purpose], request.spec) for purpose in TRANSLATING]
     return {**artefact_key(request, __file__), "profiles": str(profiles), **versions}
 
@@ -114,7 +114,7 @@ def _compile(request: BuildRequest, folder: Path, torch_tensorrt: Any) -> None: 
 
 
 class _Engine:
-    """Loaded engine, which checks that its inputs fit its profiles."""
+    """Loaded engine. Calls check the shapes of the inputs against the engine's profiles."""
 
     def __init__(self, module: Any, graph: Graph, spec: Spec) -> None:
         self.module, self.profiles = module, input_profiles(graph, spec)
@@ -139,9 +139,9 @@ def check_shapes(profiles: Mapping[str, Profile], inputs: Sequence[Tensor]) -> N
 def _unavailable_reason() -> str | None:
     if importlib.util.find_spec("torch_tensorrt") is None or importlib.util.find_spec("tensorrt") is None:
         return (
-            "torch-tensorrt or TensorRT is not installed: for the first, run `pip install -e '.[tensorrt]'` in zoo's "
-            "source folder. NVIDIA's libraries (`tensorrt-cu13-libs`) are not on the package index; pip fetches them "
-            "from NVIDIA's index"
+            "torch-tensorrt or TensorRT is not installed: run `pip install -e '.[tensorrt]'` in zoo's source folder. "
+            "It installs torch-tensorrt. NVIDIA's libraries (`tensorrt-cu13-libs`) are not on PyPI; pip fetches them "
+            "from NVIDIA's package index"
         )
     return None if torch.cuda.is_available() else "it needs an NVIDIA GPU, and torch finds none"
 

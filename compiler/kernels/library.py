@@ -1,6 +1,6 @@
-"""C++ kernels as a shared library: compile it for this processor, load it, and declare its functions.
+"""Functions that compile the C++ kernels to a shared library for this processor, load it, and declare its functions.
 
-The header `abi.hpp` is generated from the Python definitions, so that both sides agree.
+The header `abi.hpp` is generated from the Python definitions, so that C++ and Python agree.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ SIGNATURES: Mapping[str, tuple[str, str]] = {
     "zoo_join": ("int", "void* first, void* second"),
     "zoo_free_state": ("void", "void* state"),
 }
-"""The return type and the parameters of each C function. An int is a Status."""
+"""The return type and the parameters of each C function. A returned int is a Status."""
 
 
 def header() -> str:
@@ -113,7 +113,7 @@ def _c_enum(name: str, members: type[IntEnum]) -> str:
 
 @cache
 def load_kernels(folder: Path | None) -> Any:
-    """Return the library of the kernels, compiled first unless `folder` contains it for this processor."""
+    """Load the library of the kernels. Compile it first, unless `folder` contains it for this processor."""
     sources = sorted([*KERNELS.glob("*.cpp"), *KERNELS.glob("*.hpp")])
     text = header() + "".join(source.read_text(encoding="utf-8") for source in sources)
     key = {"kernels": text, "flags": " ".join(FLAGS), "compiler": _compiler_version(), "processor": processor()}
@@ -138,7 +138,7 @@ def compile_kernels(file: Path, flags: Sequence[str] = FLAGS) -> subprocess.Comp
     with TemporaryDirectory(prefix="zoo-") as folder:
         Path(folder, "abi.hpp").write_text(header(), encoding="utf-8")
         command = [cpp_compiler() or "c++", *flags, "-I", folder, str(KERNELS / "native.cpp"), "-o", str(file)]
-        environment = {**os.environ, "LC_ALL": "C"}  # so that `is_disk_full` recognises its messages
+        environment = {**os.environ, "LC_ALL": "C"}  # so that `is_disk_full` recognises the compiler's messages
         return subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
 
 
@@ -166,7 +166,7 @@ def _compiler_version() -> str:
 
 
 def processor() -> str:
-    """Return a key for the instruction sets that `-march=native` selects."""
+    """Return a string that identifies the instruction sets of this processor, as `-march=native` selects them."""
     names = ("flags", "Features", "model name", "CPU part")
     features = {key: value for key, value in cpuinfo().items() if key in names}
     text = str(features or platform.processor())

@@ -1,4 +1,4 @@
-"""Multi-head attention (3.2, Figure 2): self-attention in both stacks, cross-attention from decoder to encoder."""
+"""Lowering of multi-head attention (3.2, Figure 2): self-attention in both stacks, cross-attention in the decoder."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def cross_attention(y: Value, sublayer: CrossAttention, context: LayerContext) -
 
 
 def attention_scale(architecture: Architecture, d_k: int) -> float:
-    """Return the factor of dot products: 1 / sqrt(d_k) in scaled dot-product attention (3.2.1), else 1."""
+    """Return the factor of dot products: 1 / sqrt(d_k) in scaled dot-product attention (3.2.1), otherwise 1."""
     return float(d_k**-0.5) if architecture.attention_score == "scaled_dot_product" else 1.0
 
 
@@ -64,11 +64,14 @@ class MultiHeadAttention:
 
     @property
     def groups(self) -> int:
-        """Number of heads of queries for each head of keys and values."""
+        """Number of query heads that share a head of keys and values."""
         return int(self.h // self.kv_heads)
 
     def project(self, x: Value, memory: Value) -> tuple[Value, Value, Value]:
-        """Return queries of x, keys and values of the memory: [batch, h or kv_heads, length, d_k or d_v]."""
+        """Return the queries of x, and the keys and values of the memory.
+
+        Queries are [batch, h, length, d_k], keys [batch, kv_heads, length, d_k], values [batch, kv_heads, length, d_v].
+        """
         projections = (
             ("query", x, self.h, self.d_k),
             ("key", memory, self.kv_heads, self.d_k),
@@ -81,14 +84,14 @@ class MultiHeadAttention:
         return query, key, value
 
     def rotate(self, query: Value, key: Value) -> tuple[Value, Value]:
-        """Return queries and keys of self-attention, changed by their positions if these are rotary."""
+        """Return queries and keys of self-attention. If the spec has rotary positions, rotate them by position."""
         positions, position = self.context.positions, self.context.position
         return positions.rotate("query", query, position), positions.rotate("key", key, position)
 
     def attend(self, query: Value, key: Value, value: Value, *added: Value) -> Value:
         """Return the attention of all heads, merged and projected by W_O: [batch, length, d_model].
 
-        For the purpose ATTEND the weights become an output, named after the sub-layer.
+        For the purpose ATTEND, the attention weights become an output of the graph, named after the sub-layer.
 
         Args:
             query: The queries.
@@ -110,7 +113,11 @@ class MultiHeadAttention:
         return self._linear("output", self.b.node("merged", MergeHeads(), (heads,)), self.d_model)
 
     def cached(self, key: Value, value: Value, position: Value) -> tuple[Value, Value, Value, Value]:
-        """Return the keys before the new ones, all keys and values, and the mask of slots that hold none of the row."""
+        """Append the new keys and values to the caches of a decoder step.
+
+        Returns:
+            The keys of earlier steps, all keys, all values, and a mask of the slots that contain no key of a row.
+        """
         (keys, all_keys), (_, all_values) = self._append("keys", key), self._append("values", value)
         hidden = self.b.shared("unwritten", UnwrittenMask(), (position, keys), keys.type.shape[2])
         return keys, all_keys, all_values, hidden

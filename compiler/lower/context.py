@@ -1,4 +1,4 @@
-"""Context that sub-layers of all kinds need, and helpers that several kinds share."""
+"""Inputs that the lowering functions of all kinds of sub-layers share, and their common helpers."""
 
 from __future__ import annotations
 
@@ -15,15 +15,17 @@ from specs import Architecture
 
 
 class RecentPositions(NamedTuple):
-    """Values of the positions before a decoder step, without and with the new ones."""
+    """Features of the last positions in a decoder step, for a sub-layer that reads only nearby positions."""
 
     before: Value
+    """The positions before this step."""
     all: Value
+    """The same, followed by the positions of this step."""
 
 
 @dataclass(frozen=True)
 class LayerContext:
-    """Context of the sub-layers of one layer."""
+    """Everything that lowering a sub-layer needs apart from its input and its spec, such as tokens and masks."""
 
     builder: GraphBuilder
     architecture: Architecture
@@ -31,9 +33,9 @@ class LayerContext:
     tokens: Value
     """Token IDs of the stack's input: [batch, length]."""
     causal: bool
-    """Whether a position may not depend on later ones (3.2.3). Padding comes after the tokens."""
+    """Whether a position must not depend on later ones, as in the decoder (3.2.3)."""
     position: Value | None = None
-    """In a decoder step, the positions of the tokens: [batch, new]. Earlier positions are in the state."""
+    """In a decoder step, the positions of the new tokens: [batch, new]. The state covers earlier positions."""
     source: Value | None = None
     """In the decoder, the token IDs of the source sentence: [batch, source]."""
     memory: Value | None = None
@@ -46,12 +48,15 @@ class LayerContext:
         return self.builder.shared(f"{tokens.name}_padding", PaddingMask(), (tokens,), tokens)
 
     def recent(self, name: str, new: Value, count: int) -> RecentPositions:
-        """Keep the last `count` positions of a value as state of the decoder step.
+        """Add a state to the decoder step that keeps the last `count` positions of a value.
 
         Args:
             name: Name of the state.
-            new: Values of the new positions; positions are the last axis but one.
+            new: The value at the new positions. Positions are the second-last axis.
             count: Number of positions that the state holds.
+
+        Returns:
+            The value at the last `count` positions, without and with the new positions.
         """
         b, shape = self.builder, new.type.shape
         before = b.state(name, *shape[:-2], count, shape[-1])
@@ -61,20 +66,21 @@ class LayerContext:
 
 
 Recurrence = Callable[[Value, int, LayerContext, str, tuple[Value, ...]], Value]
-"""Adds a recurrence. Arguments: x, width, context, prefix of names, and the tokens if it runs backwards."""
+"""Adds a recurrent layer to the graph. Arguments: input, number of output features, context, prefix of names, and a
+tuple with the token IDs if the layer runs from the last token to the first."""
 
 
 def bidirectional(x: Value, context: LayerContext, recurrence: Recurrence) -> Value:
-    """Add one recurrence in the decoder, or two of half the width in opposite directions in the encoder.
+    """Add one recurrent layer in the decoder. In the encoder, add two of half the width in opposite directions.
 
-    An encoder needs both directions; otherwise its memory of a sentence's first words would know nothing of the rest
-    (Bahdanau et al. 2015; the first layer of GNMT and all layers of RNMT+). Two recurrences of half the width, whose
-    outputs are concatenated, have no more parameters than the decoder's, as in OpenNMT's `brnn`.
+    An encoder needs both directions. Otherwise its output for the first words would not depend on the rest of the
+    sentence (Bahdanau et al. 2015; the first layer of GNMT and all layers of RNMT+). The outputs of both halves are
+    concatenated, so they have no more parameters than the decoder's layer, as in OpenNMT's `brnn`.
 
     Args:
         x: Input: [batch, length, d_model].
         context: Context of the sub-layer.
-        recurrence: Adds one recurrence.
+        recurrence: Function that adds one recurrent layer.
 
     Returns:
         The outputs: [batch, length, d_model].

@@ -1,4 +1,4 @@
-"""Convolutional sub-layers (Table 1): contiguous as in ConvS2S, or dilated as in ByteNet."""
+"""Lowering of convolutional sub-layers (Table 1): contiguous as in ConvS2S, or dilated as in ByteNet."""
 
 from __future__ import annotations
 
@@ -12,7 +12,10 @@ from specs import Convolution
 
 
 def convolution(x: Value, sublayer: Convolution, context: LayerContext) -> Value:
-    """Compute max(0, x * W + b) with a kernel of k positions, k^layer apart if dilated."""
+    """Compute max(0, x * W + b), a convolution with a kernel of k positions.
+
+    If it is dilated, the positions of layer i, counted from 0, are k^i apart.
+    """
     b, width = context.builder, x.width
     dilation = sublayer.kernel**context.index if sublayer.dilated else 1
     kernel = b.parameter("kernel", sublayer.kernel, width, width)
@@ -25,15 +28,15 @@ def convolution(x: Value, sublayer: Convolution, context: LayerContext) -> Value
 def convolve(
     x: Value, operation: type[ConvolutionOperation], k: int, dilation: int, context: LayerContext, *parameters: str
 ) -> Value:
-    """Add a convolution, centred in the encoder and over the last k positions in the decoder.
+    """Add a convolution. In the encoder, it is centred on each position. In the decoder, it covers no later position.
 
-    A decoder step keeps the last positions as state.
+    A decoder step keeps the last positions that the kernel covers as state.
 
     Args:
         x: Input: [batch, length, d_model].
         operation: Class of the operation.
         k: Number of positions of the kernel.
-        dilation: Distance between them.
+        dilation: Distance between two positions of the kernel.
         context: Context of the sub-layer.
         parameters: Kernel and bias.
     """

@@ -1,4 +1,7 @@
-"""Position-wise feed-forward network: max(0, x W1 + b1) W2 + b2 (3.3), or with another activation, or gated."""
+"""Lowering of the position-wise feed-forward network: max(0, x W1 + b1) W2 + b2 (3.3).
+
+It can have another activation function, or be gated.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LSTM sub-layers, one kind of recurrent layer of Table 1."""
+"""Lowering of LSTM sub-layers, one kind of recurrent layer of Table 1."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from specs import Lstm
 
 
 def lstm(x: Value, sublayer: Lstm, context: LayerContext) -> Value:
-    """Return the hidden states of a layer of LSTM cells."""
+    """Return the hidden states of an LSTM layer: [batch, length, d_model]. In the encoder, it is bidirectional."""
     return bidirectional(x, context, _lstm)
 
 

@@ -1,6 +1,6 @@
-"""The kinds of positions (3.5): how each enters a stack, and its operations.
+"""Lowering of positions (3.5): one class for each way in which a stack can depend on positions, and its operation.
 
-To add one: its spec class in `specs.parts`, and here its operation, its class, and its line in `POSITIONS`.
+To add a kind, add its spec class to `specs.parts`. Then add an operation, a class and a line in `POSITIONS` here.
 """
 
 # ruff: noqa: D102 - methods that override those of `Operation` are documented there
@@ -38,33 +38,39 @@ if TYPE_CHECKING:
 
 
 ROUNDING = 1e-9
-"""Added before a logarithm of distances is rounded down, so that rounding errors never decide."""
+"""Number that is added to a logarithm of a distance before rounding it down, to tolerate rounding errors."""
 
 
 class StackPositions:
-    """The positions of one stack. This base class adds none."""
+    """Base class of the ways in which a stack depends on positions. Used directly, it ignores positions."""
 
     def __init__(self, builder: GraphBuilder, architecture: Architecture, stack: str, causal: bool) -> None:
-        """Prepare to lower.
+        """Store what the methods need.
 
         Args:
             builder: The builder of the graph.
             architecture: The architecture.
             stack: Name of the stack, `encoder` or `decoder`.
-            causal: Whether positions see none after them.
+            causal: Whether a position cannot see later positions.
         """
         self.b, self.architecture, self.stack, self.causal = builder, architecture, stack, causal
 
     def add(self, x: Value, position: Value | None) -> Value:
-        """Add positions to embeddings [batch, n, d_model]; `position` [batch, n] is that of a decoder step."""
+        """Return embeddings [batch, n, d_model] with positions added. In a decoder step, pass `position` [batch, n]."""
         return x
 
     def rotate(self, name: str, heads: Value, position: Value | None) -> Value:
-        """Change queries or keys of self-attention by their positions: [batch, h, n, d_k]. `name` is theirs."""
+        """Return queries or keys of self-attention [batch, h, n, d_k], rotated by position if positions are rotary.
+
+        Args:
+            name: Name of the result.
+            heads: The queries or keys.
+            position: In a decoder step, the positions: [batch, n].
+        """
         return heads
 
     def bias(self, tokens: Value, heads: int, position: Value | None, cache: Value | None) -> Value | None:
-        """Return a bias of the scores of self-attention, [batch or 1, h, n, m]; None if there is none.
+        """Return the bias of the scores of self-attention, [batch or 1, h, n, m], or None if these positions have none.
 
         Args:
             tokens: Tokens of the stack: [batch, n].
@@ -76,7 +82,7 @@ class StackPositions:
 
 
 class AbsolutePositions(StackPositions):
-    """Sinusoids or learned vectors that are added to embeddings."""
+    """Positions as vectors that are added to embeddings: sinusoids, or learned vectors."""
 
     def add(self, x: Value, position: Value | None) -> Value:
         inputs = (x,) if position is None else (x, position)
@@ -91,7 +97,7 @@ class AbsolutePositions(StackPositions):
 
 
 class RotaryPositions(StackPositions):
-    """Rotations of queries and keys."""
+    """Positions as rotations of queries and keys (RoPE)."""
 
     def rotate(self, name: str, heads: Value, position: Value | None) -> Value:
         inputs, options = (heads,) if position is None else (heads, position), self.architecture.positions
@@ -100,7 +106,7 @@ class RotaryPositions(StackPositions):
 
 
 class BiasPositions(StackPositions):
-    """Biases of attention scores, learned or constant."""
+    """Positions as biases of attention scores: learned (T5) or constant (ALiBi)."""
 
     def bias(self, tokens: Value, heads: int, position: Value | None, cache: Value | None) -> Value | None:
         options, table, max_distance = self.architecture.positions, [], None
@@ -122,7 +128,7 @@ POSITIONS: Mapping[str, type[StackPositions]] = {
     "alibi": BiasPositions,
     "none": StackPositions,
 }
-"""The class of each kind of positions."""
+"""The class for each kind of positions in a spec."""
 
 
 def sinusoidal_encoding(position: int, width: int, halves: bool = False) -> list[float]:
@@ -144,7 +150,7 @@ class PositionalEncoding(Operation):
     """Add the encoding of each position (3.5): x [batch, n, d] [, position [batch, n]] -> [batch, n, d].
 
     Positions count from 0 unless they are an input. Encodings are sinusoids, or rows of a parameter [positions, d].
-    `halves` is that of `sinusoidal_encoding`; position 0 gets the sinusoids of position `first`.
+    `halves` means the same as in `sinusoidal_encoding`. Position 0 gets the sinusoids of position `first`.
     """
 
     halves: bool = False
@@ -185,7 +191,7 @@ class PositionalEncoding(Operation):
         codegen.add(node, Opcode.POSITION, node.inputs[0], **sinusoids, table=table, rows=rows)
 
     def memory_traffic(self, inputs: ValueTypes, result: ValueType, weight_bytes: Size, float_bytes: int) -> Size:
-        """Count one row of the table, if there is one, per position."""
+        """Count the inputs and the result. If there is a table, count one row per position, not the whole table."""
         read = sum((each.bytes(float_bytes) for each in inputs), Size())
         return read + result.bytes(float_bytes) * (2 if weight_bytes.terms else 1)
 
@@ -194,8 +200,8 @@ class PositionalEncoding(Operation):
 class Rotate(Operation):
     """Rotate pairs of features by angles that grow with the position (Su et al. 2021, equation 34).
 
-    x [batch, h, n, d] [, position [batch, n]] -> [batch, h, n, d]. The features i and i + d/2 are a pair, which turns
-    by position · theta^(-2i/d). Positions count from 0 unless they are an input.
+    x [batch, h, n, d] [, position [batch, n]] -> [batch, h, n, d]. The features i and i + d/2 form a pair, which is
+    rotated by the angle position · theta^(-2i/d). Positions count from 0 unless they are an input.
     """
 
     theta: float
@@ -241,13 +247,13 @@ class Rotate(Operation):
 
 @dataclass(frozen=True)
 class PositionBias(Operation):
-    """Bias of attention scores by the distance of query and key.
+    """Compute a bias of attention scores from the distance of query and key.
 
-    It is learned (T5; Raffel et al. 2020, section 2.1) if there is a parameter [buckets, heads], and otherwise a
+    With a parameter [buckets, heads], the bias is learned (T5; Raffel et al. 2020, section 2.1). Otherwise it is a
     constant slope per head times the distance (ALiBi; Press et al. 2022, section 3).
 
-    Inputs: tokens [batch, n] -> [1, heads, n, n]; in a decoder step position [rows, new] and cache [rows, h, length, d]
-    -> [rows, heads, new, slots].
+    Outside of decoder steps, the input is tokens [batch, n], and the result is [1, heads, n, n]. In a decoder step, the
+    inputs are position [rows, new] and cache [rows, h, length, d], and the result is [rows, heads, new, slots].
     """
 
     heads: int
@@ -266,7 +272,7 @@ class PositionBias(Operation):
 
     @property
     def reads_cache_slots(self) -> bool:  # type: ignore[override]
-        """Whether this is the bias of a decoder step."""
+        """Whether it reads the cache of a decoder step."""
         return self.in_step
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
@@ -317,7 +323,7 @@ class PositionBias(Operation):
         return replace(self, planned=True)
 
     def memory_traffic(self, inputs: ValueTypes, result: ValueType, weight_bytes: Size, float_bytes: int) -> Size:
-        """Count nothing: a bias is small, and all layers share it."""
+        """Return 0, because a bias is small, and all layers share it."""
         return Size()
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
@@ -336,7 +342,10 @@ class PositionBias(Operation):
 
 
 def relative_bucket(distance: int, buckets: int, max_distance: int, causal: bool) -> int:
-    """Return the range of a distance (position of the key minus that of the query) in T5's relative positions."""
+    """Return the index of the range that contains a distance, as in T5's relative positions.
+
+    The distance is the position of the key minus that of the query.
+    """
     first = 0
     if causal:
         size = max(0, -distance)
@@ -351,9 +360,10 @@ def relative_bucket(distance: int, buckets: int, max_distance: int, causal: bool
 
 
 def alibi_slope(head: int, heads: int) -> float:
-    """Return the slope of a head, counted from 0: 2^(-8 (head + 1) / heads) for a power of two of heads.
+    """Return the ALiBi slope of a head, counted from 0: 2^(-8 (head + 1) / heads) if `heads` is a power of two.
 
-    Otherwise, the heads of the next smaller power of two come first, and then every second one of the next larger.
+    Otherwise the first heads get the slopes of the next smaller power of two. The others get every second slope of the
+    next larger one.
     """
     power = 1 << (heads.bit_length() - 1)
     return float(2.0 ** (-8 * (head + 1) / power) if head < power else 2.0 ** (-4 * (2 * (head - power) + 1) / power))

@@ -1,4 +1,4 @@
-"""Self-attention restricted to a neighbourhood of each position (4), for long inputs."""
+"""Lowering of self-attention restricted to a neighbourhood of each position (4), for long inputs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from specs import RestrictedAttention
 
 
 def restricted_attention(x: Value, sublayer: RestrictedAttention, context: LayerContext) -> Value:
-    """Let every position attend to positions within the radius; in the decoder, only to those before it."""
+    """Let every position attend to itself and the positions within the radius; in the decoder, not to later ones."""
     heads, b, radius = MultiHeadAttention(context, sublayer), context.builder, sublayer.radius
     query, key, value = heads.project(x, x)
     query, key = heads.rotate(query, key)

@@ -1,4 +1,4 @@
-"""Separable convolutional sub-layers (Table 1), as in Xception."""
+"""Lowering of separable convolutional sub-layers (Table 1), as in Xception."""
 
 from __future__ import annotations
 

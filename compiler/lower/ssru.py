@@ -1,4 +1,4 @@
-"""Simpler simple recurrent units, one kind of recurrent layer of Table 1."""
+"""Lowering of simpler simple recurrent units (SSRU), one kind of recurrent layer of Table 1."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from specs import Ssru
 
 
 def ssru(x: Value, sublayer: Ssru, context: LayerContext) -> Value:
-    """Compute max(0, c_t) of a recurrence without matrix products on its state (Kim et al. 2019).
+    """Compute max(0, c_t) with c_t = f_t · c_(t-1) + (1 - f_t) · W x_t and f_t = sigmoid(W_f x_t + b_f).
 
-    c_t = f_t · c_(t-1) + (1 - f_t) · W x_t with f_t = sigmoid(W_f x_t + b_f).
+    Unlike in an LSTM, the state c is never multiplied with a matrix (Kim et al. 2019).
     """
     return context.builder.node("active", Relu(), (bidirectional(x, context, _ssru),))
 

@@ -1,6 +1,7 @@
-"""Lowering of the whole model. Read from top to bottom, this module is Figure 1 of the paper.
+"""Lowering of the whole model from a spec to a graph. The methods follow Figure 1 of the paper.
 
-Inputs and outputs of each purpose. `source` ends with EOS, `target` runs from BOS to EOS; both are padded.
+The table shows the inputs and outputs for each purpose. `source` ends with EOS. `target` starts with BOS and ends with
+EOS. Both are padded.
 
 | purpose       | inputs                                       | outputs                                          |
 |---------------|----------------------------------------------|--------------------------------------------------|
@@ -52,7 +53,7 @@ SUBLAYERS: Mapping[str, Callable[[Value, Any, LayerContext], Value]] = {
     "convolution": convolution,
     "separable_convolution": separable_convolution,
 }
-"""The function for each kind of sub-layer. To add one: its module, its line here, and its fields in `specs`."""
+"""The lowering function for each kind of sub-layer. To add a kind, add a module, a line here, and fields in `specs`."""
 PREFIXES = {
     "cross_attention": "cross_",
     "restricted_attention": "restricted_",
@@ -77,7 +78,7 @@ def lower(spec: Spec, purpose: Purpose) -> Graph:
 
 
 class _Transformer:
-    """The model, method by method in the order of Figure 1."""
+    """Builder of the graph of the model. The methods are in the order of Figure 1."""
 
     def __init__(self, spec: Spec, builder: GraphBuilder) -> None:
         self.spec, self.b = spec, builder
@@ -107,7 +108,7 @@ class _Transformer:
         self.b.output("log_probabilities", self.b.node("log_softmax", LogSoftmax(), (logits,)))
 
     def _teacher_forced(self) -> tuple[Value, Value]:
-        """Return logits and labels: the decoder reads the target without its last token, to predict all but BOS."""
+        """Return logits and labels. The decoder reads target[:, :-1], and the labels are target[:, 1:]."""
         source, target = self.tokens("source", SOURCE), self.tokens("target", TARGET + 1)
         shifted = self.b.node("shifted", Slice(dimension=1, stop=-1), (target,))
         labels = self.b.node("labels", Slice(dimension=1, start=1), (target,))
@@ -137,7 +138,7 @@ class _Transformer:
         return self.final_norm("decoder", y)
 
     def layer(self, x: Value, sublayers: Sequence[EncoderSubLayer | DecoderSubLayer], context: LayerContext) -> Value:
-        """Apply the sub-layers in order. The second one of a kind has the name of the kind and `_2`, and so on."""
+        """Apply the sub-layers in order. The name of a sub-layer is its kind; `_2` and so on mark repetitions."""
         kinds = Counter[str]()
         for sublayer in sublayers:
             kinds[sublayer.kind] += 1
@@ -150,7 +151,7 @@ class _Transformer:
         return x
 
     def residual(self, x: Value, sublayer: EncoderSubLayer | DecoderSubLayer, context: LayerContext) -> Value:
-        """Return LayerNorm(x + Dropout(Sublayer(x))) (3.1, 5.4), or the sum with the norm in another place."""
+        """Return LayerNorm(x + Dropout(Sublayer(x))) (3.1, 5.4). The norm may be elsewhere if the spec says so."""
         norm, dropout = self.a.option(sublayer, "norm"), self.a.option(sublayer, "dropout")
         apply = SUBLAYERS[sublayer.kind]
         if norm.placement == "post":
@@ -169,7 +170,7 @@ class _Transformer:
         return self.b.node("normed", operation, (x,), *vectors)
 
     def final_norm(self, stack: str, x: Value) -> Value:
-        """Add one more norm after the last layer if the norms come before each sub-layer."""
+        """Add a norm after the last layer if each norm comes before its sub-layer."""
         if self.a.norm.placement == "post":
             return x
         with self.b.sublayer(stack):
@@ -192,9 +193,9 @@ class _Transformer:
         return POSITIONS[self.a.positions.kind](self.b, self.a, stack, causal=stack == "decoder")
 
     def table(self, side: str) -> str:
-        """Return the table of the source or target embedding, or of the output projection.
+        """Return the name of the table of the source or target embedding, or of the output projection.
 
-        `tied_embeddings` determines which of the three are the same.
+        The spec's `tied_embeddings` determines which of the three share one table.
         """
         name = {
             "all": "embedding",
@@ -205,7 +206,7 @@ class _Transformer:
         return self.b.parameter(name, vocabulary, self.a.d_model, initial=Initializer.EMBEDDING)
 
     def logits(self, y: Value) -> Value:
-        """Return the logits of all tokens, with the spec's `output_bias` if it has one."""
+        """Return the logits of all tokens in the vocabulary. If the spec has an `output_bias`, they include it."""
         if self.a.scale_logits:
             y = self.b.node("scaled", Scale(self.a.d_model**-0.5), (y,))
         vocabulary = self.spec.vocabulary.sizes[1]

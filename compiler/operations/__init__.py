@@ -1,5 +1,5 @@
-"""Operations of the graph, one module for each group.
+"""Operations of the graph, in one module for each group.
 
-To add an operation, write one class. It declares everything that is known about it: its type rule, its costs, its
-interpreter, the PyTorch code and the native instructions it becomes, and its traits.
+To add an operation, write one class. The class defines everything about the operation: the type of its result, its
+costs, the reference computation, the PyTorch code, the native instructions, and the traits that passes ask for.
 """

@@ -33,25 +33,25 @@ if TYPE_CHECKING:
     from compiler.native_codegen import NativeCodeGenerator
 
 MIN_BLOCK_LENGTH = 16
-"""Minimum number of queries in a block of restricted attention: products of fewer are too thin to be fast."""
+"""Minimum number of queries in a block of restricted attention. Matrix products with fewer rows are inefficient."""
 
 
 class AttentionKernel(StrEnum):
-    """Implementation of an attention."""
+    """Implementation of an attention in PyTorch."""
 
     EXPLICIT = "explicit"
-    """Product, softmax, product."""
+    """Separate calls for Q Kᵀ, the softmax, and the product with V."""
     FUSED = "fused"
-    """In one call that never stores all attention weights."""
+    """A call of scaled_dot_product_attention, which never stores all attention weights."""
 
 
 @dataclass(frozen=True)
 class _ScoredAttention(Operation):
-    """Base of attentions that compare all queries with all keys."""
+    """Base class of operations that compute a score for each pair of a query and a key."""
 
     scale: float
     groups: int = field(default=1, kw_only=True)
-    """Number of successive heads of queries that share one head of keys and values (Ainslie et al. 2023)."""
+    """Number of successive query heads that share one head of keys and values (Ainslie et al. 2023)."""
     biased: bool = field(default=False, kw_only=True)
     """Whether the last input is a bias of the scores: [batch or 1, h, n or 1, m]."""
 
@@ -68,7 +68,7 @@ class _ScoredAttention(Operation):
             require(value.kind is kind and fits, self, query, key, value)
 
     def _split_added(self, added: Sequence[Any]) -> tuple[Sequence[Any], Any]:
-        """Return the masks, and the bias or None."""
+        """Split the inputs after query, key and value. Return the masks, and the bias or None."""
         return (added[:-1], added[-1]) if self.biased else (added, None)
 
     def _weights(self, query: Tensor, key: Tensor, added: Tensors, parameters: Tensors) -> Tensor:
@@ -162,7 +162,7 @@ class Attention(_ScoredAttention):
         if self.kernel is AttentionKernel.FUSED:
             return product(inputs[0].shape[:3])  # the logarithm of a sum for each query
         weights = product(inputs[0].shape[:3]) * inputs[1].shape[2]
-        # The scaled query or the tanh of an additive score and, with dropout, its mask and the weights after it.
+        # The scaled query or the tanh of an additive score. With dropout, also its mask and the weights after dropout.
         inner = weights * inputs[0].shape[3] if parameters else product(inputs[0].shape)
         return inner + weights * (3 if self.dropout else 1)
 
@@ -179,11 +179,11 @@ class Attention(_ScoredAttention):
 
 @dataclass(frozen=True)
 class AttentionWeights(_ScoredAttention):
-    """The weights softmax(scale · Q Kᵀ + bias, masked) of an attention, for callers that want to see them.
+    """Attention weights softmax(scale · Q Kᵀ + bias, masked), for programs that return them to the caller.
 
     Inputs: Q [batch, h, n, d_k], K [batch, h / groups, m, d_k], masks, and a bias if it is `biased`. Result: [batch, h,
-    n, m] in float32 whatever the type of the inputs; rows sum to 1, and hidden keys have weight 0. The parameter v
-    [h, d_k] is that of `Attention`.
+    n, m], always in float32. Rows sum to 1, and hidden keys have weight 0. There may be a parameter v [h, d_k], as in
+    `Attention`.
     """
 
     calls = ("compiler.runtime.additive_scores", "compiler.runtime.grouped_scores")
@@ -216,7 +216,7 @@ class AttentionWeights(_ScoredAttention):
 
 @dataclass(frozen=True)
 class WeightedSum(Operation):
-    """The attention's result from its weights.
+    """Result of an attention, computed from the attention weights and the values.
 
     weights [batch, h, n, m], V [batch, h / groups, m, d_v] -> [batch, h, n, d_v].
     """
@@ -246,9 +246,9 @@ class RestrictedAttention(Operation):
     """Self-attention restricted to `radius` positions on each side, or, if causal, before the query only (4).
 
     Inputs: Q, K, V [batch, h, n, d] and an optional padding mask [batch, 1, 1, n]. Parameters: an optional vector v
-    [h, d] of additive scores. A query always sees itself, because a query in the padding might see nothing else. Each
-    block of queries is multiplied with the window of keys that any of its queries may see. Costs assume more positions
-    than the radius; with fewer it computes full attention and costs no more.
+    [h, d] of additive scores. A query always sees itself, because a query in the padding might see no other key. Each
+    block of queries is multiplied with one window of keys, which contains all keys that the block may see. The costs
+    are those of sequences longer than the radius. Shorter ones compute full attention, which costs no more.
     """
 
     radius: int
@@ -308,7 +308,7 @@ class RestrictedAttention(Operation):
     def saved_elements(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> Size:
         """Return the number of elements kept for the backward pass.
 
-        They are the attention weights, what dropout adds to them, and the overlapping windows of keys and values.
+        They are the attention weights, the elements that dropout needs, and the overlapping windows of keys and values.
         """
         batch, heads, length, width = inputs[0].shape
         weights = self._weights(inputs)

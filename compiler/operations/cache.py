@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class AppendToCache(Operation):
     """Append positions to a cache: cache [rows, h, n, d], new [rows, h, k, d] -> [rows, h, n + k, d].
 
-    Both may lack the axis of the heads. Positions are the last axis but one.
+    Both may lack the axis of the heads. Positions are the second-last axis.
     """
 
     appends_to_cache = True
@@ -54,7 +54,10 @@ class AppendToCache(Operation):
 
 @dataclass(frozen=True)
 class WriteToCache(Operation):
-    """Write positions into a cache, in place: cache [rows, h, capacity, d], new [rows, h, k, d], position [rows, k]."""
+    """Write new positions into a preallocated cache, in place.
+
+    cache [rows, h, capacity, d], new [rows, h, k, d], position [rows, k] -> [rows, h, capacity, d].
+    """
 
     overwrites = 0
     code = "write_cache({0}, {1}, {2})"
@@ -76,7 +79,7 @@ class WriteToCache(Operation):
         return cache
 
     def memory_traffic(self, inputs: ValueTypes, result: ValueType, weight_bytes: Size, float_bytes: int) -> Size:
-        """Count the new positions only, because the cache is written in place."""
+        """Count only the bytes of the new positions, because the rest of the cache is not touched."""
         return 2 * inputs[1].bytes(float_bytes)
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:

@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 class Convolution(Operation):
     """Convolution with a kernel of k positions, `dilation` apart: y_t = b + Σ_i x_(t + (i - before) · dilation) W_i.
 
-    Inputs: x [batch, n, i]. Parameters: kernel [k, i, o], bias [o]. Result: [batch, n, o]. `before` of the kernel's
-    positions lie before the result's, `after` of them after it; x is extended with zeros. If both are 0, x itself
-    contains the (k - 1) · dilation positions before the first one of the result.
+    Inputs: x [batch, n, i]. Parameters: kernel [k, i, o], bias [o]. Result: [batch, n, o]. `before` positions of the
+    kernel lie before the position of the result, and `after` of them after it. x is padded with zeros. If both are 0, x
+    already contains the (k - 1) · dilation positions before the first one of the result.
     """
 
     before: int
@@ -59,7 +59,7 @@ class Convolution(Operation):
         return sum((x @ matrix for x, matrix in zip(shifted, kernel, strict=True)), bias)
 
     def _shifted(self, x: Tensor, k: int) -> list[Tensor]:
-        """Return x as each of the kernel's k positions sees it: k tensors [batch, n, i]."""
+        """Return the input of each of the kernel's k positions: x, shifted and padded. Each is [batch, n, i]."""
         batch, n, width = x.shape
         first, padding = self.before * self.dilation, (self.before + self.after) * self.dilation
         padded = x.new_zeros(batch, n + padding, width)
@@ -109,7 +109,7 @@ class DepthwiseConvolution(Convolution):
 
 @dataclass(frozen=True)
 class ClearPadding(Operation):
-    """Set padding to zero, so that a convolution sees zeros after the end of each sentence.
+    """Set the features of padding to zero, so that a convolution reads zeros after the end of each sentence.
 
     x [batch, n, d] and mask [batch, 1, 1, n] -> [batch, n, d].
     """

@@ -1,4 +1,4 @@
-"""Operations between the matrix products: residual connections (3.1), activations (3.3), gates, dropout (5.4)."""
+"""Elementwise operations: residual connections (3.1), activations (3.3), gates, scales, dropout (5.4)."""
 
 # ruff: noqa: D102 - methods that override those of `Operation` are documented there
 
@@ -43,7 +43,7 @@ class Add(Operation):
         return inputs[0] + inputs[1]
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
-        """Leave the addition to the norm if that is its only reader."""
+        """Let the instruction of the following norm do the addition if nothing else reads the sum."""
         reader = codegen.sole_reader(node)
         if reader and reader.operation.is_norm:
             codegen.fused.add(node.name)
@@ -55,13 +55,13 @@ class ActivationOperation(Operation):
     """Base of activation functions, which apply to each number separately (3.3)."""
 
     activation: ClassVar[ActivationKind]
-    """Code of the function in native instructions."""
+    """The same function in the native instruction set."""
 
     is_activation = True
     joins_boxes = ("linear", "int8")
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
-        """Compute it together with the projection that left it to this operation, if there is one."""
+        """Add one instruction for this activation, together with the projection before it if that was fused into it."""
         (x,) = node.inputs
         projection = codegen.nodes[x] if x in codegen.fused else None
         if projection:
@@ -128,7 +128,7 @@ class GeluTanh(ActivationOperation):
 
 @dataclass(frozen=True)
 class Multiply(Operation):
-    """Multiply two values of one type, element by element: the gate of a feed-forward network (Shazeer 2020)."""
+    """Multiply two values of one type elementwise, for the gate of a feed-forward network (Shazeer 2020)."""
 
     code = "{0} * {1}"
     caption = ("linear", "Gate")
@@ -163,7 +163,7 @@ class Scale(Operation):
 
 @dataclass(frozen=True)
 class Dropout(Operation):
-    """Set each number to zero with this probability and scale the others up, in training only (5.4)."""
+    """Set elements to zero with the probability `dropout`, and scale the others up, in training only (5.4)."""
 
     dropout: float
 
@@ -173,7 +173,7 @@ class Dropout(Operation):
     joins_boxes = None
 
     def without_dropout(self) -> None:
-        """Return None, because an inactive dropout only copies its input."""
+        """Return None, because dropout outside of training only copies its input."""
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         return inputs[0]

@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
 
 def scaled(x: str, scale: float) -> str:
-    """Return the expression x, multiplied by the scale unless that is 1."""
+    """Return the Python expression for x times the scale. Omit a scale of 1."""
     return x if scale == 1.0 else f"({x} * {scale!r})"
 
 
 @dataclass(frozen=True)
 class Embedding(Operation):
-    """Look up tokens in a table and multiply by `scale`, sqrt(d_model) in the paper (3.4).
+    """Look up tokens in a table and multiply the vectors by `scale`, which is sqrt(d_model) in the paper (3.4).
 
     Inputs: token IDs [...]. Parameters: table [V, d]. Result: [..., d].
     """
@@ -66,7 +66,7 @@ class Embedding(Operation):
         return self.scale, replace(self, scale=1.0)
 
     def memory_traffic(self, inputs: ValueTypes, result: ValueType, weight_bytes: Size, float_bytes: int) -> Size:
-        """Count one row of the table per token, not the whole table."""
+        """Count the bytes of one row of the table per token, not of the whole table."""
         return inputs[0].bytes() + 2 * result.bytes(float_bytes)
 
     def describe(self, inputs: Sequence[str]) -> str:

@@ -1,6 +1,6 @@
-"""Attention masks. Each is a value, computed once from tokens or positions for all layers.
+"""Attention masks. A mask is computed once, from tokens or positions, and used by all layers.
 
-Shapes are [batch or 1, 1, queries or 1, keys]; true hides a key.
+Its shape is [batch or 1, 1, queries or 1, keys]. True hides a key from a query.
 """
 
 # ruff: noqa: D102 - methods that override those of `Operation` are documented there
@@ -32,16 +32,16 @@ if TYPE_CHECKING:
 
 
 class Mask(Operation):
-    """Base of masks. Native code needs none: its rows contain neither padding nor later positions."""
+    """Base class of masks. The native backend computes none, because its buffers have no padding or later positions."""
 
     shares_buffer = True
 
     def memory_traffic(self, inputs: ValueTypes, result: ValueType, weight_bytes: Size, float_bytes: int) -> Size:
-        """Count nothing: a mask is small, and all layers share it."""
+        """Return 0, because a mask is small, and all layers share it."""
         return Size()
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
-        """Add no instruction: the attention's own instruction implies the mask."""
+        """Add no instruction, because the instruction of the attention includes the mask."""
 
 
 @dataclass(frozen=True)
@@ -87,8 +87,8 @@ class CausalMask(Mask):
 class DistanceMask(Mask):
     """Hide keys that are too far from the query: tokens [batch, length] -> [batch, 1, length, length].
 
-    It gives full attention the weights of restricted attention, for callers that want to see them. If keys after the
-    query are visible, padding is hidden too, except a padding position from itself.
+    With this mask, full attention computes the weights of restricted attention, so that a program can return them. If
+    keys after the query are visible, padding is hidden too. But a padding position always sees itself.
     """
 
     before: int
@@ -116,7 +116,7 @@ class DistanceMask(Mask):
 
 @dataclass(frozen=True)
 class WindowMask(Mask):
-    """Hide keys of a window except the query's own and the `radius` before it.
+    """Hide all keys of a window except the one at the query's position and the `radius` before it.
 
     Inputs: position [rows, new]; window [rows, h, radius, d], the keys before the new ones. Result: [rows, 1, new,
     radius + new].
@@ -147,11 +147,11 @@ class WindowMask(Mask):
 
 @dataclass(frozen=True)
 class UnwrittenMask(Mask):
-    """Hide slots of a cache except those of the query's position and the positions before it.
+    """Hide all slots of a cache except those with the query's position and earlier ones.
 
     Inputs: position [rows, new]; cache [rows, h, n, d], before the new positions are appended. Result: [rows, 1, new,
-    slots]. Rows may be at different positions. In a `planned` cache, which has a fixed capacity, a row's keys are the
-    first ones; in a cache that grows, they are the last ones.
+    slots]. Rows may be at different positions. In a `planned` cache, which is preallocated, the keys of a row are in
+    the first slots. In a cache that grows, they are in the last slots.
     """
 
     planned: bool = False
@@ -171,7 +171,7 @@ class UnwrittenMask(Mask):
         position, cache = inputs
         new = position.shape[1]
         slots = position.new_tensor(range(cache.shape[2] if self.planned else cache.shape[2] + new))
-        if not self.planned:  # the position of the row at which each key was appended
+        if not self.planned:  # the position that the row had when each key was appended
             slots = slots[None] - (cache.shape[2] + new - 1) + position[:, -1:]
         written_at = slots.expand(len(position), -1)[:, None, None, :]
         return (written_at < 0) | (written_at > position[:, None, :, None])

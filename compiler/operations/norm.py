@@ -1,4 +1,4 @@
-"""Norms (3.1), one class for each kind. To add one: its spec class in `specs.parts`, its class here, and `NORMS`."""
+"""Norms (3.1). To add a kind, add its spec class to `specs.parts`, and a class and a line in `NORMS` here."""
 
 # ruff: noqa: D102 - methods that override those of `Operation` are documented there
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class NormOperation(Operation):
-    """Base of norms over the last dimension."""
+    """Base class of norms over the last dimension."""
 
     epsilon: float
 
     vectors: ClassVar[Mapping[str, Initializer]]
-    """Names of its parameters [d], with their initial values."""
+    """Names of the norm's parameters, which are vectors [d], with their initial values."""
     is_norm = True
     joins_boxes = ("add",)
 
@@ -86,4 +86,4 @@ class RmsNorm(NormOperation):
 
 
 NORMS: Mapping[str, type[NormOperation]] = {"layer_norm": LayerNorm, "rms_norm": RmsNorm}
-"""The operation of each kind of norm."""
+"""The operation for each kind of norm in a spec."""

@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 Shape = tuple[Size, ...]
 Tensors = Sequence["Tensor"]
 Expressions = Sequence[str]
-"""Python expressions in emitted code."""
+"""Python expressions of inputs or parameters in emitted code."""
 FLOAT_BYTES = 4
 
 
 class GraphError(ValueError):
-    """Error for an invalid graph. It means a bug in a lowering or a pass, not a mistake in user input."""
+    """Error for an invalid graph. The cause is a bug in lowering or in a pass, not a mistake in user input."""
 
 
 class ValueKind(StrEnum):
-    """Kind of the elements of a value: token IDs and positions, numbers, or numbers and masks of attention scores."""
+    """Kind of the elements of a value: integers (such as token IDs), floats, masks, or biases of attention scores."""
 
     INTEGER = "integer"
     FLOAT = "float"
@@ -77,29 +77,30 @@ def require(condition: bool, operation: object, *types: ValueType) -> None:
 
 @dataclass(frozen=True)
 class ReceptiveField:
-    """Positions of its inputs that an operation reads to compute one position of its result."""
+    """Positions of the inputs that an operation reads to compute one position of the result."""
 
     before: int | None
-    """Number of positions before its own; None: all of them."""
+    """Number of positions that it reads before the position of the result; None: all of them."""
     after: int | None
-    """Number of positions after its own; None: all of them."""
+    """Number of positions that it reads after the position of the result; None: all of them."""
     inputs: tuple[int, ...] = (0,)
-    """Inputs that it reads in this way. It reads only its own position of other inputs, such as a query."""
+    """Indices of the inputs with this receptive field. Of other inputs, such as queries, it reads the same position."""
     spacing: int = 1
     """Distance between two positions that it reads, as in a dilated convolution."""
     sequential: bool = False
-    """Whether it computes each position from the result at the neighbouring one, one after the other."""
+    """Whether it is a recurrence, which computes each position from the result at the neighbouring position."""
 
 
 @dataclass
 class EmitContext:
-    """Context in which an operation emits the code of one value: its type, temporary names, earlier statements."""
+    """Everything that an operation needs to emit the code of its result, apart from the input expressions."""
 
     type: ValueType
+    """Type of the result."""
     temporary: Callable[[str], str]
     """Returns an unused variable name that is derived from the value's name and the given suffix."""
     statements: list[str] = field(default_factory=list)
-    """Statements that run before the expression of the result."""
+    """Statements to run before the expression of the result. Operations append to this list."""
 
 
 class MaskRole(StrEnum):
@@ -108,13 +109,13 @@ class MaskRole(StrEnum):
     PADDING = "padding"
     """Keys that are padding."""
     UNWRITTEN = "unwritten"
-    """Slots of a key/value cache that hold no key for the query."""
+    """Slots of a key/value cache without a key that the query may see."""
 
 
 class Operation(ABC):
-    """An operation on values and parameters; its attributes are plain numbers and choices.
+    """Base class of operations on values and parameters. The fields of an operation are plain numbers and options.
 
-    Passes, cost functions and backends ask an operation for its traits, never for its class.
+    Passes, cost functions and backends read the traits of an operation. They never test its class.
     """
 
     # Traits
@@ -122,17 +123,17 @@ class Operation(ABC):
     view: ClassVar[bool] = False
     """Whether the result is a view of the first input, so that it needs no memory and moves no data."""
     shares_buffer: ClassVar[bool] = False
-    """Whether the result needs no buffer of its own in native code: it is a view, or part of another instruction."""
+    """Whether native code allocates no buffer for the result, because it is a view or part of another instruction."""
     overwrites: ClassVar[int | None] = None
     """Index of the input that is overwritten with the result, if any."""
     is_projection: ClassVar[bool] = False
-    """Whether it computes x W (+ b) with a matrix [i, o], so that projections of one input can be fused."""
+    """Whether it computes x W (+ b) with a matrix [i, o]. Several projections of one input can be fused."""
     is_vocabulary_projection: ClassVar[bool] = False
     """Whether it computes x Eᵀ (+ b) with a table [V, d]: the pre-softmax projection (3.4)."""
     is_attention: ClassVar[bool] = False
     """Whether it is scaled dot-product attention with the inputs query, keys, values and masks."""
     is_norm: ClassVar[bool] = False
-    """Whether it is layer normalisation."""
+    """Whether it is a norm, such as layer normalisation."""
     is_activation: ClassVar[bool] = False
     """Whether it is an activation function."""
     adds_positions: ClassVar[bool] = False
@@ -140,29 +141,29 @@ class Operation(ABC):
     splits_heads: ClassVar[bool] = False
     """Whether it splits features into attention heads."""
     keeps_heads: ClassVar[bool] = False
-    """Whether it changes each head of its first input separately, [batch, h, n, d], such as a rotation."""
+    """Whether it transforms each head of its first input [batch, h, n, d] separately, such as a rotation."""
     reads_cache_slots: ClassVar[bool] = False
-    """Whether it computes something of each slot of a cache (input 1) from the positions of queries (input 0)."""
+    """Whether it computes a mask or a bias for each slot of a cache (input 1) from the query positions (input 0)."""
     appends_to_cache: ClassVar[bool] = False
     """Whether it appends new positions (input 1) to a cache (input 0)."""
     mask_role: ClassVar[MaskRole | None] = None
-    """Its role, if it is a mask that passes or backends treat specially."""
+    """The role of a mask that passes or backends treat specially; None for all other operations."""
 
     # Code and drawing
 
     code: ClassVar[str] = ""
-    """Expression of the result: inputs and parameters are {0}, {1} ..., its attributes {self.x}."""
+    """Format string of the result's expression. {0}, {1} ... are the inputs and parameters, {self.x} an attribute."""
     calls: ClassVar[tuple[str, ...]] = ()
     """Functions that the emitted code calls, each as `module.function`."""
     caption: ClassVar[tuple[str, str] | None] = None
-    """In a drawing, the kind of its box (which selects the colour) and its name; None: it is not drawn."""
+    """In a drawing, the kind of the box (which selects the colour) and the name; None: it is not drawn."""
     joins_boxes: ClassVar[tuple[str, ...] | None] = ()
-    """Kinds of boxes that a drawing adds it to if it is the only reader of their result; None: any kind."""
+    """Kinds of input boxes that a drawing adds the operation to, if nothing else reads the input; None: any kind."""
 
     # Meaning
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
-        """Return the type of the result; by default that of the first input.
+        """Return the type of the result. By default, it is the type of the first input.
 
         Raises:
             GraphError: The operation does not accept these inputs or parameters.
@@ -171,43 +172,43 @@ class Operation(ABC):
 
     @abstractmethod
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
-        """Compute the result in simple, slow PyTorch: the reference for every program. Dropout is off."""
+        """Compute the result in simple, slow PyTorch, as a reference for all backends. Dropout is off."""
 
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
-        """Return the PyTorch expression that computes the result. By default, it is `code`."""
+        """Return the PyTorch expression that computes the result. By default, it is `code`, formatted."""
         return self.code.format(*inputs, *parameters, self=self)
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         """Add the native instructions of this operation.
 
         Raises:
-            UnsupportedGraph: The native backend has no instruction for it.
+            UnsupportedGraph: The native backend has no instruction for the operation.
         """
         if not self.shares_buffer:
             raise UnsupportedGraph(f"it has no instruction for {type(self).__name__}: use the backend `eager`")
         codegen.alias_input(node)
 
     def native_bias(self, codegen: NativeCodeGenerator, node: Node) -> Mapping[str, Any]:
-        """Return the fields of an attention's native instruction that describe this bias of its scores.
+        """Return the fields of an attention's native instruction that define this bias of the scores.
 
         Raises:
-            UnsupportedGraph: The native backend cannot compute it.
+            UnsupportedGraph: The native backend cannot compute the bias.
         """
         raise UnsupportedGraph(f"it has no instruction for {type(self).__name__}: use the backend `eager`")
 
     # Variants, for passes
 
     dropout: float = 0.0
-    """Probability of its dropout in training: a field of the operations that have one."""
+    """Probability of dropout in training. Operations with dropout define it as a field."""
 
     def without_dropout(self) -> Operation | None:
-        """Return this operation without its dropout, or None if it then only copies its input."""
+        """Return the operation with dropout removed, or None if it then only copies its input."""
         return self
 
     def without_scale(self) -> tuple[float, Operation] | None:
-        """Return the constant factor and the operation without it; None if it has no factor.
+        """Return the constant factor of the operation, and the operation with factor 1. None if there is no factor.
 
-        The factor applies to the query of an attention, and to the parameters of any other operation.
+        The factor of an attention multiplies the query. The factor of any other operation multiplies its parameters.
         """
         return None
 
@@ -216,15 +217,15 @@ class Operation(ABC):
         return self
 
     def for_planned_cache(self) -> Operation:
-        """Return the variant for caches of a fixed capacity that are written in place."""
+        """Return the variant for preallocated caches, which are written in place."""
         return self
 
     def quantised(self) -> tuple[Operation, int] | None:
-        """Return the int8 variant and the dimension of the matrix that has one scale per index; None: there is none."""
+        """Return the int8 variant, and the dimension of the matrix with one scale per index. None if there is none."""
         return None
 
     def chunked(self, classes: Size) -> Operation | None:
-        """Return the loss that also computes its logits, in chunks of positions; None if this is not a loss of logits.
+        """Return the loss that also computes the logits, in chunks of positions. None if this is no loss of logits.
 
         Args:
             classes: Size of the vocabulary.
@@ -232,26 +233,26 @@ class Operation(ABC):
         return None
 
     def sliced_range(self) -> tuple[int, int, int | None] | None:
-        """Return the dimension, start and stop if this is a slice."""
+        """Return the dimension, start and stop if this is a slice, otherwise None."""
         return None
 
     # Costs
 
     def matmul_flops(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> Size:
-        """Return the FLOPs of its matrix products; a multiply-add counts as two, everything else as none."""
+        """Return the FLOPs of the matrix products. A multiply-add counts as two. Other arithmetic is not counted."""
         return Size()
 
     def saved_elements(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> Size:
-        """Return how many numbers the backward pass needs in addition to the result."""
+        """Return how many elements the operation saves for the backward pass, in addition to its result."""
         return Size()
 
     def memory_traffic(self, inputs: ValueTypes, result: ValueType, weight_bytes: Size, float_bytes: int) -> Size:
-        """Return the bytes that it reads and writes.
+        """Return the bytes of memory that the operation reads and writes.
 
         Args:
             inputs: Types of the inputs.
             result: Type of the result.
-            weight_bytes: Size of its parameters in bytes.
+            weight_bytes: Size of the parameters in bytes.
             float_bytes: Bytes per floating-point number.
         """
         if self.view:
@@ -259,11 +260,11 @@ class Operation(ABC):
         return sum((each.bytes(float_bytes) for each in inputs), Size()) + weight_bytes + result.bytes(float_bytes)
 
     def receptive_field(self) -> ReceptiveField | None:
-        """Return the other positions that it reads; None if it works on each position separately."""
+        """Return which other positions the operation reads. None if it computes each position separately."""
         return None
 
     def loops_in_python(self, inputs: ValueTypes) -> bool:
-        """Return whether its code has a Python loop over positions. torch compiles such code for one length only."""
+        """Return whether the emitted code loops over positions in Python. torch.compile would compile each length."""
         return False
 
     def is_exportable(self, inputs: ValueTypes) -> bool:
@@ -271,9 +272,9 @@ class Operation(ABC):
         return not self.loops_in_python(inputs)
 
     def describe(self, inputs: Sequence[str]) -> str:
-        """Return the details that a drawing shows below its name.
+        """Return the details that a drawing shows below the name of the operation.
 
         Args:
-            inputs: Descriptions of its inputs.
+            inputs: Descriptions of the inputs.
         """
         return ""

@@ -30,12 +30,13 @@ if TYPE_CHECKING:
     from compiler.native_codegen import NativeCodeGenerator
 
 SUPPRESSED_LOGIT = -1e8
-"""Tokens with a logit of at most this never occur, and training keeps it so. Imported models use it."""
+"""Tokens with this logit or a lower one are suppressed: the model never generates them. Training does not change that,
+because label smoothing ignores them. Imported models have such tokens."""
 
 
 @dataclass(frozen=True)
 class LogSoftmax(Operation):
-    """Log-probabilities over the last dimension, in float32 whatever the type of the input."""
+    """Log-probabilities over the last dimension. The result is always float32."""
 
     code = "{0}.float().log_softmax(dim=-1)"
     caption = ("softmax", "Log-softmax")
@@ -44,14 +45,14 @@ class LogSoftmax(Operation):
         return inputs[0].float().log_softmax(-1)
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
-        """Leave it to the instruction LOGITS, whose result is in no buffer."""
+        """Add no instruction, because the instruction LOGITS includes the softmax."""
         if node.inputs[0] in codegen.operands:
             raise UnsupportedGraph("it has an instruction for the LogSoftmax of logits only: use the backend `eager`")
 
 
 @dataclass(frozen=True)
 class PickLabels(Operation):
-    """Log-probability of each label, 0 at padding: log-probabilities [..., V], labels [...] -> [...]."""
+    """Select the log-probability of each label, or 0 at padding: log-probabilities [..., V], labels [...] -> [...]."""
 
     code = "pick({0}, {1})"
     calls = ("compiler.runtime.pick",)
@@ -71,9 +72,9 @@ class PickLabels(Operation):
 class CrossEntropy(Operation):
     """Cross entropy with label smoothing (5.4), summed over labels that are not padding.
 
-    Inputs: logits [..., V], labels [...]. Result: [2]: the smoothed loss, which training minimises, and the loss
-    without smoothing, which gives the perplexity. The smoothing is spread over all V classes or, with
-    `wrong_classes`, over the V - 1 wrong ones; suppressed tokens do not count.
+    Inputs: logits [..., V], labels [...]. The result [2] has the smoothed loss, which training minimises, and the loss
+    without smoothing, which gives the perplexity. `smoothing` is the probability that is spread over all V classes or,
+    with `wrong_classes`, over the V - 1 wrong ones. Suppressed tokens (see SUPPRESSED_LOGIT) get none of it.
     """
 
     smoothing: float
@@ -110,10 +111,10 @@ class CrossEntropy(Operation):
 
 @dataclass(frozen=True)
 class ChunkedCrossEntropy(CrossEntropy):
-    """Pre-softmax projection and cross entropy in one, chunk by chunk, so that memory never holds all logits.
+    """Pre-softmax projection and cross entropy in one operation. It works in chunks, so all logits are never in memory.
 
     Inputs: x [..., d], labels [...]. Parameters: table [rows, d] and optionally a bias [rows]. The first `classes`
-    rows are the vocabulary; the rest is padding. Result: that of `CrossEntropy`.
+    rows are the vocabulary; the rest is padding. The result is the same as that of `CrossEntropy`.
     """
 
     classes: int
@@ -136,7 +137,7 @@ class ChunkedCrossEntropy(CrossEntropy):
         return f"chunked_loss({', '.join((x, table, labels, *options, *bias))})"
 
     def chunked(self, classes: Size) -> None:
-        """Return None: it is chunked already."""
+        """Return None, because this operation already works in chunks."""
 
     def matmul_flops(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> Size:
         return 2 * product(inputs[0].shape) * parameters[0][0]

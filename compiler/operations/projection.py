@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class _Projection(Operation):
-    """Base of x W + b, whose matrix may be stored transposed."""
+    """Base class of projections x W + b. The matrix may be stored transposed."""
 
     transposed: ClassVar[bool] = False
     """Whether the matrix is [o, i] instead of [i, o]."""
@@ -55,7 +55,7 @@ class _Projection(Operation):
 
 
 class _Int8(_Projection):
-    """Base of projections in int8, whose second parameter is the scales [o]."""
+    """Base class of projections in int8. The second parameter contains the scales of the outputs, [o]."""
 
     calls = ("compiler.runtime.quantised_linear",)
 
@@ -70,12 +70,12 @@ class _Int8(_Projection):
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         rows = codegen.parameter_shape(node.parameters[0])[1 if self.transposed else 0]
         if rows > MAX_INT8_ROWS:
-            limit = f"{MAX_INT8_ROWS:,} numbers per row, not {rows:,}"
+            limit = f"{MAX_INT8_ROWS:,} input features, not {rows:,}"
             raise UnsupportedGraph(f"its int8 products take at most {limit}: use the backend `eager`")
         super().native(codegen, node)
 
     def quantised(self) -> None:
-        """Return None: it is quantised already."""
+        """Return None, because this operation is already quantised."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Linear(_Projection):
     caption = ("linear", "Linear")
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
-        """Leave the product to the activation if that is its only reader."""
+        """Let the instruction of the following activation compute the product if nothing else reads it."""
         reader = codegen.sole_reader(node)
         if reader and reader.operation.is_activation:
             codegen.fused.add(node.name)
@@ -101,7 +101,7 @@ class Linear(_Projection):
 class Logits(_Projection):
     """Pre-softmax projection x Eᵀ, or x Eᵀ + b (3.4): x [..., d], table E [V, d] [, b [V]] -> [..., V].
 
-    With tied embeddings the table is that of the embedding.
+    With tied embeddings, the table is also that of the embedding.
     """
 
     transposed = True
@@ -109,7 +109,7 @@ class Logits(_Projection):
     caption = ("logits", "Linear")
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
-        """Compute the logits of the vocabulary only, without those of padding rows, which a slice removes."""
+        """Add the instruction LOGITS for the vocabulary. Omit the padding rows, which the following slice removes."""
         reader = codegen.sole_reader(node)
         part = reader.operation.sliced_range() if reader else None
         width = codegen.row_length(reader.name if reader and part else node.name)

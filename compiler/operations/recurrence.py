@@ -35,10 +35,10 @@ TWO = Size.of(2)
 
 @dataclass(frozen=True)
 class Recurrence(Operation):
-    """Base of recurrent layers, from the first position to the last or, `backwards`, from the last token to the first.
+    """Base class of recurrent layers. They run from the first position to the last or, if `backwards`, in reverse.
 
-    After the values of the positions there is at most one more input: the initial state or, if it runs backwards, the
-    token IDs [batch, n], which give the length of each row without padding.
+    After the inputs with a value per position, there is at most one more input. It is the initial state or, if the
+    layer runs backwards, the token IDs [batch, n], which give the length of each row without padding.
     """
 
     backwards: bool = False
@@ -57,7 +57,7 @@ class Recurrence(Operation):
         return "from the last position to the first" if self.backwards else ""
 
     def _states(self, inputs: ValueTypes) -> ValueTypes:
-        """Return the initial state, if there is one. Raise GraphError for any other extra input."""
+        """Return a tuple with the initial state, or an empty one. Raise GraphError for an invalid extra input."""
         rest = inputs[len(self.position_inputs) :]
         tokens = sum(each.kind is ValueKind.INTEGER for each in rest)
         require(len(rest) <= 1 and tokens == self.backwards, self, *inputs)
@@ -112,7 +112,7 @@ class Ssru(Recurrence):
             codegen.add(node, Opcode.SSRU_SOURCE, gate, value, backwards=self.backwards)
 
     def saved_elements(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> Size:
-        return product(inputs[0].shape)  # the sigmoid
+        return product(inputs[0].shape)  # the result of the sigmoid
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Slice(Operation):
-    """Range `start:stop` of one dimension. All three may be negative and then count from the end."""
+    """Slice `start:stop` of one dimension. All three numbers may be negative, and then count from the end."""
 
     dimension: int
     start: int = 0
@@ -65,7 +65,7 @@ class Slice(Operation):
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         place = codegen.operands.get(node.inputs[0])
-        if place is None:  # a slice of logits, which are in no buffer
+        if place is None:  # a slice of logits, which have no buffer
             return
         if node.type == codegen.graph.types[node.inputs[0]]:
             codegen.alias_input(node)
@@ -140,7 +140,7 @@ class Concat(Operation):
 
 @dataclass(frozen=True)
 class FoldBeams(Operation):
-    """Give each hypothesis a row of its own: [batch, beams, ...] -> [batch·beams, 1, ...]."""
+    """Change from one row per sentence to one row per hypothesis: [batch, beams, ...] -> [batch·beams, 1, ...]."""
 
     view = True
     shares_buffer = True
@@ -156,7 +156,10 @@ class FoldBeams(Operation):
 
 @dataclass(frozen=True)
 class UnfoldBeams(Operation):
-    """Undo `FoldBeams`: x [batch·beams, 1, w] and any value `like` [batch, beams] -> [batch, beams, w]."""
+    """Reverse `FoldBeams`: x [batch·beams, 1, w], like [batch, beams] -> [batch, beams, w].
+
+    Only the shape of `like` is used.
+    """
 
     view = True
     shares_buffer = True

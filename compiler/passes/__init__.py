@@ -1,7 +1,8 @@
-"""Passes in the order in which they run. To add one: its module, and its line here.
+"""Compiler passes, in the order in which they run. To add one, write its module and add a line to PASSES.
 
-A pass takes the graphs that share weights and returns them changed. It is exact, that is, equal up to rounding, or
-approximate. It can be disabled by name (`compilation.disabled_passes`), and is tested against the interpreter.
+A pass rewrites a set of graphs that share weights. An exact pass changes results only by rounding errors; others are
+approximate. A spec can disable a pass by name (`compilation.disabled_passes`). Tests compare each pass with the
+interpreter.
 """
 
 from __future__ import annotations
@@ -32,19 +33,19 @@ from specs.errors import nearest
 
 @dataclass(frozen=True)
 class Pass:
-    """A named transformation of graphs."""
+    """Pass of the compiler. `apply` rewrites graphs, and `exact` is whether results change only by rounding errors."""
 
     apply: Callable[[Graphs, Spec, CompileOptions], Graphs]
     exact: bool = True
 
     @property
     def name(self) -> str:
-        """The name of the pass, which is that of its function."""
+        """The name of the pass: the name of its function."""
         return self.apply.__name__
 
     @property
     def summary(self) -> str:
-        """The first line of the docstring."""
+        """The first line of the docstring of the pass."""
         return (self.apply.__doc__ or "").strip().splitlines()[0]
 
 
@@ -73,7 +74,7 @@ def graphs(
 
     Args:
         spec: The spec.
-        purposes: The purposes, one graph each.
+        purposes: The purposes. Each gets one graph.
         device: The device that the graphs will run on.
         precision: Overrides the spec's precision.
 
@@ -105,7 +106,16 @@ def optimise(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
 
 
 def _verify(graphs: Graphs, name: str, before: Graphs) -> None:
-    """Verify each graph that a pass has changed, and that parameters of one name are equal in all graphs."""
+    """Check the graphs after a pass: each changed graph is valid, and parameters with one name are equal in all graphs.
+
+    Args:
+        graphs: The graphs after the pass.
+        name: The name of the pass.
+        before: The graphs before the pass.
+
+    Raises:
+        GraphError: A graph is invalid, or two graphs have different parameters with the same name.
+    """
     known: dict[str, Parameter] = {}
     for purpose, graph in graphs.items():
         if graph != before.get(purpose):

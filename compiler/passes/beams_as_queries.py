@@ -13,7 +13,7 @@ from specs import Spec
 
 
 def beams_as_queries(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
-    """Make all beams of a sentence one row of the decoder step, so that they read the memory once."""
+    """Put all beams of a sentence into one row of the decoder step, so that they read the memory only once."""
     if Purpose.DECODE_STEP not in graphs:
         return graphs
     try:
@@ -23,11 +23,11 @@ def beams_as_queries(graphs: Graphs, spec: Spec, options: CompileOptions) -> Gra
 
 
 def _rows_per_sentence(graph: Graph) -> Graph:
-    """Replace the axis of new positions by beams; only what depends on states keeps one row per hypothesis."""
+    """Use the axis of new positions for beams. Nodes that depend on states still get one row per hypothesis."""
     types, (separate, rows) = graph.types, _separate_hypotheses(graph)
     like = next((n for n, type_ in graph.inputs.items() if type_ == ValueType((BATCH, NEW), ValueKind.INTEGER)), None)
     if like is None:
-        raise GraphError("no input has the number of hypotheses")
+        raise GraphError("no input has the shape [batch, new], which gives the number of hypotheses")
     nodes: dict[str, Node] = {}
     folded: dict[str, str] = {}
 
@@ -57,9 +57,9 @@ def _rows_per_sentence(graph: Graph) -> Graph:
 
 
 def _separate_hypotheses(graph: Graph) -> tuple[set[str], set[str]]:
-    """Return the nodes that need one row per hypothesis, and the values that keep it because they cannot be unfolded.
+    """Return the nodes that need one row per hypothesis: those that read a state, or remove the axis of new positions.
 
-    Such nodes read a state, or reduce the axis of new positions.
+    Also return the values that keep one row per hypothesis, because `UnfoldBeams` does not apply to their shape.
     """
     by_name, types = {node.name: node for node in graph.nodes}, graph.types
     separate, rows = set[str](), set(graph.states)

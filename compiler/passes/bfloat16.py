@@ -1,4 +1,4 @@
-"""bfloat16 halves the bytes of a weight, and many processors multiply it several times as fast."""
+"""bfloat16 halves the size of the weights, and many processors multiply it several times as fast as float32."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from specs import Spec
 
 
 def bfloat16(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
-    """Round all weights to bfloat16, so that everything before the log-probabilities is computed in it."""
+    """Round all weights to bfloat16. Everything before the log-probabilities is then computed in bfloat16."""
     if options.precision != "bfloat16":
         return graphs
     return {

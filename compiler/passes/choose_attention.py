@@ -1,4 +1,4 @@
-"""Fused attention saves memory traffic on a GPU; on a CPU, separate calls are faster for short sentences."""
+"""Fused attention saves memory traffic on a GPU. On a CPU, separate calls are faster for short sentences."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from specs import Spec
 
 
 def choose_attention(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
-    """Use fused attention on a GPU for dot products without dropout, and explicit products otherwise."""
+    """Use fused attention on a GPU if it is dot-product attention without dropout, and separate calls otherwise."""
     if options.device != "cuda":
         return graphs
     return {

@@ -1,4 +1,7 @@
-"""Logits, tokens times a vocabulary of 37,000, are the largest value in training; chunks avoid storing all of them."""
+"""The logits are the largest tensor of training: the tokens of a batch times a vocabulary of, for example, 37,000.
+
+Computing them in chunks avoids storing all of them.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A constant factor can be multiplied into the weights once, instead of into every value."""
+"""A constant factor can be multiplied with the weights once, instead of with every value at run time."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from specs import Spec
 
 
 class _Scale(NamedTuple):
-    """Factor of a node, and the parameters that it could be multiplied into."""
+    """Constant factor of a node, the parameters that could be scaled by it, and the operation without the factor."""
 
     factor: float
     parameters: tuple[str, ...]
@@ -25,8 +25,8 @@ class _Scale(NamedTuple):
 def fold_scales(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
     """Multiply 1/sqrt(d_k) into the weights of queries and sqrt(d_model) into embeddings, except for training.
 
-    A table that is also the pre-softmax projection keeps its scale, as does any parameter with another reader. For
-    training, scales stay, because Adam would take other steps on scaled weights.
+    A parameter that another operation reads without this factor is not scaled, such as a table that is also the
+    pre-softmax projection. In training, nothing is scaled, because Adam's steps depend on the scale of the weights.
     """
     if Purpose.TRAIN in graphs:
         return graphs
@@ -50,7 +50,7 @@ def fold_scales(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
 
 
 def _scales(graph: Graph) -> Iterator[tuple[str, _Scale]]:
-    """Yield each node whose factor could move into parameters: its own or, for attention, those of its query."""
+    """Yield each node with a factor that could be folded: into its parameters or, for attention, those of the query."""
     by_name = {node.name: node for node in graph.nodes}
     uses = Counter(i for node in graph.nodes for i in node.inputs) + Counter(graph.results.values())
     for node in graph.nodes:

@@ -1,4 +1,4 @@
-"""All layers of the decoder project the same memory, so that one product can compute all their keys and values."""
+"""All decoder layers project the same memory, so one matrix product can compute the keys and values of all layers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from specs import Spec
 
 
 def fuse_memory(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
-    """Compute the memory's keys and values of all layers as one product, of which each layer takes a slice."""
+    """Compute the keys and values of the memory for all layers in one matrix product. Each layer takes a slice."""
     return {purpose: _fuse(graph) for purpose, graph in graphs.items()}
 
 

@@ -1,4 +1,4 @@
-"""Projections of one value can be one product: query, key and value of self-attention, key and value of the memory."""
+"""Projections of the same value can be one product, such as the query, key and value of self-attention."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from specs import Spec
 
 
 def fuse_projections(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
-    """Compute projections that read the same value as one product with concatenated matrices."""
+    """Replace projections that read the same value by one product with their concatenated matrices."""
     return {purpose: _fuse(graph) for purpose, graph in graphs.items()}
 
 
@@ -40,7 +40,7 @@ def _fuse(graph: Graph) -> Graph:
 def fuse_group(
     group: list[Node], name: str, names: list[str], parameters: dict[str, Parameter], layer: str
 ) -> list[Node]:
-    """Return the fused projection, followed by a slice for each original one under its old name.
+    """Return the fused projection, and a slice of it for each original projection, with the original's name.
 
     Args:
         group: The projections.
@@ -67,7 +67,7 @@ def fuse_group(
 
 
 def _join(names: list[str]) -> str:
-    """Join names: a.query, a.key -> a.query_key. A name from elsewhere is joined in full."""
+    """Join names with a common path: a.query and a.key become a.query_key. A name with another path stays complete."""
     stem = names[0].rpartition(".")[0]
     others = (n.removeprefix(f"{stem}.") if n.rpartition(".")[0] == stem else n.replace(".", "_") for n in names[1:])
     return "_".join([names[0], *others])

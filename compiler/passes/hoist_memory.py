@@ -1,4 +1,4 @@
-"""The decoder step computes the same from the memory in every step, so the encoder can compute it once."""
+"""Each decoder step computes the same keys and values from the memory, so the encoder can compute them once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from specs import Spec
 
 
 def hoist_memory(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
-    """Move the keys and values of cross-attention from the decoder step to the encoder."""
+    """Move the computation of the keys and values of cross-attention from the decoder step to the encoder."""
     if Purpose.ENCODE not in graphs or Purpose.DECODE_STEP not in graphs:
         return graphs
     encode, step = graphs[Purpose.ENCODE], graphs[Purpose.DECODE_STEP]

@@ -1,4 +1,4 @@
-"""Products are fastest if their sizes are multiples of the processor's tile; vocabularies rarely are."""
+"""Matrix products are fastest if sizes are multiples of the hardware's tile size. Vocabulary sizes rarely are."""
 
 from __future__ import annotations
 
@@ -27,7 +27,12 @@ def pad_vocabulary(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graph
 
 
 def _pad(graph: Graph, padded: Mapping[str, Parameter]) -> Graph:
-    """Pad a table in every graph that uses it, so that they still share it. No token refers to the new rows."""
+    """Use the padded tables and biases in a graph. No token refers to the new rows.
+
+    Args:
+        graph: The graph.
+        padded: The padded parameters by name. They are the same for all graphs, so that graphs still share them.
+    """
     nodes: list[Node] = []
     for node in graph.nodes:
         if node.operation.is_vocabulary_projection and node.parameters[0] in padded:

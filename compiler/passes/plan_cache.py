@@ -1,4 +1,4 @@
-"""A cache that grows by a position is copied in every step; one with spare capacity is written in place."""
+"""A cache that grows by one position per step is copied in each step. One with spare capacity is written in place."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def plan_cache(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
 
 
 def _plan(graph: Graph) -> Graph:
-    """Preallocate the caches that only attention reads, with a mask that hides the slots not yet written.
+    """Preallocate the caches that only attention reads, with a mask that hides unused slots.
 
-    Several caches can be read with the same masks and biases. Either all of them are preallocated, or none.
+    Several caches can be read with the same mask or bias. Then either all of them are preallocated, or none.
     """
     caches = _growing_caches(graph)
     masks = {n.name: n for n in graph.nodes if n.operation.reads_cache_slots}
@@ -54,7 +54,10 @@ def _plan(graph: Graph) -> Graph:
 
 
 def _growing_caches(graph: Graph) -> dict[str, str]:
-    """Map each value that a cache grows to, to that cache, if nothing else but masks reads the cache itself."""
+    """Map the result of each append operation to the cache that it extends.
+
+    Omit caches that other operations read directly, except for masks and biases.
+    """
     caches = {}
     for node in graph.nodes:
         if node.operation.appends_to_cache and (state := graph.states.get(node.inputs[0])):

@@ -23,7 +23,7 @@ def test_invalid_graphs(small: Callable[..., Spec]) -> None:
     first = graph.nodes[0]
     unused = {"unused": next(iter(graph.parameters.values()))}
     invalid = {
-        "not computed before": replace(graph, nodes=graph.nodes[::-1]),
+        "no earlier node computes": replace(graph, nodes=graph.nodes[::-1]),
         "computed twice": replace(graph, nodes=(first, *graph.nodes)),
         "not i": replace(graph, nodes=(replace(first, type=graph.inputs["source"]), *graph.nodes[1:])),
         "is not a layer": replace(graph, nodes=(replace(first, layer="Encoder 0"), *graph.nodes[1:])),
@@ -68,7 +68,7 @@ class TestStates:
     def test_a_state_grows_along_its_length_axis(self) -> None:
         verify(self.graph(StepState("grown", length_axis=2)))
         for wrong in (StepState("grown"), StepState("grown", length_axis=1), StepState("new", length_axis=3)):
-            with pytest.raises(GraphError, match="but becomes"):
+            with pytest.raises(GraphError, match="but its next value"):
                 verify(self.graph(wrong))
 
     def test_only_a_state_is_overwritten_and_nothing_reads_it_afterwards(self) -> None:
