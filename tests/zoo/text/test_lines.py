@@ -25,7 +25,7 @@ from zoo.text.lines import LineStream, available_chunks, clean, never_paused, re
 )
 def test_files_that_are_not_plain_text_are_recognised(tmp_path, beginning, hint):
     (tmp_path / "file").write_bytes(beginning)
-    with pytest.raises(ZooError, match="is not UTF-8|NUL characters") as caught:
+    with pytest.raises(ZooError, match=r"is not UTF-8|NUL characters") as caught:
         read_lines(tmp_path / "file")
     assert hint in caught.value.hint
 
