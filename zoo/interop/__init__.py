@@ -1,1 +1,1 @@
-"""Import of models from other toolkits, and export to them. There is one package per foreign format."""
+"""Import of models from other toolkits, and export to other toolkits. Each foreign format has one package."""

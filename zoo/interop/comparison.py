@@ -45,24 +45,24 @@ class Comparison:
     identical: int | None
     """Number of translations with the same tokens, or with the same text if the engine does not return tokens.
 
-    None for a `ScoringEngine`.
+    None for a `ScoringEngine`, whose translations are not compared.
     """
     difference: float
-    """Largest difference of the log-probability that the two assign to a translation of the engine."""
+    """Largest difference between the log-probabilities that the engine and zoo assign to the same translation."""
     engine_speed: float
-    """Sentences per second of the engine."""
+    """Speed of the engine, in sentences per second."""
     zoo_speed: float
-    """Sentences per second of zoo."""
+    """Speed of zoo, in sentences per second."""
     backend: str
-    """Backend of zoo."""
+    """Name of zoo's backend that computed the translations."""
 
     @property
     def summary(self) -> str:
         """The result in one sentence."""
         if self.identical is None:
             agreement = (
-                f"the log-probabilities that the scorer of {self.engine} and zoo assign to {self.sentences:,} "
-                f"translations differ by at most {self.difference:.1g}"
+                f"{self.sentences:,} translations were scored by {self.engine} and by zoo, and the log-probabilities "
+                f"differ by at most {self.difference:.1g}"
             )
         else:
             agreement = (
@@ -70,13 +70,13 @@ class Comparison:
                 f"log-probabilities differ by at most {self.difference:.1g}"
             )
         return (
-            f"{agreement}; on one thread, it translates {self.engine_speed:.1f} sentences per second, and zoo's "
-            f"backend {self.backend} {self.zoo_speed:.1f}"
+            f"{agreement}; on one thread, {self.engine} translates {self.engine_speed:.1f} sentences per second, and "
+            f"zoo's backend {self.backend} translates {self.zoo_speed:.1f}"
         )
 
 
 def require_engine(format: ImportFormat) -> None:
-    """Raise ZooError if a format has no engine to compare with, or if the engine is not installed."""
+    """Raise ZooError unless the engine of a format is installed, so that an imported model can be compared with it."""
     if format.engine is None:
         problem = f"cannot check a model of the format {format.name}: zoo runs no engine of that format"
         raise ZooError(problem, hint="leave `--check` out")
@@ -88,7 +88,7 @@ def require_engine(format: ImportFormat) -> None:
 def compare_with_engine(
     format: ImportFormat, path: Path, model: ImportedModel, texts: Sequence[str], report: Report
 ) -> Comparison:
-    """Translate texts with the engine that a model comes from and with zoo, and compare.
+    """Translate texts with the engine that a model comes from and with zoo, and compare the results.
 
     Args:
         format: The format of the model. Its engine must be installed.
@@ -126,7 +126,7 @@ def compare_with_engine(
     if not difference <= TOLERANCE:
         raise ZooError(
             f"the imported model differs from the one that `{engine.version}` runs: log-probabilities of the same "
-            f"translations differ by {difference:.2g}, and at most {TOLERANCE:g} is allowed",
+            f"translations differ by {difference:.2g}, but at most {TOLERANCE:g} is allowed",
             hint="import it without `--check` if you accept the difference",
             exit_code=1,
         )
@@ -178,7 +178,7 @@ def _timed(
 
 
 def _token_ids(translations: Sequence[EngineTranslation], vocabulary: Vocabulary) -> list[list[int] | None]:
-    """Return zoo's token IDs of each translation, or None if the engine returned no tokens or an unknown one."""
+    """Return zoo's token IDs of each translation. None if the engine returned no tokens, or one that zoo lacks."""
     ids = {name: id for id, name in enumerate(vocabulary.token_strings(range(vocabulary.sizes[1])))}
     # In zoo, tokens that select a language begin with a space.
     ids |= {bare: id for name, id in ids.items() if is_language_token(bare := name.removeprefix(SPACE))}
@@ -208,9 +208,9 @@ def _largest_difference(
     rows: Sequence[list[int] | None],
     report: Report,
 ) -> float:
-    """Return the largest difference of the log-probability that the engine and zoo assign to a translation.
+    """Return the largest difference between the log-probabilities that the engine and zoo assign to a translation.
 
-    Translations that reached the maximum length are left out, because engines disagree on whether EOS follows them.
+    Translations that reached the maximum length are left out, because not all engines add EOS to them.
     """
     encode, source_end = translator.vocabulary.encode, translator.vocabulary.source_end
     decoding, positions = translator.spec.decoding, translator.positions or math.inf

@@ -1,4 +1,4 @@
-"""Export of published models to folders that other engines read (`zoo export`)."""
+"""Export of published models to the formats of other engines (`zoo export`)."""
 
 from __future__ import annotations
 
@@ -48,19 +48,18 @@ def export_model(name: str, to: str, folder: Path, report: Report) -> ExportResu
         report: Receives the notes.
 
     Raises:
-        ZooError: The model or the format does not exist, the folder has content (even if it appeared during the
-            export), the format cannot express the model, or the exported model computes something else. Nothing is
-            written then.
+        ZooError: The model or the format does not exist, the folder is not empty, the format cannot express the model,
+            or the exported model computes something else. Nothing is written then.
     """
     format = _format_named(to)
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
-        raise ZooError(f"`{folder}` already exists", hint="name a new folder with `-o`")
+        raise ZooError(f"`{folder}` already exists", hint="give a new folder with `-o`")
     path = find.published_model(name, report)
     model = read_model(path)
     manifest.read(path).check_file(proof.NAME)
     bundle = Bundle(model.spec, model.vocabulary, model.weights.tensors, proof.read(path / proof.NAME, model.spec))
     require_space(folder, 2 * sum(tensor.nbytes for tensor in bundle.tensors.values()), "the export")
-    target = Path(os.path.realpath(folder))  # if the folder is a link to an empty folder, keep the link
+    target = Path(os.path.realpath(folder))  # if the path is a link to an empty folder, keep the link
     with atomic_folder(target, replace=False) as partial:
         notes = format.write(bundle, partial)
         if reader := format.reader(bundle):
@@ -68,8 +67,8 @@ def export_model(name: str, to: str, folder: Path, report: Report) -> ExportResu
         check = format.check(bundle, partial)
         if check is not None and not check.difference <= _TOLERANCE:
             raise ZooError(
-                f"the exported model of `{path.name}` computes something else: {check.engine} differs by "
-                f"{check.difference:.2g} from {check.reference}, and at most {_TOLERANCE:g} is allowed",
+                f"the exported model of `{path.name}` computes something else: the results of {check.engine} differ by "
+                f"{check.difference:.2g} from {check.reference}, but at most {_TOLERANCE:g} is allowed",
                 exit_code=1,
             )
     for note in notes:
@@ -88,9 +87,9 @@ def _format_named(name: str) -> ExportFormat:
 
 
 def _require_same_when_read(bundle: Bundle, reader: ImportFormat, folder: Path) -> None:
-    """Raise ZooError if the exported folder, imported again, has other tensors or another vocabulary.
+    """Import the exported folder again. Raise ZooError if the tensors or the vocabulary differ from the bundle's.
 
-    Biases that the bundle does not have may be added if they have no effect.
+    The imported model may have additional biases, if they have no effect.
     """
     imported = reader.read(folder, ImportRequest(bundle.spec.name))
     changed = [name for name, tensor in bundle.tensors.items() if not _has(imported.tensors.get(name), tensor)]

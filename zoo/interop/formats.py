@@ -1,4 +1,4 @@
-"""Interfaces that a foreign format implements, and the data that it exchanges with the importer and the exporter."""
+"""Interfaces that a foreign format implements, and the data types of their arguments and results."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from zoo.publishing.proof import ReferenceLogProbabilities
 from zoo.text.vocabulary import Vocabulary
 
 PositionConvention = Literal["marian", "transformers"]
-"""Toolkit whose formula for sinusoidal positions a Hugging Face Marian model was trained with."""
+"""Toolkit that trained a Hugging Face Marian model. It determines the formula of the sinusoidal positions."""
 UNKNOWN_LANGUAGES = ("und", "und")
-"""Languages of a model whose files do not name them. `und` is the code of ISO 639 for "undetermined"."""
+"""Language codes for a model whose files do not contain its languages. `und` is ISO 639 for "undetermined"."""
 _LANGUAGE_CODE = re.compile(r"(?=.{2,35}$)[a-z]{2,3}(-[A-Za-z0-9]+)*")
 _MAX_LENGTH = 256  # tokens: the `corpus.max_length` of base
 _MAX_DESCRIPTION = 200  # characters
@@ -26,16 +26,16 @@ _MAX_DESCRIPTION = 200  # characters
 
 @dataclass(frozen=True)
 class ImportRequest:
-    """Choices of the user that a format takes into account when it reads a model."""
+    """Options of the user for reading a foreign model."""
 
     name: str
     """Name of the model in the local model store, and of its spec."""
     languages: tuple[str, str] | None = None
-    """Codes of the source and target language. If None, the files name them, or they are `UNKNOWN_LANGUAGES`."""
+    """Codes of the source and target language. None: read them from the files, or use `UNKNOWN_LANGUAGES`."""
     positions: PositionConvention | None = None
-    """Formula of the sinusoidal positions. If None, the format chooses it."""
+    """Formula of the sinusoidal positions. None: use the default of the format."""
     origin_name: str | None = None
-    """Name of the model where it comes from. If None, it is the name of its file or folder."""
+    """Original name of the model, such as its name on the Hugging Face Hub. None: the name of its file or folder."""
 
 
 @dataclass(frozen=True)
@@ -45,27 +45,27 @@ class ImportedModel:
     spec: Spec
     vocabulary: Vocabulary
     tensors: Mapping[str, Tensor]
-    """Weights in float32, by their names in a weights file."""
+    """Weights in float32, by zoo's names."""
     origin: Mapping[str, str]
     """Origin of the model: `format`, `source` (file or folder), `engine`, and choices such as `positions`. The
     bundle's facts contain them."""
     notes: tuple[str, ...] = ()
-    """Sentences for the user about the model."""
+    """Notes to show to the user."""
 
 
 @dataclass(frozen=True)
 class EngineTranslation:
-    """A translation by the engine that a model comes from."""
+    """Translation by the engine that an imported model comes from, such as Marian."""
 
     text: str
     log_probability: float
-    """Natural logarithm of the probability of all tokens, including EOS, before any length penalty."""
+    """Natural logarithm of the probability of the translation, including EOS, without any length penalty."""
     tokens: Sequence[str] | None = None
     """Tokens of the translation without EOS. None if the engine does not return them."""
 
 
 class Engine(Protocol):
-    """Foreign engine with an open model, used to check an import."""
+    """Inference engine of another toolkit with an open model. An import is checked against it."""
 
     version: str
     """Name and version of the engine, for messages."""
@@ -75,30 +75,30 @@ class Engine(Protocol):
 
         Args:
             texts: The source sentences.
-            beam: The beam size. By default, the search uses the model's own settings.
+            beam: The beam size. By default, the search settings of the model are used.
         """
         ...
 
 
 @runtime_checkable
 class ScoringEngine(Engine, Protocol):
-    """Engine whose search does not compute the model as it was trained, but whose scorer does.
+    """Engine whose search has a known error for this model, but whose scorer computes the model as it was trained.
 
-    A check scores its translations in both engines and does not compare them with those of zoo.
+    A check therefore compares only scores: the engine's scorer and zoo score the same translations.
     """
 
     def score(self, texts: Sequence[str], translations: Sequence[EngineTranslation]) -> Sequence[EngineTranslation]:
-        """Return the translations with the log-probabilities of the scorer.
+        """Score translations with the engine's scorer. Return them with the new log-probabilities.
 
         Args:
             texts: The source sentences.
-            translations: Their translations by this engine.
+            translations: A translation of each sentence, by this engine.
         """
         ...
 
 
 class ImportFormat(Protocol):
-    """A format that models are imported from."""
+    """Foreign model format that zoo can import."""
 
     @property
     def name(self) -> str:
@@ -106,11 +106,11 @@ class ImportFormat(Protocol):
 
     @property
     def description(self) -> str:
-        """The files that identify the format, in a few words."""
+        """A short description of the files of a model, for help texts."""
 
     @property
     def engine(self) -> str | None:
-        """The Python module of the engine that `--check` runs, or None if zoo runs no engine of this format."""
+        """The Python module of the engine that `--check` runs. None if this format cannot be checked."""
 
     def recognises(self, path: Path) -> bool:
         """Return whether a file or folder has this format, judging by file names and first bytes."""
@@ -120,40 +120,45 @@ class ImportFormat(Protocol):
         """Read a model.
 
         Raises:
-            ZooError: A file is damaged, or the model has a property that a spec cannot express.
+            ZooError: A file is damaged, or the model has a property that zoo does not support.
         """
         ...
 
     def open_engine(self, path: Path, model: ImportedModel) -> Engine:
-        """Open the model in the engine that it comes from. The engine's Python module must be installed."""
+        """Open a model in its original engine. The engine's Python module must be installed.
+
+        Args:
+            path: The foreign model.
+            model: The same model, imported by `read`.
+        """
         ...
 
 
 @dataclass(frozen=True)
 class Bundle:
-    """Content of a published model, as the exporter passes it to a format."""
+    """Content of a published model, which an export format writes."""
 
     spec: Spec
     vocabulary: Vocabulary
     tensors: Mapping[str, Tensor]
     proof: ReferenceLogProbabilities
-    """Reference log-probabilities, which the exported model must reproduce."""
+    """Log-probabilities of some translations by this model. The exported model must compute the same."""
 
 
 @dataclass(frozen=True)
 class ExportCheck:
-    """Result of running an exported model in its engine."""
+    """Result of running an exported model in the engine that it was exported for."""
 
     engine: str
     """Name and version of the engine."""
     difference: float
-    """Largest difference of the log-probability of a token. For `onnx`, the largest relative difference of a number."""
+    """Largest difference of a token's log-probability. For `onnx`, the largest relative difference of any output."""
     reference: str = "the reference log-probabilities of the model"
-    """Results that the engine's results were compared with."""
+    """Description of the results that the engine's results were compared with, for messages."""
 
 
 class ExportFormat(Protocol):
-    """A format that published models are exported to."""
+    """Foreign model format that zoo can export to."""
 
     @property
     def name(self) -> str:
@@ -161,17 +166,17 @@ class ExportFormat(Protocol):
 
     @property
     def description(self) -> str:
-        """The written files, in a few words."""
+        """A short description of the written files, for help texts."""
 
     def reader(self, bundle: Bundle) -> ImportFormat | None:
-        """Return the format that reads the exported model back with identical tensors, or None if there is none."""
+        """Return the import format that reads the exported model back with identical tensors. None if there is none."""
         ...
 
     def write(self, bundle: Bundle, folder: Path) -> list[str]:
         """Write a model into an empty folder.
 
         Returns:
-            Sentences for the user about the exported model.
+            Notes to show to the user.
 
         Raises:
             ZooError: The format cannot express a property of the model.
@@ -179,19 +184,22 @@ class ExportFormat(Protocol):
         ...
 
     def check(self, bundle: Bundle, folder: Path) -> ExportCheck | None:
-        """Run the exported model in its engine. Return None if the engine is not installed."""
+        """Run the exported model in its engine, and compare the results with zoo's.
+
+        Return None if the engine is not installed.
+        """
         ...
 
 
 def are_language_codes(languages: Sequence[str]) -> bool:
-    """Return whether all values are language codes that a spec accepts, such as `en` and `pt-BR`."""
+    """Return whether all strings are valid language codes, such as `en` and `pt-BR`."""
     return all(map(_LANGUAGE_CODE.fullmatch, languages))
 
 
 def require_folder(path: Path, format: str) -> None:
-    """Raise ZooError if a path is not a folder. For formats whose models are folders."""
+    """Raise ZooError if a path is not a folder. Formats whose models are folders call this first."""
     if not path.is_dir():
-        raise ZooError(f"`{path}` is a file, but a model in the format {format} is a folder", hint="name its folder")
+        raise ZooError(f"`{path}` is a file, but a model in the format {format} is a folder", hint="give the folder")
 
 
 def imported_spec(request: ImportRequest, description: str, **sections: Mapping[str, Any]) -> Spec:
@@ -216,6 +224,6 @@ def imported_spec(request: ImportRequest, description: str, **sections: Mapping[
 
 
 def _without_markup(text: str) -> str:
-    """Return only letters, digits and punctuation that a Markdown or HTML page displays as it is."""
+    """Replace characters with a meaning in Markdown or HTML by spaces, and shorten the text."""
     kept = "".join(character if character.isalnum() or character in "_-.,()'/" else " " for character in text)
     return " ".join(kept.split())[:_MAX_DESCRIPTION]

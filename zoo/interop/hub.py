@@ -1,4 +1,4 @@
-"""Models on the Hugging Face Hub: download of `hf:ORG/NAME[@REVISION]`, and the licence in a model card."""
+"""Download of models from the Hugging Face Hub (`hf:ORG/NAME[@REVISION]`), and the licence in a model card."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ PREFIX = "hf:"
 _NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*(@[\w./-]+)?", re.ASCII)
 _SMALL_FILES = ("json", "spm", "yml", "yaml", "txt", "model", "codes", "md")
 _WEIGHTS = ("model.safetensors", "pytorch_model.bin", "model.bin", "*.npz", "*.pt")
-"""Weight files by preference: safetensors come before formats that contain pickles."""
+"""Names of weight files, in order of preference. safetensors comes before formats that contain pickles."""
 _CARD = "README.md"
 _MAX_CARD = 65_536  # bytes
 _LICENCE = re.compile(rb"^license:[ \t]*[\"']?([A-Za-z0-9][\w.+-]{0,99})[\"']?[ \t]*$", re.MULTILINE | re.ASCII)
 
 
 def is_on_hub(source: str) -> bool:
-    """Return whether a source is a model on the Hub, and not a file or folder."""
+    """Return whether a source, as given on the command line, is a model on the Hub instead of a file or folder."""
     return source.startswith(PREFIX)
 
 
@@ -49,26 +49,26 @@ def download(source: str, report: Report) -> Path:
         hint = "write `hf:ORG/NAME`, or `hf:ORG/NAME@REVISION`"
         raise ZooError(f"`{source}` is not a valid name of a model on the Hub", hint=hint)
     if is_offline():
-        hint = "unset ZOO_OFFLINE, or name a folder on this computer"
+        hint = "unset ZOO_OFFLINE, or give a folder on this computer"
         raise ZooError(f"cannot download `{source}`: ZOO_OFFLINE is set", hint=hint)
     try:
         hub = import_module("huggingface_hub")
     except ImportError:
-        hint = "`pip install 'transformer-zoo[hf]'`"
+        hint = "run `pip install 'transformer-zoo[hf]'`"
         raise ZooError(f"cannot download `{source}`: `huggingface_hub` is not installed", hint=hint) from None
     try:
         files = hub.HfApi().model_info(name, revision=revision or None).siblings or []
         patterns = _needed([file.rfilename for file in files])
         report.info(f"downloading {len(patterns)} files of {name}")
         return Path(hub.snapshot_download(name, revision=revision or None, allow_patterns=patterns))
-    except Exception as error:  # without a network, the errors are those of the HTTP client
+    except Exception as error:  # without a network, the HTTP client of huggingface_hub raises its own errors
         reason = str(error).strip().partition("\n")[0] or type(error).__name__
-        hint = "check the name of the model and the network connection, or name a folder on this computer"
+        hint = "check the name of the model and the network connection, or give a folder on this computer"
         raise ZooError(f"cannot download `{source}`: {reason}", hint=hint, exit_code=1) from None
 
 
 def _needed(files: list[str]) -> list[str]:
-    """Return the small files in the root of a repository and its preferred weight file."""
+    """Select the files to download: the small files in the root of a repository, and the preferred weight file."""
     root = [file for file in files if "/" not in file]
     small = [file for file in root if file.rpartition(".")[2] in _SMALL_FILES]
     weights = ([file for file in root if Path(file).match(pattern)] for pattern in _WEIGHTS)
@@ -76,9 +76,9 @@ def _needed(files: list[str]) -> list[str]:
 
 
 def licence_of_card(folder: Path) -> str | None:
-    """Return the licence that the model card in a folder specifies (`license: apache-2.0`), or None.
+    """Return the licence in the model card of a folder, such as `apache-2.0`, or None if there is none.
 
-    Model cards on the Hub begin with YAML front matter. Only a licence in the front matter counts.
+    Model cards on the Hub begin with YAML front matter, which contains a line such as `license: apache-2.0`.
     """
     card = folder / _CARD
     if not folder.is_dir() or not is_present(card):

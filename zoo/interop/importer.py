@@ -1,4 +1,4 @@
-"""Import of foreign models as bundles in the local model store (`zoo import`)."""
+"""Import of models of other toolkits into the local model store (`zoo import`)."""
 
 from __future__ import annotations
 
@@ -49,35 +49,36 @@ _UNEXPECTED = (
     *(ArithmeticError, AttributeError, LookupError, RuntimeError, StopIteration, TypeError, ValueError),
     *(struct.error, zipfile.BadZipFile, zlib.error),
 )
-"""Exceptions that content of an unexpected form can cause in a reader."""
+"""Exceptions that a reader may raise if a file has unexpected content. They are reported as a damaged file."""
 _MAX_MESSAGE = 500  # characters
 _MEMORY_PER_BYTE = 16
-"""Memory that reading a model may take, as a multiple of its files: 8-bit weights become float32 twice."""
-_SPARE_MEMORY = 1 << 28  # bytes, for vocabularies and the libraries that read them
+"""Maximum memory for reading a model, as a multiple of the size of its files. 8-bit weights are copied to float32
+twice."""
+_SPARE_MEMORY = 1 << 28  # additional bytes, for vocabularies and the libraries that read them
 
 
 @dataclass(frozen=True)
 class ImportOptions:
-    """Options of an import. If an option is None, the files of the model decide."""
+    """Options of `zoo import`. An option that is None is derived from the files of the model."""
 
     name: str | None = None
     format: str | None = None
     languages: tuple[str, str] | None = None
     positions: PositionConvention | None = None
     check: Path | None = None
-    """File with sentences to compare with the engine that the model comes from. None: no comparison."""
+    """File with sentences for a comparison with the engine that the model comes from. None: do not compare."""
     replace: bool = False
-    """Whether to replace a model of the same name."""
+    """Whether to replace an existing model of the same name."""
 
 
 @dataclass(frozen=True)
 class ImportResult:
-    """An imported model."""
+    """Result of an import."""
 
     folder: Path
-    """Folder of the bundle in the local model store."""
+    """Folder of the imported model in the local model store."""
     comparison: Comparison | None
-    """Comparison with the engine that the model comes from, if the user asked for it."""
+    """Comparison with the engine that the model comes from. None if the user did not ask for it."""
 
 
 def import_model(source: str, options: ImportOptions, report: Report) -> ImportResult:
@@ -89,12 +90,12 @@ def import_model(source: str, options: ImportOptions, report: Report) -> ImportR
         report: Receives notes, warnings and the progress.
 
     Raises:
-        ZooError: The format is unknown, the model is damaged or has a property that a spec cannot express, the name is
+        ZooError: The format is unknown, the model is damaged or has a property that zoo does not support, the name is
             invalid or taken, or the check fails. Nothing is written then.
     """
     if options.languages and not are_language_codes(options.languages):
         problem = f"`--languages {' '.join(options.languages)}` are not two language codes"
-        raise ZooError(problem, hint="write codes such as `en de`")
+        raise ZooError(problem, hint="write codes such as `--languages en de`")
     path = _local_path(source, report)
     origin_name = hub.repository(source) if hub.is_on_hub(source) else Path(source).absolute().name
     name = options.name or _default_name(origin_name)
@@ -104,7 +105,7 @@ def import_model(source: str, options: ImportOptions, report: Report) -> ImportR
     format = find_format(path, options.format)
     texts = _check_sentences(options.check)
     if options.positions and format.name != HuggingFaceMarianImport.name:
-        problem = f"`--positions` applies to {HuggingFaceMarianImport.name} only, and this model is of {format.name}"
+        problem = f"`--positions` applies to {HuggingFaceMarianImport.name} only, but this model is of {format.name}"
         raise ZooError(problem, hint="leave `--positions` out")
     if texts:
         require_engine(format)
@@ -127,13 +128,13 @@ def import_model(source: str, options: ImportOptions, report: Report) -> ImportR
 
 
 def find_format(path: Path, name: str | None = None) -> ImportFormat:
-    """Return the format with a name, or the format that a file or folder has.
+    """Return the format with the given name. Without a name, detect the format of a file or folder.
 
     Raises:
         ZooError: The path does not exist, there is no format with this name, or the files have no known format.
     """
     if not path.exists():
-        raise ZooError(f"`{path}` does not exist", hint="name a file or a folder, or `hf:ORG/NAME`")
+        raise ZooError(f"`{path}` does not exist", hint="give a file or a folder, or `hf:ORG/NAME`")
     names = [format.name for format in IMPORT_FORMATS]
     if name in names:
         return IMPORT_FORMATS[names.index(name)]
@@ -145,13 +146,13 @@ def find_format(path: Path, name: str | None = None) -> ImportFormat:
         if format.recognises(path):
             return format
     if path.is_file() and any(format.recognises(path.parent) for format in IMPORT_FORMATS):
-        raise ZooError(f"`{path}` is a part of a model", hint=f"name the model's folder, `{path.parent}`")
+        raise ZooError(f"`{path}` is a part of a model", hint=f"give the model's folder, `{path.parent}`")
     known = "; ".join(f"{format.name} ({format.description})" for format in IMPORT_FORMATS)
     raise ZooError(f"`{path}` has no known model format", hint=f"the formats are {known}")
 
 
 def _read(format: ImportFormat, path: Path, request: ImportRequest) -> ImportedModel:
-    """Read a model. Report content that a reader does not expect as a damaged file, not as a crash of zoo."""
+    """Read a model. If unexpected content makes the reader fail, raise ZooError that the file is not valid."""
     files = _model_files(path)
     allowed = _SPARE_MEMORY + _MEMORY_PER_BYTE * files
     try:
@@ -164,16 +165,16 @@ def _read(format: ImportFormat, path: Path, request: ImportRequest) -> ImportedM
             problem = (
                 f"reading `{path}` needs more than {size(allowed)} of memory, but the model has only {size(files)}"
             )
-            hint = "do not use this file: small files that fill the memory are made to do harm"
+            hint = "do not use this file: it may be malicious, because it would fill the memory"
             raise ZooError(problem, hint=hint, exit_code=1) from None
         reason = next(iter(str(error).splitlines()), "")
         problem = f"`{path}` is not a valid model of {format.name}: {type(error).__name__}: {reason}"[:_MAX_MESSAGE]
-        hint = "restore it from its source; if its own engine opens it, please report this with the file"
+        hint = "restore it from its source. If the toolkit it comes from can open it, please report this with the file"
         raise ZooError(problem, hint=hint, exit_code=1) from error
 
 
 def _model_files(path: Path) -> int:
-    """Return the size of a model's files in bytes. A `decoder.yml` names files in its own folder."""
+    """Return the size of a model's files in bytes. For a `decoder.yml`, all files in its folder count."""
     folder = path if path.is_dir() else path.parent if path.suffix == ".yml" else None
     return sum(file.stat().st_size for file in (folder.iterdir() if folder else [path]) if file.is_file())
 
@@ -192,8 +193,8 @@ def _notes_for_user(model: ImportedModel) -> Iterator[str]:
         yield "the languages of the model are unknown: set them with `--languages`, such as `--languages en de`"
     if spec.name in specs.names():
         yield (
-            f"`{spec.name}` is also the name of a shipped spec: `--model {spec.name}` now selects this model; to avoid "
-            "that, choose another name with `--name`"
+            f"`{spec.name}` is also the name of a spec that zoo contains: `--model {spec.name}` now selects the "
+            "imported model. To avoid that, choose another name with `--name`"
         )
 
 
@@ -215,6 +216,6 @@ def _check_sentences(file: Path | None) -> list[str]:
 
 
 def _default_name(origin_name: str) -> str:
-    """Return the last part of a model's name without characters that names cannot contain."""
+    """Derive a name for the imported model: the last part of the original name, without invalid characters."""
     stem = re.sub(r"\.(npz|pt|bin|decoder\.yml|yml)$", "", origin_name.rpartition("/")[2])
     return re.sub(r"[^-_,.A-Za-z0-9]+", "-", stem).strip("-.")

@@ -12,8 +12,8 @@ from torch import Tensor
 from specs import ZooError
 
 NEVER = -1e9
-"""Bias on the logit of a token that the foreign model cannot write. Its probability is 0. Label smoothing during
-training skips such tokens (`compiler.operations.probability.SUPPRESSED_LOGIT`), so the probability stays 0."""
+"""Bias of the logit of a token that the foreign model cannot generate. It makes the probability 0. Label smoothing
+ignores such tokens (`compiler.operations.probability.SUPPRESSED_LOGIT`), so the probability stays 0 in training."""
 SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
 """Names of PAD, UNK, BOS and EOS."""
 
@@ -24,14 +24,14 @@ class Token:
 
     name: str
     row: int | None = None
-    """Row of the token in the foreign matrices, or None if it has no row."""
+    """Row of the token in the embedding and output matrices of the foreign model. None if it has no row."""
     input_only: bool = False
-    """Whether the token occurs in sources only. It shares the row of another token, and no translation contains it."""
+    """Whether the token occurs only as an input of the model. It then shares the row of another token."""
 
 
 @dataclass(frozen=True)
 class Numbering:
-    """Tokens of a converted vocabulary, in the order of their IDs."""
+    """Tokens of a converted vocabulary, in the order of their IDs in zoo."""
 
     tokens: tuple[Token, ...]
 
@@ -47,17 +47,17 @@ class Numbering:
         first: Sequence[str] = (),
         read_as_unknown: Sequence[str] = (),
     ) -> Numbering:
-        """Return the numbering of a foreign vocabulary.
+        """Assign token IDs of zoo to a foreign vocabulary.
 
         Args:
             names: The names of the foreign tokens, in the order of their foreign IDs.
             unknown: The foreign ID of the unknown token.
             end: The foreign ID of the end of a sentence.
-            start: The foreign ID of the token that decoding starts with. If it is also the unknown token, the end or
-                the padding, then BOS shares its row. By default, BOS is a row of zeros.
-            pad: The foreign ID of the padding token. If it equals `start`, or by default, PAD is a row of zeros.
-            first: Names of the tokens that follow directly after the special ones, such as bytes.
-            read_as_unknown: Tokens that the tokenizer produces but that the foreign model reads as unknown.
+            start: The foreign ID of the token that decoding starts with, whose row becomes that of BOS. It may equal
+                `unknown`, `end` or `pad`. By default, BOS gets a row of zeros.
+            pad: The foreign ID of the padding token. By default, or if it equals `start`, PAD gets a row of zeros.
+            first: Names of tokens to put directly after the special ones, such as bytes.
+            read_as_unknown: Tokens that the tokenizer produces but that the foreign model treats as unknown.
         """
         if start == pad:
             pad = None
@@ -81,7 +81,7 @@ class Numbering:
         return [token.name for token in self.tokens]
 
     def id(self, row: int) -> int:
-        """Return the ID of the token that a foreign row belongs to."""
+        """Return zoo's ID of the token with this row in the foreign matrices."""
         return next(id for id, token in enumerate(self.tokens) if token.row == row and not token.input_only)
 
     def rows(self, table: Tensor) -> Float32[Tensor, "tokens d_model"]:
@@ -105,7 +105,7 @@ class Numbering:
             bias: One number per foreign token, in any shape. None is a bias of zeros.
 
         Returns:
-            One number per token: `NEVER` for tokens that the foreign model cannot write.
+            One number per token: `NEVER` for tokens that the foreign model cannot generate.
 
         Raises:
             ZooError: The bias has fewer numbers than the vocabulary has tokens.

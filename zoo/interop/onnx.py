@@ -1,4 +1,4 @@
-"""Export to ONNX: one model of the encoder and one of a decoding step."""
+"""Export to ONNX: one file for the encoder, and one for a decoding step."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class OnnxExport:
     description = "encode.onnx and decode_step.onnx, with the spec and the vocabulary"
 
     def reader(self, bundle: Bundle) -> ImportFormat | None:
-        """Return None: zoo does not import ONNX models."""
+        """Return None, because zoo does not import ONNX models."""
         return None
 
     def write(self, bundle: Bundle, folder: Path) -> list[str]:
-        """Write both models, the spec and the vocabulary. Return how to use them."""
+        """Write the encoder, the decoding step, the spec and the vocabulary. Return notes for the user."""
         _, order = prepare_build(bundle.spec, weights=bundle.tensors, precision="float32", backend=self.name)
         write_models(order, folder)
         (folder / SPEC).write_text(bundle.spec.yaml(__version__), encoding="utf-8")

@@ -1,8 +1,7 @@
-"""SentencePiece models with zoo's token IDs: rewritten from foreign models, or written for a list of words.
+"""SentencePiece models with zoo's token IDs, converted from foreign models or created for a list of words.
 
-The files are messages of Protocol Buffers. zoo reads and writes them itself, because some versions of the package
-`protobuf` end the process if warnings are errors, and only four kinds of fields are needed. The numbers of fields are
-those of `sentencepiece_model.proto`.
+The files are messages of Protocol Buffers, with the field numbers of `sentencepiece_model.proto`. They are parsed here
+without the package `protobuf`, because some of its versions end the process if warnings are errors.
 """
 
 from __future__ import annotations
@@ -57,7 +56,7 @@ class TokenEntry(NamedTuple):
 
     @classmethod
     def decode(cls, message: bytes) -> TokenEntry:
-        """Parse the content of such a field. Raise ValueError or TypeError if it is not an entry."""
+        """Parse the bytes of an entry. Raise ValueError or TypeError if they are not an entry."""
         values = _last_values(message)
         text, type_ = values.get(_TEXT, b""), values.get(_TYPE, TokenType.NORMAL)
         score = values.get(_SCORE, b"\0\0\0\0")
@@ -71,7 +70,7 @@ class TokenEntry(NamedTuple):
 
 
 class SentencePieceModel:
-    """SentencePiece model of another toolkit, read in order to be written with other token IDs."""
+    """SentencePiece model of another toolkit. `renumbered` returns it with other token IDs."""
 
     def __init__(self, file: Path) -> None:
         """Read a model. Raise ZooError if the file is missing or damaged."""
@@ -99,7 +98,7 @@ class SentencePieceModel:
 
     @property
     def kind(self) -> str:
-        """The algorithm, `bpe` or `unigram`. Raises ZooError for a model of words or characters."""
+        """The algorithm, `bpe` or `unigram`. Raises ZooError if the model splits text into words or characters."""
         number = _last_values(self._trainer).get(_MODEL_TYPE, 1)
         kind = _ALGORITHMS.get(number if isinstance(number, int) else 0, "unknown units")
         if kind not in ("unigram", "bpe"):
@@ -107,7 +106,7 @@ class SentencePieceModel:
         return kind
 
     def names(self, *types: TokenType) -> list[str]:
-        """Return the names of all tokens, or of the tokens of these types, in the order of their IDs."""
+        """Return the names of the tokens of these types, in the order of their IDs. Without arguments, return all."""
         return [entry.name for entry in self.entries if not types or entry.type in types]
 
     def id(self, name: str) -> int | None:
@@ -115,20 +114,20 @@ class SentencePieceModel:
         return next((id for id, entry in enumerate(self.entries) if entry.name == name), None)
 
     def renumbered(self, numbering: Numbering) -> Tokenizer:
-        """Return the same model with the token IDs of a numbering.
+        """Return a tokenizer with the same model, but with the token IDs of a numbering.
 
-        Tokens that the model does not contain are added as unused tokens. Tokens for target languages (`>>deu<<`)
-        become tokens that are split off at the beginning of a text.
+        Tokens that the model does not contain are added as unused tokens. At the beginning of a text, a token for a
+        target language (`>>deu<<`) is always one token.
 
         Raises:
-            ZooError: SentencePiece would not split off the token of a language, or the added tokens would change how
-                the model merges pairs.
+            ZooError: SentencePiece would split a language token, or the added tokens would change how the model merges
+                pairs.
         """
         known = {entry.name: entry for entry in self.entries}
         known = {name: e for name, e in known.items() if e.type not in (TokenType.UNKNOWN, TokenType.CONTROL)}
         entries = _special_entries()
         for token in numbering.tokens[len(SPECIAL) :]:
-            if is_language_token(token.name):  # SentencePiece puts a space before every text
+            if is_language_token(token.name):  # SentencePiece adds a space before each text
                 entries.append(TokenEntry(SPACE + token.name, 0.0, TokenType.USER_DEFINED))
             elif token.name in known:
                 entries.append(known[token.name])
@@ -137,7 +136,7 @@ class SentencePieceModel:
                 entries.append(TokenEntry(token.name, 0.0, type_))
         if self.kind == "bpe" and any(entry.type is TokenType.UNUSED and len(entry.name) > 1 for entry in entries):
             raise ZooError(
-                f"`{self.file}` merges pairs of tokens, and the tokens of the other side would change its merges",
+                f"`{self.file}` merges pairs of tokens, and the tokens of the other side would change these merges",
                 hint="zoo cannot import two bpe models that share their token IDs",
             )
         trainer = b"".join(field.encoded for field in parse_fields(self._trainer) if field.number != _INPUT)
@@ -155,24 +154,24 @@ def is_language_token(name: str) -> bool:
 
 
 def word_list_tokenizer(numbering: Numbering, name: str) -> Tokenizer:
-    """Return a tokenizer that splits text at spaces and knows the words of a list.
+    """Return a tokenizer that splits text at spaces, with a list of words as the vocabulary.
 
-    Toolkits with such lists also expect tokenised text. The list does not say how the text was tokenised (into letters,
-    words, or byte pairs of subword-nmt).
+    The user must pass tokenised text, as in the foreign toolkit. The list does not contain how text is tokenised, for
+    example into words or with subword-nmt.
 
     Args:
         numbering: The words.
         name: The file or folder of the list, for error messages.
 
     Raises:
-        ZooError: More than 1 % of the tokens begin with `▁`. Such tokens come from SentencePiece, and only its model
-            contains the scores that decide how text is split.
+        ZooError: More than 1 % of the tokens begin with `▁`. Such lists come from SentencePiece, and text can only be
+            split with the SentencePiece model.
     """
     with_space = sum(token.name.startswith(SPACE) for token in numbering.tokens)
     if with_space > _MAX_SHARE_OF_SPACES * len(numbering.tokens):
         raise ZooError(
             f"`{name}` lists tokens of SentencePiece, but there is no SentencePiece model next to it",
-            hint="add it as `sentencepiece.model`, or as `source.spm` and `target.spm`",
+            hint="add the model as `sentencepiece.model`, or as `source.spm` and `target.spm`",
         )
     words = (SPACE + token.name.replace(" ", SPACE) for token in numbering.tokens[len(SPECIAL) :])
     entries = [*_special_entries(), *(TokenEntry(word, 0.0, TokenType.NORMAL) for word in words)]
@@ -184,7 +183,7 @@ def word_list_tokenizer(numbering: Numbering, name: str) -> Tokenizer:
 
 
 def without_source_end(tokenizer: Tokenizer, name: str) -> Tokenizer:
-    """Return the same tokenizer with EOS as an unused token, for a model that reads no EOS after a source."""
+    """Return the same tokenizer with EOS as an unused token, for a model whose sources do not end with EOS."""
     eos = TokenEntry(SPECIAL[EOS], 0.0, TokenType.UNUSED).encode()
     fields = enumerate(parse_fields(tokenizer.content))
     model = b"".join(eos if (field.number, index) == (_TOKENS, EOS) else field.encoded for index, field in fields)
@@ -197,7 +196,7 @@ def _special_entries() -> list[TokenEntry]:
 
 
 def _encode_model(entries: Sequence[TokenEntry], trainer: bytes) -> bytes:
-    """Serialise a model: its tokens, then its trainer's settings. Appended settings replace earlier ones."""
+    """Serialise a model: the tokens, then the settings of the trainer. Settings at the end override earlier ones."""
     trainer += encode_integer(_SIZE, len(entries))
     trainer += b"".join(encode_integer(field, id) for field, id in _SPECIAL_IDS.items())
     trainer += b"".join(encode_bytes(field, SPECIAL[id].encode()) for field, id in _SPECIAL_NAMES.items())
@@ -211,7 +210,7 @@ class Field(NamedTuple):
     value: int | bytes
     """An integer, or the bytes of a text, a message or a float."""
     encoded: bytes
-    """The field as it is encoded in the message."""
+    """The field's bytes in the message, with number and type."""
 
 
 def parse_fields(message: bytes) -> Iterator[Field]:

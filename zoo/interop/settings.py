@@ -1,4 +1,4 @@
-"""Settings of a foreign model. Each key is used, known to have no effect, or rejected with its name."""
+"""Access to the settings of a foreign model. A key that is neither used nor ignored on purpose is an error."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from specs.notation import quote_in_full
 
 
 class Settings:
-    """Keys and values of one settings file. `require_all_known` rejects keys that no other method has asked for."""
+    """Keys and values of one settings file. At the end, `require_all_known` rejects keys that no other method read."""
 
     def __init__(self, values: Mapping[str, Any], where: str) -> None:
         """Wrap the settings.
@@ -37,7 +37,7 @@ class Settings:
         """Return a number. Raise ZooError if the value is not a number."""
         value = self._value(key, default)
         try:
-            return float(value)  # versions of YAML disagree on whether 1e-05 is a number or text
+            return float(value)  # a YAML parser may return 1e-05 as text
         except (TypeError, ValueError):
             raise self.error(key, "is not a number") from None
 
@@ -61,28 +61,28 @@ class Settings:
         return self.values.get(key, default)
 
     def require(self, allowed: Mapping[str, Collection[Any]]) -> None:
-        """Raise ZooError if a key is present and its value is not one of those that a spec can express."""
+        """Raise ZooError if a key is present and its value is not one of the allowed values."""
         for key, values in allowed.items():
             self._known.add(key)
             if key in self.values and not any(_equal(self.values[key], value) for value in values):
-                raise self.error(key, "is a setting that a spec cannot express")
+                raise self.error(key, "is a setting that zoo does not support")
 
     def ignore(self, *keys: str) -> None:
         """Accept any value of these keys, because they do not change what the model computes."""
         self._known.update(keys)
 
     def require_all_known(self) -> None:
-        """Raise ZooError if there is a key that no other method has asked for."""
+        """Raise ZooError if there is a key that no other method has read."""
         for key in self.values:
             if key not in self._known:
-                raise self.error(key, "is an unknown setting, and zoo does not guess its effect")
+                raise self.error(key, "is an unknown setting, which may change what the model computes")
 
     def error(self, key: str, problem: str, hint: str | None = None) -> ZooError:
         """Return an error about the value of a key.
 
         Args:
             key: The key.
-            problem: The end of a sentence that begins with the key and its value.
+            problem: What is wrong, as the end of a sentence that begins with the key and its value.
             hint: What the user can do.
         """
         value = quote_in_full(self.values.get(key)).strip("`")

@@ -1,4 +1,4 @@
-"""Tensors of a foreign Transformer, converted to zoo's names and layout (`x @ W`)."""
+"""Conversion of the tensors of a foreign Transformer to zoo's names and layout (`x @ W`)."""
 
 from __future__ import annotations
 
@@ -18,20 +18,23 @@ from zoo.interop.numbering import Numbering
 RESTORE = "restore the files from the model's original source"
 SIDES = ("encoder", "decoder")
 _COMPARED_POSITIONS = 1_000
-_POSITION_TOLERANCE = 1e-3  # error of sinusoids that engines computed in float32 or float16
+_POSITION_TOLERANCE = 1e-3  # allowed error of sinusoids, because toolkits compute them in float32 or float16
 _PROJECTIONS = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
 _ATTENTIONS = {"self_attention": "self_attn", "cross_attention": "encoder_attn"}
 
 
 def require_none_left(file: Path, names: set[str]) -> None:
-    """Raise ZooError if a model has tensors that the import has not used."""
+    """Raise ZooError if any of the model's tensors were not used."""
     if names:
         others = f" and {len(names) - 1} more" if len(names) > 1 else ""
-        raise ZooError(f"`{file}` has the tensor `{min(names)}`{others}, whose purpose a spec cannot express")
+        raise ZooError(f"`{file}` has the tensor `{min(names)}`{others}, which zoo does not support")
 
 
 class ForeignTensors:
-    """Tensors of a PyTorch model by their foreign names. Each one must be taken, so that none is overlooked."""
+    """Tensors of a PyTorch model by their foreign names.
+
+    Each tensor is removed when it is used. Tensors that are left at the end are an error.
+    """
 
     def __init__(self, tensors: Mapping[str, Tensor], file: Path) -> None:
         """Wrap the tensors of a file."""
@@ -48,24 +51,24 @@ class ForeignTensors:
             ZooError: The tensor is missing, or it has another shape or no floating-point numbers.
         """
         if name not in self.left:
-            raise ZooError(f"`{self.file}` has no tensor `{name}`, which its settings require", exit_code=1)
+            raise ZooError(f"`{self.file}` has no tensor `{name}`, which the model's settings require", exit_code=1)
         tensor = self.left.pop(name)
         if not isinstance(tensor, Tensor):
             raise ZooError(f"`{name}` in `{self.file}` is not a tensor", exit_code=1)
         if not tensor.is_floating_point() or not tensor.dim() or (shape and tensor.shape != shape):
-            expected = f", but its settings require {list(shape)}" if shape else ""
-            problem = f"`{name}` in `{self.file}` is {list(tensor.shape)} of {tensor.dtype}{expected}"
+            expected = f", but the model's settings require {list(shape)}" if shape else ""
+            problem = f"`{name}` in `{self.file}` has the shape {list(tensor.shape)} and type {tensor.dtype}{expected}"
             raise ZooError(problem, exit_code=1)
         return tensor.float()
 
     def take_linear(self, name: str, outputs: int, inputs: int, *, optional_bias: bool = False) -> Linear:
-        """Remove the weight and the bias of a linear map and return them. Raise ZooError as `take` does."""
+        """Remove the weight and the bias of a linear map, and return them. Raises the same errors as `take`."""
         weight = self.take(f"{name}.weight", outputs, inputs)
         without_bias = optional_bias and f"{name}.bias" not in self.left
         return Linear(weight, None if without_bias else self.take(f"{name}.bias", outputs))
 
     def require_all_taken(self) -> None:
-        """Raise ZooError if a tensor is left."""
+        """Raise ZooError if a tensor was not removed."""
         require_none_left(self.file, {*self.left})
 
 
@@ -84,7 +87,7 @@ class Linear:
             raise ZooError(problem, hint=RESTORE, exit_code=1)
 
     def split(self, count: int) -> list[Linear]:
-        """Return the maps of equal size that are concatenated in this one.
+        """Split a linear map into `count` maps of equal size, which it concatenates.
 
         Raises:
             ZooError: The number of outputs is not a multiple of `count`.
@@ -97,13 +100,13 @@ class Linear:
 
 
 class NetworkTensors:
-    """Tensors of encoder and decoder layers by zoo's names, collected from linear maps in the layout of PyTorch."""
+    """Collects the tensors of encoder and decoder layers, and converts them from PyTorch's layout to zoo's."""
 
     def __init__(self) -> None:
         """Begin without tensors."""
         self.tensors: dict[str, Tensor] = {}
         self.projection_bias = False
-        """Whether a projection of an attention has a bias. If one has a bias, the others get biases of zeros."""
+        """Whether any projection of an attention has a bias. Then those without a bias get a bias of zeros."""
         self._projections: list[str] = []
 
     def add_attention(self, name: str, projections: Mapping[str, Linear]) -> None:
@@ -121,7 +124,7 @@ class NetworkTensors:
                 self.projection_bias = True
 
     def add_feed_forward(self, name: str, inner: Linear, outer: Linear) -> None:
-        """Add the two maps of a feed-forward network. A missing bias becomes zeros."""
+        """Add the two linear maps of a feed-forward network. A missing bias becomes zeros."""
         for number, linear in ((1, inner), (2, outer)):
             self.tensors[f"{name}.w{number}"] = _copied(linear.weight.T)
             bias = linear.weight.new_zeros(len(linear.weight)) if linear.bias is None else linear.bias
@@ -139,7 +142,7 @@ class NetworkTensors:
     def add_pytorch_layer(
         self, source: ForeignTensors, foreign: str, name: str, d_model: int, d_ff: int, *, optional_bias: bool = False
     ) -> None:
-        """Take a layer with the names that fairseq and transformers use, and add it.
+        """Remove the tensors of a layer, named as in fairseq and transformers, from `source`, and add them.
 
         Args:
             source: The foreign tensors.
@@ -168,7 +171,7 @@ class NetworkTensors:
         self.add_pytorch_norm(source, f"{foreign}.final_layer_norm", f"{name}.feed_forward", d_model)
 
     def add_pytorch_norm(self, source: ForeignTensors, foreign: str, name: str, d_model: int) -> None:
-        """Take a layer norm with the names of PyTorch, and add it. Raise ZooError if a tensor is missing."""
+        """Remove a layer norm, named as in PyTorch, from `source`, and add it. Raise ZooError if it is missing."""
         self.add_norm(name, source.take(f"{foreign}.weight", d_model), source.take(f"{foreign}.bias", d_model))
 
     def complete(self) -> dict[str, Tensor]:
@@ -195,8 +198,8 @@ class EmbeddingTables:
     def converted(self, source: Numbering, target: Numbering) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return the tensors in the order of zoo's token IDs, and the fields of `architecture` that describe them.
 
-        zoo multiplies embeddings by sqrt(d_model). If the foreign model uses another factor, the embedding is scaled
-        by the quotient and is then not tied to the output projection.
+        zoo multiplies embeddings by sqrt(d_model). If the foreign model uses another factor, the embedding is rescaled.
+        It is then not tied to the output projection.
         """
         usual = self.target.shape[1] ** 0.5
         source_table, target_table = (
@@ -224,8 +227,8 @@ def position_fields(encoder: Float[Tensor, "rows d_model"], decoder: Float[Tenso
     """Return the fields of `architecture.positions` that describe two tables of positions.
 
     Returns:
-        The kind and first position of the sinusoids that both tables contain. For any other tables,
-        learned positions, with as many rows as the shorter table.
+        The kind and the first position, if both tables contain the same sinusoids. Otherwise the fields for learned
+        positions, with as many rows as the shorter table.
     """
     kinds = [next(_matching_sinusoids(table), None) for table in (encoder, decoder)]
     if kinds[0] is not None and kinds[0] == kinds[1]:

@@ -1,4 +1,4 @@
-"""Files that `torch.save` wrote, loaded without running any code that their pickles name."""
+"""Safe loading of files that `torch.save` wrote: no code from their pickles is run."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from zoo.files.reading import open_file
 
 _TENSOR_GLOBALS = {"collections.OrderedDict", "collections.Counter", "_codecs.encode", "builtins.set"}
 _ALLOCATING_GLOBALS = {"torch.Tensor"}
-"""Globals that torch would call, but that allocate as much memory as a single number asks for."""
+"""Globals that `weights_only=True` allows, but with which a small file can allocate any amount of memory."""
 _MAX_PICKLE = 100_000_000  # bytes, without tensors
 _LEGACY_PICKLES = 5  # pickles at the beginning of a file in the format before torch 1.6, which is not a zip archive
 UNREADABLE = (
     *(UnpicklingError, RuntimeError, ValueError, LookupError, TypeError, AttributeError, OSError, EOFError),
     *(zipfile.BadZipFile, zlib.error),
 )
-"""Exceptions that torch raises for files that it did not write in this way."""
+"""Exceptions that torch raises for damaged files, and for files of other kinds."""
 
 
 def load(file: Path, toolkit: str, replacement: Callable[[str], Any] = lambda name: None) -> Any:
@@ -34,22 +34,22 @@ def load(file: Path, toolkit: str, replacement: Callable[[str], Any] = lambda na
     Args:
         file: The file.
         toolkit: The toolkit that the file comes from, for error messages.
-        replacement: Returns the harmless object that replaces a global of this name, as `safe_globals` of torch takes
-            it, or None to reject the file.
+        replacement: For the name of a global in the pickle, returns a harmless object to use instead, as an element of
+            torch's `safe_globals`. None rejects the file.
 
     Raises:
-        ZooError: The file cannot be opened, or its pickles name a global that is neither needed for tensors nor
+        ZooError: The file cannot be opened, or its pickles contain a global that is neither needed for tensors nor
             replaced.
         Exception: Any of `UNREADABLE`, if the file is damaged.
     """
     with open_file(file):
-        pass  # report a missing file in the usual words
+        pass  # raise the usual error if the file is missing
     allowed = []
     for name in sorted(set(_foreign_globals(file))):
         if (harmless := replacement(name)) is None:
             raise ZooError(
-                f"`{file}` calls `{name}`, which files of {toolkit} do not",
-                hint="zoo executes no code from weight files: ask its author for a file with only tensors and options",
+                f"`{file}` is not safe to load: it calls `{name}`, which files of {toolkit} do not",
+                hint="zoo runs no code from weight files: ask the author for a file with only tensors and options",
                 exit_code=1,
             )
         allowed.append(harmless)
@@ -66,20 +66,20 @@ def _require_values(content: Any, file: Path) -> None:
         item = waiting.pop()
         if isinstance(item, torch.Tensor) and item.is_meta:
             problem = f"`{file}` contains a tensor of shape {list(item.shape)} without values (on the device `meta`)"
-            raise ZooError(problem, hint="ask its author for a file with the values", exit_code=1)
+            raise ZooError(problem, hint="ask the author for a file with the values", exit_code=1)
         if isinstance(item, dict | list | tuple) and id(item) not in seen:
             seen.add(id(item))
             waiting.extend(item.values() if isinstance(item, dict) else item)
 
 
 def unreadable(file: Path, error: Exception) -> ZooError:
-    """Return the error that a file cannot be read, with the first line of its cause."""
+    """Return a ZooError that a file cannot be read. It contains the first line of the original error."""
     reason = str(error).strip().partition("\n")[0] or "it is truncated"
     return ZooError(f"cannot read `{file}`: {reason}", hint="restore it from its source", exit_code=1)
 
 
 def _foreign_globals(file: Path) -> Iterator[str]:
-    """Yield the globals that the pickles of a file name, except those that torch needs for tensors."""
+    """Yield the globals in the pickles of a file, except those that torch needs for tensors."""
     for pickle in _pickles(file):
         for operation, argument, _ in pickletools.genops(pickle):
             if operation.name == "GLOBAL":

@@ -1,4 +1,4 @@
-"""Vocabularies of foreign models, converted to zoo's: lists of tokens, and the SentencePiece models that split text."""
+"""Conversion of foreign vocabularies: lists of tokens, and the SentencePiece models that split text into them."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _FILES_OF_BOTH_SIDES = ("sentencepiece.model", "sentencepiece.bpe.model", "spm.m
 _CONTROL_CHARACTERS = {f"<0x{number:02X}>" for number in range(32)}
 _MAX_LANGUAGES = 8  # codes in a message
 _WITHOUT_MODEL = (
-    "The model comes without a SentencePiece model. Give it tokenised text, with spaces between the tokens; "
-    "translations are tokenised in the same way."
+    "The model comes without a SentencePiece model. Sources must be tokenised text, with spaces between the tokens. "
+    "Translations are tokenised in the same way."
 )
 _SUBWORD_NMT = (
     "Tokens that end in `@@` come from subword-nmt. `subword-nmt apply-bpe` with the model's codes splits a text "
@@ -55,10 +55,9 @@ class TokenList:
             raise ZooError(problem, hint="restore the files from the model's original source", exit_code=1)
 
     def numbering(self, models: Sequence[SentencePieceModel]) -> Numbering:
-        """Return the numbering in zoo.
+        """Assign token IDs of zoo to these tokens.
 
-        Tokens that the SentencePiece models produce and that are not in the list are read as unknown, as in the
-        foreign engine.
+        Tokens of the SentencePiece models that are not in the list are treated as unknown, as in the foreign engine.
         """
         types = (TokenType.NORMAL, TokenType.USER_DEFINED, TokenType.BYTE)
         listed = set(self.names)
@@ -75,7 +74,7 @@ class TokenList:
 
 @dataclass(frozen=True)
 class ImportedVocabulary:
-    """A converted vocabulary, with what the rest of the import needs to know about it."""
+    """Converted vocabulary, and information about it that the other steps of an import need."""
 
     vocabulary: Vocabulary
     source: Numbering
@@ -83,11 +82,11 @@ class ImportedVocabulary:
     fields: dict[str, Any]
     """Fields of `vocabulary` in the spec."""
     notes: tuple[str, ...]
-    """Sentences for the user about the vocabulary."""
+    """Notes to show to the user."""
 
     @property
     def control_characters(self) -> list[int]:
-        """IDs of the target tokens that spell control characters as bytes."""
+        """IDs of the target tokens that stand for a byte that is a control character."""
         return [id for id, name in enumerate(self.target.names) if name in _CONTROL_CHARACTERS]
 
 
@@ -126,15 +125,15 @@ def convert_vocabulary(
     """Convert a foreign vocabulary.
 
     Args:
-        models: No SentencePiece model, if the foreign model expects tokenised text; one for both sides; or two.
+        models: One SentencePiece model for both sides, or two. Empty if the foreign model expects tokenised text.
         source: The tokens of the source.
         target: The tokens of the target.
         shared: Whether both sides have the same token IDs. Then `target` describes both.
         where: The file or folder of the lists, for error messages.
-        source_has_end: Whether the foreign model reads EOS after a source.
+        source_has_end: Whether sources of the foreign model end with EOS.
 
     Raises:
-        ZooError: A SentencePiece model is missing, or it cannot be written with these token IDs.
+        ZooError: A SentencePiece model is missing, or cannot be converted to these token IDs.
     """
     of_sides = [models[:1], models[-1:]]
     if shared:
@@ -168,7 +167,7 @@ def _language_notes(source: Numbering) -> list[str]:
         return []
     others = f" and {len(languages) - _MAX_LANGUAGES} more" if len(languages) > _MAX_LANGUAGES else ""
     listed = ", ".join(languages[:_MAX_LANGUAGES]) + others
-    return [f"it translates into several languages: begin each source with the code of one ({listed})"]
+    return [f"the model translates into several languages: begin each source with the code of one ({listed})"]
 
 
 def _word_list_notes(target: TokenList) -> list[str]:

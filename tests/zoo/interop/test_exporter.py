@@ -158,7 +158,7 @@ def test_unsupported_models_are_rejected_by_name(
         require_packages(format)
     with pytest.raises(ZooError, match=message) as error:
         export_model(str(published(**architecture)), format, tmp_path / "written", Report())
-    assert error.value.hint == "`--to onnx` exports every model"
+    assert error.value.hint == "use `--to onnx` for any model"
     assert not (tmp_path / "written").exists()
 
 

@@ -96,7 +96,7 @@ def test_user_errors_have_hints(zoo: Zoo, model: Path) -> None:
     for arguments, message in (
         (["nothing"], "error: `nothing` does not exist\n\nhint: "),
         (["other/text"], "error: `other/text` has no known model format\n\nhint: the formats are "),
-        (["vocab.spm"], "error: `vocab.spm` is a part of a model\n\nhint: name the model's folder, `.`"),
+        (["vocab.spm"], "error: `vocab.spm` is a part of a model\n\nhint: give the model's folder, `.`"),
         (["model.npz", "--format", "maria"], "error: `maria` is not an import format\n\nhint: did you mean `marian`? "),
         (["model.npz", "--name", "../x"], "error: `../x` is not a valid name for a model\n\nhint: "),
         (["model.npz", "--positions", "marian"], "error: `--positions` applies to hf-marian only"),
@@ -130,7 +130,7 @@ def test_notes_and_markup_in_file_names(zoo: Zoo, model: Path) -> None:
     done = zoo("import", str(model), "--name", "base")
     assert done.status == 0, done.err
     assert "note: the languages of the model are unknown" in done.err
-    assert "note: `base` is also the name of a shipped spec" in done.err
+    assert "note: `base` is also the name of a spec that zoo contains" in done.err
     assert "--languages" not in Path(done.out.strip(), "README.md").read_text()
     done = zoo("import", str(model.rename(model.with_name("[click](x) <b>!`m`.npz"))), "--name", "mine")
     folder = Path(done.out.strip())
@@ -239,7 +239,10 @@ def test_engines_with_another_search_are_compared_by_scores(imported: ImportedMo
     comparison = compare(imported, ["a house", "a dog"], Report(), OtherSearch)
     assert comparison.identical is None
     assert comparison.difference < 1e-3
-    assert "the scorer of an engine and zoo assign to 2 translations differ by at most" in comparison.summary
+    assert (
+        "2 translations were scored by an engine and by zoo, and the log-probabilities differ by at most"
+        in comparison.summary
+    )
     assert "identical" not in comparison.summary
     with pytest.raises(ZooError, match="differs from the one that `an engine` runs"):
         compare(imported, ["a house", "a dog"], Report(), FaultyScorer)
@@ -264,7 +267,7 @@ def test_bundles_with_two_sentencepiece_models(zoo: Zoo, tiny: SimpleNamespace, 
     folder = tiny.TransformersFolder(tmp_path / "hf")
     done = zoo("import", str(folder.path))
     assert done.status == 0, done.err
-    assert "note: positions are those of Marian" in done.err
+    assert "note: the model uses the positions of Marian" in done.err
     bundle = Path(done.out.strip())
     assert {file.name for file in bundle.glob("vocabulary*")} == {"vocabulary.source.model", "vocabulary.target.model"}
     translator = library.load("hf", backend="eager")

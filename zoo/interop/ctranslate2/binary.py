@@ -1,4 +1,4 @@
-"""The file `model.bin` of CTranslate2: named variables, which may be quantised."""
+"""Reader of the file `model.bin` of CTranslate2. It contains named variables (tensors), which may be quantised."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from zoo.files.reading import open_file
 from zoo.system import device_memory
 
 VERSIONS = range(2, 7)
-"""Versions of the file that can be read. Version 2 added the model's name and revision, 3 aliases, 4 types."""
+"""File versions that zoo reads. Version 2 added the model's name and revision, 3 added aliases, and 4 data types."""
 _TYPES = dict(enumerate((torch.float32, torch.int8, torch.int16, torch.int32, torch.float16, torch.bfloat16)))
 _TYPES_BY_SIZE = {4: torch.float32, 2: torch.int16, 1: torch.int8}  # before version 4
 _DEFAULT_INT16_SCALE = 1000.0
@@ -31,25 +31,25 @@ _MAX_DIMENSIONS = 8
 
 @dataclass(frozen=True)
 class Binary:
-    """Content of a `model.bin`. Aliases are additional names of the same tensor."""
+    """Content of a `model.bin`."""
 
     version: int
     name: str
-    """Name of the model's kind in CTranslate2, such as TransformerSpec."""
+    """Class of the model in CTranslate2, such as TransformerSpec."""
     revision: int
-    """Revision of that kind."""
+    """Revision of this class, which CTranslate2 increases when the variables change."""
     variables: Mapping[str, Tensor]
-    """Tensors as they are stored. The scale of a quantised tensor NAME is called NAME_scale."""
+    """Tensors as stored, by name. One tensor may have several names. The scale of a quantised NAME is NAME_scale."""
 
     @property
     def number_type(self) -> str:
-        """The type of most matrices, such as `int8`."""
+        """The data type of most matrices, such as `int8`."""
         matrices = [tensor for tensor in self.variables.values() if tensor.dim() == 2]
         types = Counter(str(tensor.dtype).removeprefix("torch.") for tensor in matrices)
         return next(iter(dict(types.most_common(1))), "float32")
 
     def dequantized(self, name: str) -> Float32[Tensor, ...]:
-        """Return a variable in float32, computed from 8- or 16-bit integers as CTranslate2 does.
+        """Return a variable in float32. If it is quantised, it is dequantised as CTranslate2 does.
 
         Raises:
             ValueError: The scale of the integers is missing or invalid.
@@ -103,13 +103,13 @@ class _Reader:
                 if f"{original}_scale" in variables:
                     variables[f"{alias}_scale"] = variables[f"{original}_scale"]
         if self.left:
-            raise ValueError(f"{self.left:,} bytes follow the last variable")
+            raise ValueError(f"there are {self.left:,} unexpected bytes after the last variable")
         return Binary(version, name, revision, variables)
 
     def variable(self, version: int) -> tuple[str, Tensor]:
         name, rank = self.text(), self.integer("B")
         if rank > _MAX_DIMENSIONS:
-            raise ValueError(f"`{name}` has {rank} dimensions")
+            raise ValueError(f"`{name}` has {rank} dimensions, which is too many")
         shape = [self.integer("I") for _ in range(rank)]
         code, length = self.integer("B"), self.integer("I")
         dtype = (_TYPES if version >= 4 else _TYPES_BY_SIZE).get(code)
@@ -117,18 +117,18 @@ class _Reader:
             raise ValueError(f"`{name}` has the unknown type {code}")
         size = prod(shape) * dtype.itemsize
         if size != (length if version >= 4 else length * dtype.itemsize):
-            raise ValueError(f"the shape of `{name}` does not match its size")
+            raise ValueError(f"the shape of `{name}` does not match the number of bytes")
         if not size:
             return name, torch.empty(0, dtype=dtype)
         return name, torch.frombuffer(self.bytes(size), dtype=dtype).reshape(shape)
 
     def integer(self, format: str) -> int:
-        """Read an integer in a format of `struct`."""
+        """Read an integer, whose size is given as a format of Python's module `struct`."""
         (number,) = struct.unpack(f"<{format}", self.bytes(struct.calcsize(f"<{format}")))
         return int(number)
 
     def bytes(self, count: int) -> bytearray:
-        """Read bytes. Allocate memory only if the file has that many bytes left."""
+        """Read this number of bytes. Memory is only allocated if the file has that many bytes left."""
         if self.left < count:
             raise ValueError("it is truncated")
         self.left -= count
@@ -142,7 +142,7 @@ class _Reader:
         return number
 
     def text(self) -> str:
-        """Read a text. Its length includes the zero byte at its end."""
+        """Read a string that is preceded by its length. The length includes a zero byte at the end."""
         if (length := self.integer("H")) > _MAX_NAME:
             raise ValueError(f"it contains a name of {length:,} bytes, and at most {_MAX_NAME:,} are allowed")
         return self.bytes(length).rstrip(b"\0").decode("utf-8")

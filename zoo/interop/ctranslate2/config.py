@@ -1,4 +1,4 @@
-"""Settings and vocabularies in a folder of CTranslate2."""
+"""Reader of the settings and vocabularies in a model folder of CTranslate2."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BOS, _EOS = "<s>", "</s>"  # CTranslate2's defaults
 
 @dataclass(frozen=True)
 class Config:
-    """Settings of a folder of CTranslate2. Tokens are given by name."""
+    """Settings of a model of CTranslate2. Tokens are given by name."""
 
     unknown: str
     end: str
@@ -39,20 +39,20 @@ def read_config(folder: Path, binary: Binary) -> Config:
     """Read the settings of a model.
 
     Raises:
-        ZooError: A setting is unknown, has an invalid value, or is one that a spec cannot express.
+        ZooError: A setting is unknown, has an invalid value, or is not supported.
     """
     file = folder / CONFIG
     from_file = binary.version >= _FIRST_VERSION_WITH_CONFIG
     settings = Settings(read_json(file) if from_file else _settings_of_variables(binary), str(file))
     if settings.boolean("add_source_bos", False):
-        raise settings.error("add_source_bos", "puts BOS before a source, which a spec cannot express")
+        raise settings.error("add_source_bos", "puts BOS before a source, which zoo does not support")
     if settings.boolean("multi_query_attention", False):
-        raise settings.error("multi_query_attention", "lets heads share keys and values, which a spec cannot express")
+        raise settings.error("multi_query_attention", "lets heads share keys and values, which zoo cannot import")
     if settings.any("decoder_start_token", _BOS) is None:
         raise settings.error(
             "decoder_start_token",
             "lets each request choose the first token, such as a language, but a model in zoo has one first token",
-            hint="copy the folder and write that token there, which gives a model for one language",
+            hint="copy the folder, and replace the value there by the token of one language",
         )
     epsilon = None if settings.any("layer_norm_epsilon") is None else settings.number("layer_norm_epsilon", 0.0)
     settings.ignore("bos_token")
@@ -92,8 +92,8 @@ def read_token_lists(folder: Path, config: Config, *, starts_from_zeros: bool) -
 
     Args:
         folder: The folder of the model.
-        config: Its settings.
-        starts_from_zeros: Whether decoding starts with a zero embedding, and not with a token.
+        config: The settings of the model.
+        starts_from_zeros: Whether decoding starts with a zero embedding instead of a token.
 
     Raises:
         ZooError: A list is missing or damaged, or lacks a token that the settings name.
@@ -108,7 +108,7 @@ def read_token_lists(folder: Path, config: Config, *, starts_from_zeros: bool) -
     for side, names in zip(("source", "target"), sides, strict=True):
         if names is None:
             problem = f"`{folder}` has no {side} vocabulary: neither {side}_vocabulary nor shared_vocabulary"
-            raise ZooError(problem, hint="restore it from where the model came from", exit_code=1)
+            raise ZooError(problem, hint="restore the vocabulary from where the model came from", exit_code=1)
         # CTranslate2 appends the unknown token if the list does not contain it.
         lists.append(names if config.unknown in names else [*names, config.unknown])
     source, target = lists
@@ -121,7 +121,8 @@ def read_token_lists(folder: Path, config: Config, *, starts_from_zeros: bool) -
 def _token_list(folder: Path, names: list[str], config: Config, start: str | None) -> TokenList:
     for name in (config.end, start):
         if name is not None and name not in names:
-            raise ZooError(f"the vocabulary in `{folder}` has no `{name}`, which its settings name", exit_code=1)
+            problem = f"the vocabulary in `{folder}` lacks the token `{name}`, which the settings of the model contain"
+            raise ZooError(problem, exit_code=1)
     return TokenList(
         tuple(names),
         unknown=names.index(config.unknown),
@@ -132,7 +133,7 @@ def _token_list(folder: Path, names: list[str], config: Config, start: str | Non
 
 
 def _read_list(folder: Path, name: str) -> list[str] | None:
-    """Return the tokens in a JSON list, or in a text file with one token per line. Return None if there is neither."""
+    """Read a vocabulary: a JSON list, or a text file with one token per line. Return None if there is neither file."""
     if is_present(file := folder / f"{name}.json"):
         try:
             names = json.loads(read_bytes(file))

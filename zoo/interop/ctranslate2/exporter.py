@@ -51,7 +51,7 @@ class CTranslate2Export:
     description = "a folder of CTranslate2, in float32"
 
     def reader(self, bundle: Bundle) -> ImportFormat | None:
-        """Return the import format, or None if d_k and d_v differ: the exporter then pads the smaller with zeros."""
+        """Return the import format. Return None if d_k and d_v differ, because the export then pads the smaller one."""
         architecture = bundle.spec.architecture
         return CTranslate2Import() if architecture.d_k == architecture.d_v else None
 
@@ -59,23 +59,23 @@ class CTranslate2Export:
         """Write `model.bin`, `config.json`, the vocabularies and the SentencePiece models.
 
         Returns:
-            The options of CTranslate2's search that correspond to the spec, and where its search differs.
+            Notes for the user: the search options of CTranslate2 that correspond to the spec, and any differences.
 
         Raises:
             ZooError: CTranslate2 is not installed, or it does not support a property of the model.
         """
         source, target = bundle.vocabulary.source, bundle.vocabulary.target
         if not isinstance(target, Tokenizer):
-            raise _unsupported("its target consists of brackets of parse trees, not of text")
+            raise _unsupported("the target consists of brackets of parse trees, not of text")
         if find_spec("ctranslate2") is None:
-            hint = "`pip install -e '.[ctranslate2]'` in zoo's own folder"
+            hint = "run `pip install -e '.[ctranslate2]'` in zoo's source folder"
             raise ZooError("cannot write the model: CTranslate2 is not installed", hint=hint)
         _require_supported(bundle.spec)
         names = [_token_names(source), _token_names(target)]
         writer = _SpecWriter(bundle.spec, bundle.tensors)
         model = writer.model()
         if unused := sorted(bundle.tensors.keys() - writer.used):
-            raise _unsupported(f"it has no tensor for `{unused[0]}`")
+            raise _unsupported(f"CTranslate2 has no tensor for `{unused[0]}`")
         model.register_source_vocabulary(names[0])
         model.register_target_vocabulary(names[1])
         model.config.unk_token, model.config.bos_token, model.config.eos_token = (
@@ -111,7 +111,7 @@ class CTranslate2Export:
 
 
 def _unsupported(reason: str) -> ZooError:
-    return ZooError(f"cannot export this model to CTranslate2: {reason}", hint="`--to onnx` exports every model")
+    return ZooError(f"cannot export this model to CTranslate2: {reason}", hint="use `--to onnx` for any model")
 
 
 def _require_supported(spec: Spec) -> None:
@@ -122,22 +122,22 @@ def _require_supported(spec: Spec) -> None:
             names, supported = ", ".join(kinds), ", ".join(_LAYERS[side])
             raise _unsupported(f"its {side} has layers of {names}, but CTranslate2 supports only layers of {supported}")
     if own := next(architecture.own_options, None):
-        raise _unsupported(f"it has the option `{own}`")
+        raise _unsupported(f"CTranslate2 does not support the option `{own}`")
     if architecture.norm.placement == "both" or architecture.norm.embeddings:
-        raise _unsupported("it has norms after its embeddings, or on both sides of its sub-layers")
+        raise _unsupported("it has norms after the embeddings, or on both sides of the sub-layers")
     used = {type(node.operation) for node in lower(spec, Purpose.SCORE).nodes}
     if unknown := sorted(operation.__name__ for operation in used - _OPERATIONS):
-        raise _unsupported(f"it does not implement {unknown[0]}")
+        raise _unsupported(f"CTranslate2 does not implement {unknown[0]}")
 
 
 def _token_names(side: Any) -> list[str]:
-    """Return the names of tokens as CTranslate2 lists them: words of a word list without the leading space."""
+    """Return the names of tokens for CTranslate2's vocabulary. Words of a word list lose the leading space."""
     names = [str(side.model.id_to_piece(id)) for id in range(side.size)]
     return [name.removeprefix(SPACE) for name in names] if side.is_word_level else names
 
 
 def _search_notes(decoding: Decoding, target: list[str]) -> Iterator[str]:
-    """Yield the options of CTranslate2's search that correspond to a spec, and where its search differs."""
+    """Yield notes for the user: the search options of CTranslate2 that correspond to a spec, and any differences."""
     options: dict[str, Any] = {
         "beam_size": decoding.beam,
         "length_penalty": decoding.alpha,
@@ -154,7 +154,7 @@ def _search_notes(decoding: Decoding, target: list[str]) -> Iterator[str]:
     )
     listed = ", ".join(f"`{name}={value}`" for name, value in options.items())
     relation = "correspond to the spec" if same else "come closest to the spec"
-    yield f"CTranslate2 takes the options of its search with each call: {listed} {relation}."
+    yield f"Pass the search options to each call of CTranslate2: {listed} {relation}."
     if decoding.length_factor:
         longest = f"{decoding.length_factor:g} times the source's length + {decoding.extra_length:,}"
         yield f"In zoo, a translation has at most {longest} tokens; in CTranslate2, at most `max_decoding_length`."
@@ -168,7 +168,7 @@ def _search_notes(decoding: Decoding, target: list[str]) -> Iterator[str]:
 
 
 class _SpecWriter:
-    """Writer that fills CTranslate2's description of a Transformer with the tensors of a weights file."""
+    """Writer that fills an object of CTranslate2's class TransformerSpec with the tensors of a weights file."""
 
     def __init__(self, spec: Spec, weights: Mapping[str, Tensor]) -> None:
         self.spec, self.architecture, self.weights = spec, spec.architecture, weights
@@ -212,7 +212,7 @@ class _SpecWriter:
         self.fill_norm(layer.ffn.layer_norm, part)
 
     def fill_attention(self, attention: Any, part: str, concatenated: Iterable[tuple[str, ...]]) -> None:
-        """Fill an attention. Each tuple of projections is concatenated into one linear map."""
+        """Fill an attention layer. CTranslate2 stores each tuple of projections concatenated, as one linear map."""
         a = self.architecture
         dimensions = {"query": a.d_k, "key": a.d_k, "value": a.d_v}
         for linear, names in zip(attention.linear, concatenated, strict=False):

@@ -39,10 +39,10 @@ _DECODING: dict[str, Any] = {
     "extra_length": 256,
     "min_length": 1,
 }
-"""Defaults of CTranslate2's search. A model does not contain them.
+"""Default search options of CTranslate2, because a model does not contain any.
 
-Two details differ. CTranslate2 truncates a translation at the maximum length, and zoo ends it with EOS. Below
-`min_length`, CTranslate2 gives EOS no share of the probability, and zoo does.
+Two details differ from zoo. CTranslate2 truncates a translation at the maximum length, and zoo ends it with EOS. Below
+`min_length`, CTranslate2 excludes EOS from the softmax, and zoo does not.
 """
 
 
@@ -58,7 +58,7 @@ class CTranslate2Import:
         return file_exists(path / MODEL)
 
     def read(self, path: Path, request: ImportRequest) -> ImportedModel:
-        """Read a model. Raise ZooError if it is damaged or has a property that a spec cannot express."""
+        """Read a model. Raise ZooError if it is damaged or has a property that zoo does not support."""
         require_folder(path, self.name)
         binary = read(path / MODEL)
         _require_transformer(binary)
@@ -87,7 +87,7 @@ class CTranslate2Import:
         if not config.source_has_end:
             notes.append("The model reads no EOS after a source, so none is added.")
         if file_exists(path / "vmap.txt"):
-            notes.append("`vmap.txt`, which CTranslate2 can use to restrict the vocabulary, is not imported.")
+            notes.append("`vmap.txt`, with which CTranslate2 can restrict the vocabulary, is not imported.")
         origin = {"format": self.name, "source": path.name, "engine": "CTranslate2", "numbers": binary.number_type}
         tensors = {**network.tensors, **embeddings}
         return ImportedModel(spec, vocabulary.vocabulary, tensors, origin, tuple(notes))
@@ -151,7 +151,7 @@ class CTranslate2Engine:
 
 def _require_transformer(binary: Binary) -> None:
     if binary.name not in _KINDS:
-        raise ZooError(f"a model of the kind `{binary.name}` is not a translation model with the paper's Transformer")
+        raise ZooError(f"cannot import a `{binary.name}` of CTranslate2: zoo only imports Transformers that translate")
     if binary.revision not in _REVISIONS:
         raise ZooError(
             f"the model has revision {binary.revision} of CTranslate2's Transformer, but zoo reads revisions "

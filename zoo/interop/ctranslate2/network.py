@@ -1,4 +1,4 @@
-"""The Transformer in a `model.bin`: its tensors, and the fields of `architecture` that describe it."""
+"""Conversion of the Transformer in a `model.bin` to zoo's tensors and to the fields of `architecture` in a spec."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ _MUST_BE_OFF = {
     "sliding_window": "attention with a sliding window",
     "final_logit_softcapping": "soft-capped logits",
 }
-"""Flags that a model may contain if they are off, with the feature that they enable."""
+"""Flags of features that zoo cannot import, with the name of the feature. A model may contain them if they are off."""
 
 
 @dataclass(frozen=True)
 class Network:
-    """Content of a `model.bin` that describes a Transformer."""
+    """Transformer of a `model.bin`, converted for zoo."""
 
     architecture: Mapping[str, Any]
     """Fields of `architecture` in a spec."""
     tensors: Mapping[str, Tensor]
-    """Tensors of the layers by zoo's names."""
+    """Tensors of the layers, by zoo's names."""
     tables: EmbeddingTables
     starts_from_zeros: bool
-    """Whether decoding starts with a zero embedding, and not with the embedding of a token."""
+    """Whether decoding starts with a zero embedding instead of the embedding of a token."""
 
 
 def read_network(binary: Binary, norm_epsilon: float | None) -> Network:
@@ -57,13 +57,13 @@ def read_network(binary: Binary, norm_epsilon: float | None) -> Network:
         norm_epsilon: The epsilon of layer norms, if the settings contain it.
 
     Raises:
-        ZooError: The model has a property that a spec cannot express, or a variable is missing or damaged.
+        ZooError: The model has a property that zoo does not support, or a variable is missing or damaged.
     """
     return _Reader(binary).network(_DEFAULT_EPSILON if norm_epsilon is None else norm_epsilon)
 
 
 class _Reader:
-    """Reader that takes each variable of a model once, so that none is overlooked."""
+    """Reader that removes each variable when it is used. Variables that are left at the end are an error."""
 
     def __init__(self, binary: Binary) -> None:
         self.binary, self.layers = binary, NetworkTensors()
@@ -76,7 +76,7 @@ class _Reader:
         activation = self.same_on_both_sides("activation", 0)
         if activation not in _ACTIVATIONS:
             name = _UNSUPPORTED_ACTIVATIONS.get(activation, activation)
-            raise ZooError(f"the activation of its feed-forward networks is {name}, which a spec cannot express")
+            raise ZooError(f"the feed-forward networks have the activation {name}, which zoo does not support")
         for side, depth in depths.items():
             for number in range(depth):
                 self.add_layer(side, number)
@@ -116,7 +116,14 @@ class _Reader:
         self.add_norm(f"{foreign}/ffn/layer_norm", f"{ours}.feed_forward")
 
     def add_attention(self, foreign: str, ours: str, linears: list[Linear], output: int) -> None:
-        """Add an attention whose output projection is the linear map with the number `output`."""
+        """Add an attention sub-layer.
+
+        Args:
+            foreign: The name of the attention in the file.
+            ours: The name of the sub-layer in zoo.
+            linears: The projections of queries, keys and values.
+            output: The number of the output projection in the file, as in `linear_1`.
+        """
         linears = [*linears, self.linear(f"{foreign}/linear_{output}")]
         self.layers.add_attention(ours, dict(zip(("query", "key", "value", "output"), linears, strict=True)))
         self.add_norm(f"{foreign}/layer_norm", ours)
@@ -124,14 +131,14 @@ class _Reader:
     def add_norm(self, name: str, ours: str) -> None:
         gain = self.take(f"{name}/gamma")
         if f"{name}/beta" not in self.left:
-            raise ZooError(f"`{name}` is a norm without a bias (RMSNorm), but a spec supports only LayerNorm")
+            raise ZooError(f"`{name}` is a norm without a bias (RMSNorm), but zoo imports only LayerNorm")
         self.layers.add_norm(ours, gain, self.take(f"{name}/beta"))
 
     def tables(self) -> EmbeddingTables:
         inputs = [name for name in self.left if name.startswith("encoder/embeddings_") and "/weight" in name]
         if len(inputs) > 1 + ("encoder/embeddings_0/weight_scale" in inputs):
             raise ZooError(
-                "its encoder reads several tokens per position (source factors), but a model in zoo reads one"
+                "the encoder reads several tokens per position (source factors), but a model in zoo reads one"
             )
         source = self.matrix("encoder/embeddings_0" if inputs else "encoder/embeddings")
         target = self.matrix("decoder/embeddings")
@@ -145,7 +152,7 @@ class _Reader:
         if not any(stored):  # then CTranslate2 computes sinusoids and counts positions from 1
             return {"kind": "sinusoidal_halves", "first": 1}
         if not all(stored):
-            raise ZooError("its encoder and decoder have different kinds of positions, but a spec has one kind")
+            raise ZooError("the encoder and the decoder have different kinds of positions, but zoo supports one kind")
         tables = {side: self.take(name) for side, name in names.items()}
         fields = position_fields(tables["encoder"], tables["decoder"])
         if fields["kind"] == "learned":
@@ -153,7 +160,7 @@ class _Reader:
         return fields
 
     def embedding_scale(self, side: str, d_model: int) -> float:
-        """Return the factor of embeddings. The variable is either a flag, or the factor itself."""
+        """Return the factor of embeddings. The file contains either the factor or a flag for sqrt(d_model)."""
         names = (f"{side}/scale_embeddings", f"{side}/embeddings/multiply_by_sqrt_depth")
         stored = next((self.take(name) for name in names if name in self.left), None)
         factor = 1.0 if stored is None else _single_number(names[0], stored)
@@ -167,7 +174,7 @@ class _Reader:
             if _single_number(name, self.take(name)) * heads != total:
                 raise ZooError(f"`{name}` contradicts the shape of the attention's projections")
         if total % heads:
-            raise ZooError(f"the {total} outputs of its query projection cannot be divided among {heads} heads")
+            raise ZooError(f"the {total} outputs of the query projection cannot be divided among {heads} heads")
         return total // heads
 
     def attention_score(self, d_k: int) -> str:
@@ -179,21 +186,24 @@ class _Reader:
         if scales == {1.0}:
             return "dot_product"
         factors = ", ".join(map(str, scales))
-        raise ZooError(f"its attention multiplies queries by {factors}, but a spec supports only 1/sqrt(d_k) and 1")
+        raise ZooError(f"the attention multiplies queries by {factors}, but zoo supports only 1/sqrt(d_k) and 1")
 
     def depth(self, side: str) -> int:
         layers = {name.split("/")[1] for name in self.left if name.startswith(f"{side}/layer_")} - {"layer_norm"}
         if not layers or layers != {f"layer_{number}" for number in range(len(layers))}:
-            raise ZooError(f"some or all layers of its {side} are missing")
+            raise ZooError(f"some or all layers of the {side} are missing")
         return len(layers)
 
     def same_on_both_sides(self, name: str, default: int) -> int:
-        """Return a setting that is stored once, or once for the encoder and once for the decoder."""
+        """Return a setting that is stored once, or separately for the encoder and the decoder.
+
+        Raise ZooError if the encoder and the decoder have different values.
+        """
         common = self.scalar(name, default)
         encoder, decoder = (self.scalar(f"{side}/{name}", common) for side in SIDES)
         if encoder != decoder:
             raise ZooError(
-                f"`{name}` is {encoder} in its encoder and {decoder} in its decoder, but a spec has one value"
+                f"`{name}` is {encoder} in the encoder and {decoder} in the decoder, but zoo supports one value"
             )
         return encoder
 
@@ -212,30 +222,30 @@ class _Reader:
         try:
             return self.binary.dequantized(f"{name}/weight")
         except ValueError as error:
-            raise ZooError(f"its file is damaged: {error}", exit_code=1) from None
+            raise ZooError(f"`model.bin` is damaged: {error}", exit_code=1) from None
 
     def take(self, name: str) -> Tensor:
         if name not in self.binary.variables:
-            raise ZooError(f"it has no variable `{name}`, which a Transformer requires")
+            raise ZooError(f"`model.bin` has no variable `{name}`, which a Transformer requires")
         self.left.discard(name)
         return self.binary.variables[name]
 
     def require_none_left(self) -> None:
-        """Raise ZooError if a variable has an effect and was not read."""
+        """Raise ZooError if a variable was not used, although it affects what the model computes."""
         for name in sorted(self.left):
             last = name.rpartition("/")[2]
             off = last in _MUST_BE_OFF and not bool(self.binary.variables[name].any())
             if not (name in SETTING_VARIABLES or last in _NO_EFFECT or off):
-                raise ZooError(f"it has {_MUST_BE_OFF.get(last) or f'`{name}`'}, which a spec cannot express")
+                raise ZooError(f"the model has {_MUST_BE_OFF.get(last) or f'`{name}`'}, which zoo cannot import")
 
 
 def _single_number(name: str, tensor: Tensor) -> float:
-    """Return the only number of a tensor. Raise ZooError if it has more or fewer, or if the number is not finite."""
+    """Return the number in a tensor. Raise ZooError unless the tensor contains exactly one, finite number."""
     if tensor.numel() != 1 or not bool(tensor.isfinite().all()):
         raise _damaged(name, tensor)
     return float(tensor)
 
 
 def _damaged(name: str, tensor: Tensor) -> ZooError:
-    problem = f"its file is damaged: `{name}` has shape {list(tensor.shape)} and type {tensor.dtype}, or is not finite"
-    return ZooError(problem, hint="restore it from its source", exit_code=1)
+    problem = f"`model.bin` is damaged: `{name}`, of shape {list(tensor.shape)} and type {tensor.dtype}, is invalid"
+    return ZooError(problem, hint="restore the file from its source", exit_code=1)

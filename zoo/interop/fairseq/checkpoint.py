@@ -1,7 +1,7 @@
-"""Checkpoints of fairseq, read without running any code that their pickles name.
+"""Reader of checkpoints of fairseq that runs no code from their pickles.
 
-`weights_only=True` loads only tensors and plain data. A checkpoint also contains options, which may be objects of
-omegaconf or of fairseq. Such objects are replaced by `InertObject`, which stores their state and does nothing.
+torch.load with `weights_only=True` loads only tensors and plain data. A checkpoint also contains options, which may be
+objects of omegaconf or of fairseq. They are replaced by objects of `InertObject`, which only store the state.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MAX_VALUES, _MAX_DEPTH = 100_000, 50
 
 
 class InertObject:
-    """Replacement of an object in a pickle. It stores the object's state and has no behaviour."""
+    """Replacement for an object in a pickle. It stores the state of the object and has no behaviour."""
 
     def __init__(self, *_: object) -> None:
         """Ignore all arguments."""
@@ -42,9 +42,9 @@ class Checkpoint:
     """Options and tensors of a checkpoint."""
 
     options: Mapping[str, Any]
-    """Options by section, or a flat mapping from versions of fairseq without sections."""
+    """Options by section. Older versions of fairseq have no sections, and then this is one flat mapping."""
     tensors: Mapping[str, Tensor]
-    """Tensors by fairseq's names."""
+    """Tensors by their names in fairseq."""
 
 
 def read(file: Path) -> Checkpoint:
@@ -71,16 +71,22 @@ def to_plain_data(value: Any) -> Any:
     """Convert namespaces and nodes of omegaconf to dictionaries, lists and plain values.
 
     Raises:
-        ValueError: There are too many values, they are nested too deeply, or one has another type. Objects that refer
-            to themselves are nested too deeply.
+        ValueError: There are too many values, or one has another type. Or values are nested too deeply, for example
+            because an object refers to itself.
     """
     return _to_plain_data(value, iter(range(_MAX_VALUES)), _MAX_DEPTH)
 
 
 def _to_plain_data(value: Any, budget: Iterator[int], depth: int) -> Any:
-    """Convert a value. Each value takes one element from the budget, because an object may occur many times."""
+    """Convert a value recursively.
+
+    Args:
+        value: The value.
+        budget: Each converted value takes one element. If it is exhausted, there are too many values.
+        depth: How many levels of nesting are still allowed.
+    """
     if not depth or next(budget, None) is None:
-        raise ValueError("its options have too many values, or refer to themselves")
+        raise ValueError("the options have too many values, or refer to themselves")
     if isinstance(value, argparse.Namespace):
         value = vars(value)
     if isinstance(value, InertObject):
@@ -93,11 +99,11 @@ def _to_plain_data(value: Any, budget: Iterator[int], depth: int) -> Any:
         return [_to_plain_data(item, budget, depth - 1) for item in value]
     if value is None or isinstance(value, bool | int | float | str):
         return value
-    raise ValueError(f"an option has the type {type(value).__name__}, and not a number, text or a list")
+    raise ValueError(f"an option has the type {type(value).__name__}, but only numbers, text and lists are allowed")
 
 
 def _replacement(name: str) -> Any:
-    """Return the harmless type that replaces a global of a pickle, or None if fairseq does not use the global."""
+    """Return the harmless type that replaces a global in a pickle. None if files of fairseq do not use this global."""
     if name in _PLAIN_TYPES:
         return (_PLAIN_TYPES[name], name)
     if name in _REPLACED_TYPES or name.startswith(_REPLACED_MODULES):

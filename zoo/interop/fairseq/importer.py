@@ -34,7 +34,7 @@ _DECODING: dict[str, Any] = {
     "extra_length": 200,
     "min_length": 1,
 }
-"""Defaults of `fairseq-generate`. Its command line sets them, and a checkpoint does not contain them."""
+"""Default search options of the command `fairseq-generate`, because a checkpoint does not contain any."""
 
 
 class FairseqImport:
@@ -42,19 +42,19 @@ class FairseqImport:
 
     name = "fairseq"
     description = "a checkpoint of fairseq (.pt) with its dictionaries (dict.LANGUAGE.txt) in the same folder"
-    engine = None  # fairseq would run the code that its checkpoints' pickles name
+    engine = None  # loading a checkpoint in fairseq would run code from its pickle
 
     def recognises(self, path: Path) -> bool:
-        """Return whether there is a checkpoint with a dictionary in the same folder."""
+        """Return whether the path is, or contains, a checkpoint with a dictionary in the same folder."""
         file = _find_checkpoint(path)
         return file is not None and any(file.parent.glob("dict.*.txt"))
 
     def read(self, path: Path, request: ImportRequest) -> ImportedModel:
-        """Read a model. Raise ZooError if it is damaged or has a property that a spec cannot express."""
+        """Read a model. Raise ZooError if it is damaged or has a property that zoo does not support."""
         file = _find_checkpoint(path)
         if file is None:
-            problem = f"`{path}` has no checkpoint: none of {', '.join(_CHECKPOINTS)}"
-            raise ZooError(problem, hint="name the file of the checkpoint")
+            problem = f"`{path}` has no checkpoint: none of {', '.join(_CHECKPOINTS)} exists"
+            raise ZooError(problem, hint="give the path of the checkpoint file instead of the folder")
         saved = checkpoint.read(file)
         options = flat_options(saved.options, str(file))
         architecture = architecture_fields(options)
@@ -96,16 +96,16 @@ def _find_checkpoint(path: Path) -> Path | None:
 
 
 def _dictionary_names(folder: Path, options: Settings) -> tuple[str, str]:
-    """Return the names of the source and target language, by which the dictionaries are called."""
+    """Return the names of the source and target language, which are part of the file names of the dictionaries."""
     source, target = options.any("source_lang"), options.any("target_lang")
     if isinstance(source, str) and isinstance(target, str) and source and target:
         return source, target
     problem = f"the checkpoint in `{folder}` does not name its languages (`source_lang`, `target_lang`)"
-    raise ZooError(problem, hint="import a checkpoint of the task `translation`: it records its languages")
+    raise ZooError(problem, hint="import a checkpoint of fairseq's task `translation`, which stores the languages")
 
 
 def _language_codes(names: tuple[str, str]) -> tuple[str, str] | None:
-    """Return the languages as codes of a spec, such as en-XX for en_XX, or None if they are not valid codes."""
+    """Convert fairseq's language names to the codes that zoo uses, such as en_XX to en-XX. None if one is no code."""
     source, target = (name.replace("_", "-") for name in names)
     return (source, target) if are_language_codes((source, target)) else None
 
@@ -131,7 +131,7 @@ def _read_dictionary(file: Path) -> TokenList:
         overwrites = entry.endswith(_OVERWRITE)
         name, _, count = entry.removesuffix(_OVERWRITE).rpartition(" ")
         if not name or not count.isdecimal() or (name in known and not overwrites):
-            problem = f"`{line.strip()[:50]}` is not a token with its count, or repeats an earlier token"
+            problem = f"`{line.strip()[:50]}` is not a token and a count, or repeats an earlier token"
             raise ZooError(problem, where=f"{file}:{number}", hint="restore it from its source", exit_code=1)
         names.append(name)
         known.add(name)

@@ -1,4 +1,4 @@
-"""The network of a fairseq checkpoint: its options as a spec's `architecture`, and its tensors by zoo's names."""
+"""Conversion of a fairseq checkpoint: options to the `architecture` of a spec, and tensors to zoo's names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from zoo.interop.settings import Settings
 from zoo.interop.tensors import SIDES, EmbeddingTables, ForeignTensors, NetworkTensors
 
 PAD = 1
-"""ID of fairseq's padding token. Positions are counted from the next ID."""
+"""ID of fairseq's padding token. fairseq numbers positions from the next integer, PAD + 1."""
 _ACTIVATIONS = {"relu": "relu", "swish": "silu", "gelu": "gelu"}
 _OFF = (None, False, 0)
 _ALLOWED: dict[str, tuple[Any, ...]] = {
@@ -31,7 +31,7 @@ _ALLOWED: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys((f"{side}_xformers_att_config" for side in SIDES), _OFF),
     "task": ("translation",),
 }
-"""Values that a spec can express, for the options that change the network."""
+"""Supported values of the options that change the network."""
 _NO_EFFECT = (
     *("arch", "_name", "data", "quant_noise_pq", "quant_noise_pq_block_size", "quant_noise_scalar", "export"),
     *("encoder_layerdrop", "decoder_layerdrop", "encoder_embed_path", "decoder_embed_path", "min_params_to_wrap"),
@@ -43,7 +43,7 @@ _NO_EFFECT = (
     *("decoder_adapter_reduction_factor", "decoder_adapter_activation_fn", "decoder_adapter_lang_ids"),
     *("encoder_finetune_adapter", "decoder_finetune_adapter"),
 )
-"""Options of training, of networks that `_ALLOWED` excludes, and sizes that the tensors show as well."""
+"""Ignored options: of training, of networks that `_ALLOWED` excludes, and sizes that the tensors' shapes also show."""
 _TENSORS_WITHOUT_EFFECT = re.compile(r"(encoder|decoder)\.(version|embed_positions\.(_float_tensor|weights))")
 _OLD_NORM = re.compile(r"((encoder|decoder)\.layers\.\d+)\.layer_norms\.(\d)\.(weight|bias)")
 _OLD_PROJECTIONS = re.compile(r"(.+_attn)\.in_proj_(weight|bias)")
@@ -76,18 +76,18 @@ def flat_options(options: Mapping[str, Any], where: str) -> Settings:
 
 
 def architecture_fields(options: Settings) -> dict[str, Any]:
-    """Return the fields of `architecture`. Raise ZooError for an option that a spec cannot express."""
+    """Return the fields of `architecture`. Raise ZooError for an option that zoo does not support."""
     options.require(_ALLOWED)
     options.ignore(*_NO_EFFECT, *TRAINING_OPTIONS)
     d_model, h = _same_integer(options, "embed_dim"), _same_integer(options, "attention_heads")
     for key in ("decoder_input_dim", "decoder_output_dim"):
         if options.integer(key, d_model) != d_model:
-            raise options.error(key, f"differs from `decoder_embed_dim: {d_model}`, and a spec has one `d_model`")
+            raise options.error(key, f"differs from `decoder_embed_dim: {d_model}`, but zoo supports one `d_model`")
     if d_model % h:
         raise options.error("encoder_attention_heads", f"does not divide `encoder_embed_dim: {d_model}`")
     activation = options.text("activation_fn", "relu")
     if activation not in _ACTIVATIONS:
-        raise options.error("activation_fn", "is an activation that a spec cannot express")
+        raise options.error("activation_fn", "is an activation that zoo does not support")
     return {
         "N": {side: options.integer(f"{side}_layers", minimum=1) for side in SIDES},
         "d_model": d_model,
@@ -115,9 +115,9 @@ def _same_boolean(options: Settings, name: str) -> bool:
 
 
 def _same(options: Settings, name: str, encoder: int, decoder: int) -> int:
-    """Return the value of the encoder and the decoder. Raise ZooError if they differ."""
+    """Return the value that the encoder and the decoder share. Raise ZooError if their values differ."""
     if encoder != decoder:
-        raise options.error(f"decoder_{name}", f"differs from `encoder_{name}: {encoder}`, and a spec has one value")
+        raise options.error(f"decoder_{name}", f"differs from `encoder_{name}: {encoder}`, but zoo supports one value")
     return encoder
 
 
@@ -129,7 +129,7 @@ def _name_or_value(value: Any) -> Any:
 def read_layers(
     source: ForeignTensors, architecture: Mapping[str, Any], options: Settings
 ) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Take the tensors of all layers and of learned positions.
+    """Remove the tensors of all layers and of learned positions from `source`, and convert them.
 
     Args:
         source: The tensors, as `current_tensors` returns them.
@@ -151,7 +151,7 @@ def read_layers(
             layers.add_pytorch_norm(source, f"{side}.layer_norm", side, d_model)
     positions: dict[str, Any]
     if _same_boolean(options, "learned_pos"):
-        # The rows up to the ID of padding are not positions.
+        # fairseq's tables have unused rows up to the ID of padding.
         tables = {side: source.take(f"{side}.embed_positions.weight")[PAD + 1 :] for side in SIDES}
         rows = min(map(len, tables.values()))
         layers.add_learned_positions(tables, rows)
@@ -162,20 +162,23 @@ def read_layers(
 
 
 def read_embeddings(source: ForeignTensors, options: Settings) -> EmbeddingTables:
-    """Take the embeddings and the output projection. Raise ZooError if one is missing or another tensor is left."""
+    """Remove the embeddings and the output projection from `source`, and return them.
+
+    Raise ZooError if one is missing, or if other tensors are left.
+    """
     encoder, decoder = (source.take(f"{side}.embed_tokens.weight") for side in SIDES)
     tied = [options.boolean(f"share_{name}", False) for name in ("decoder_input_output_embed", "all_embeddings")]
     names = ("decoder.output_projection.weight", "decoder.embed_out")
     outputs = [source.take(name) for name in names if name in source.left]
     if not outputs and not any(tied):
-        raise ZooError(f"`{source.file}` has no `{names[0]}`, and its options do not tie it to the embedding")
+        raise ZooError(f"`{source.file}` has no `{names[0]}`, but its options say that it is not tied to the embedding")
     source.require_all_taken()
     scale = 1.0 if options.boolean("no_scale_embedding", False) else float(decoder.shape[1]) ** 0.5
     return EmbeddingTables(encoder, decoder, outputs[0] if outputs else decoder, None, scale, scale)
 
 
 def current_tensors(tensors: Mapping[str, Tensor], file: Path) -> ForeignTensors:
-    """Return the tensors that the model uses, renamed as in current versions of fairseq."""
+    """Return the tensors that affect the model, with the names that current versions of fairseq use."""
     renamed: dict[str, Tensor] = {}
     for name, tensor in tensors.items():
         if norm := _OLD_NORM.fullmatch(name):

@@ -47,4 +47,4 @@ weight_decay wer_char_level wer_lowercase wer_remove_punct wer_tokenizer workers
 zero_sharding
 """
 TRAINING_OPTIONS = frozenset(_NAMES.split())
-"""Options that control how a model is trained, stored or searched, and that an import ignores."""
+"""Options for training, storing or searching. An import ignores them."""

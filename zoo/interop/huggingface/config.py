@@ -1,4 +1,7 @@
-"""Settings of transformers' Marian: `config.json` as `architecture`, and `generation_config.json` as `decoding`."""
+"""Conversion of the settings of transformers' Marian models to a spec.
+
+`config.json` gives the section `architecture`, and `generation_config.json` the section `decoding`.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ _ALLOWED: dict[str, tuple[Any, ...]] = {
     "quantization_config": (None,),
     "is_multilingual": (False, True),
 }
-"""Values that a spec can express, for the settings that change the network."""
+"""Supported values of the settings that change the network."""
 _NO_EFFECT = (
     *("architectures", "transformers_version", "_name_or_path", "name_or_path", "_num_labels", "num_labels"),
     *("id2label", "label2id", "classif_dropout", "classifier_dropout", "encoder_layerdrop", "decoder_layerdrop"),
@@ -38,7 +41,7 @@ _NO_EFFECT = (
     *("_commit_hash", "attn_implementation", "_attn_implementation_autoset", "tf_legacy_loss", "bos_token_id"),
     *("init_std", "extra_pos_embeddings"),
 )
-"""Settings of training, of other models and of performance. `extra_pos_embeddings` applies to learned positions."""
+"""Ignored settings: of training, of other models and of performance, and one for learned positions."""
 _ACTIVATIONS = {"swish": "silu", "silu": "silu", "relu": "relu", "gelu": "gelu"}
 _EPSILON = {"marian": 1e-6, "transformers": 1e-5}
 """Epsilon of layer norms in each toolkit."""
@@ -79,35 +82,35 @@ _NO_EFFECT_IN_GENERATION = (
     *("prefill_chunk_size", "output_past", "use_model_defaults", "trust_remote_code", "max_cache_len", "use_mtp"),
     *("assistant_ensemble_weight", "speculation_type", "continuous_batching_config"),
 )
-"""Settings of sampling, of performance and of additional outputs, and token IDs that `config.json` contains."""
+"""Ignored search settings: of sampling, performance and additional outputs, and token IDs, also in `config.json`."""
 _READ_IN_GENERATION = (
     *("eos_token_id", "forced_eos_token_id", "bad_words_ids", "renormalize_logits", "length_penalty", "num_beams"),
     *("max_length", "max_new_tokens", "early_stopping"),
 )
 GENERATION_KEYS = (*_ALLOWED_IN_GENERATION, *_NO_EFFECT_IN_GENERATION, *_READ_IN_GENERATION)
-"""All settings of the search. In `config.json`, they have no effect if there is a `generation_config.json`."""
+"""All search settings. In `config.json`, they have no effect if there is a `generation_config.json`."""
 
 
 def architecture_fields(config: Settings, positions: PositionConvention) -> dict[str, Any]:
-    """Return the fields of `architecture`.
+    """Return the fields of the spec's `architecture`.
 
     Args:
         config: The content of `config.json`.
         positions: The toolkit whose positions and epsilon the model was trained with.
 
     Raises:
-        ZooError: A setting is one that a spec cannot express.
+        ZooError: A setting is not supported.
     """
     config.require(_ALLOWED)
     config.ignore(*_NO_EFFECT)
     if not config.boolean("scale_embedding", False):  # the default of transformers
-        raise config.error("scale_embedding", "leaves embeddings unscaled, but a spec multiplies them by sqrt(d_model)")
+        raise config.error("scale_embedding", "leaves embeddings unscaled, but zoo multiplies them by sqrt(d_model)")
     d_model, h = config.integer("d_model", 1024, minimum=1), _same_integer(config, "attention_heads", 16)
     if d_model % h or d_model % 2 or d_model < 4:
         raise config.error("d_model", f"is odd, or cannot be divided among {h} heads")
     activation = config.text("activation_function", "gelu")
     if activation not in _ACTIVATIONS:
-        raise config.error("activation_function", "is an activation that a spec cannot express")
+        raise config.error("activation_function", "is an activation that zoo does not support")
     if not config.boolean("tie_word_embeddings", True):
         tied = "none"
     else:
@@ -133,39 +136,40 @@ def architecture_fields(config: Settings, positions: PositionConvention) -> dict
 
 
 def has_common_embedding(config: Settings) -> bool:
-    """Return whether source and target share an embedding."""
+    """Return whether source and target have the same embedding matrix."""
     return config.boolean("share_encoder_decoder_embeddings", True)
 
 
 def _same_integer(config: Settings, key: str, default: int) -> int:
     encoder, decoder = (config.integer(f"{side}_{key}", default, minimum=1) for side in SIDES)
     if encoder != decoder:
-        raise config.error(f"decoder_{key}", f"differs from the encoder's value {encoder}, and a spec has one value")
+        raise config.error(f"decoder_{key}", f"differs from the encoder's value {encoder}, but zoo supports one value")
     return encoder
 
 
 @dataclass(frozen=True)
 class GenerationSettings:
-    """Settings of the search."""
+    """Search settings, converted for a spec."""
 
     decoding: dict[str, Any]
     """Fields of `decoding` in a spec."""
     excluded: tuple[int, ...]
-    """Foreign IDs of tokens that no translation contains and that get no share of the probability."""
+    """Foreign IDs of tokens that are excluded from the softmax, so that no translation contains them."""
     notes: tuple[str, ...]
 
 
 def generation_settings(settings: Settings, end: int, numbering: Numbering, *, forces_end: bool) -> GenerationSettings:
-    """Return the settings of the search.
+    """Convert the search settings.
 
     Args:
         settings: The content of `generation_config.json`, or of a `config.json` that contains these settings.
         end: The foreign ID of EOS.
         numbering: The tokens of the target.
-        forces_end: Whether EOS ends a translation of maximum length by default. This is so in a `config.json` only.
+        forces_end: Whether a translation of maximum length ends with EOS if the settings do not specify it. True for
+            the settings in a `config.json`.
 
     Raises:
-        ZooError: A setting is one that a spec cannot express.
+        ZooError: A setting is not supported.
     """
     settings.require(_ALLOWED_IN_GENERATION)
     settings.ignore(*_NO_EFFECT_IN_GENERATION)
@@ -178,10 +182,10 @@ def generation_settings(settings: Settings, end: int, numbering: Numbering, *, f
     renormalized = settings.boolean("renormalize_logits", False)
     alpha, beam = settings.number("length_penalty", 1.0), settings.integer("num_beams", _DEFAULT_BEAM, minimum=1)
     if alpha < 0:
-        raise settings.error("length_penalty", "is negative, but `alpha` of a spec is not")
+        raise settings.error("length_penalty", "is negative, but zoo supports only 0 and positive values")
     notes = []
     if settings.any("early_stopping", False) is not True and beam > 1:
-        notes.append("a beam search stops when the beam is full, not by transformers' rule: few translations differ")
+        notes.append("beam search stops when the beam is full, not by transformers' rule: few translations differ")
     decoding = {
         "beam": beam,
         "alpha": alpha,
@@ -195,7 +199,7 @@ def generation_settings(settings: Settings, end: int, numbering: Numbering, *, f
 
 
 def _max_length(settings: Settings, *, forces_end: bool) -> int:
-    """Return the maximum length in tokens. transformers also counts the first token and a forced EOS."""
+    """Return the maximum length of a translation, in tokens without BOS and EOS, which transformers also counts."""
     if settings.any("max_new_tokens") is not None:
         settings.ignore("max_length")
         return max(0, settings.integer("max_new_tokens", minimum=1) - forces_end)
@@ -206,5 +210,5 @@ def _suppressed(settings: Settings) -> list[int]:
     """Return the foreign IDs of suppressed tokens. Raise ZooError for sequences of several tokens."""
     words = settings.any("bad_words_ids") or []
     if not isinstance(words, list) or any(not isinstance(word, list) or len(word) != 1 for word in words):
-        raise settings.error("bad_words_ids", "suppresses words of several tokens, but a spec suppresses single tokens")
+        raise settings.error("bad_words_ids", "suppresses words of several tokens, but zoo suppresses single tokens")
     return [int(word[0]) for word in words]

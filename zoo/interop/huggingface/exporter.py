@@ -1,7 +1,7 @@
 """Export to transformers' MarianMTModel.
 
-The model is post-norm, has biases everywhere, and its own sinusoids differ from zoo's. The positions of a bundle are
-therefore written as a table, which transformers uses in place of its own.
+MarianMTModel is post-norm, has biases everywhere, and computes other sinusoids than zoo. The export therefore writes
+the positions of the model as a table, which transformers uses instead.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class HuggingFaceMarianExport:
     description = "a folder of transformers' MarianMTModel"
 
     def reader(self, bundle: Bundle) -> ImportFormat | None:
-        """Return the import format of the same name."""
+        """Return the import format for transformers' Marian models."""
         return HuggingFaceMarianImport()
 
     def write(self, bundle: Bundle, folder: Path) -> list[str]:
@@ -87,7 +87,7 @@ def require_marian(spec: Spec) -> None:
     if own := next(a.own_options, None):
         raise _unsupported(f"it has the option `{own}`, which MarianMTModel does not have")
     if a.norm.kind != "layer_norm" or a.norm.placement != "post" or a.norm.embeddings:
-        raise _unsupported("MarianMTModel has layer norms after the residual sums, and no others")
+        raise _unsupported("MarianMTModel has layer norms after the residual connections, and no other norms")
     if not isinstance(a.positions, Sinusoidal | Learned):
         raise _unsupported(f"MarianMTModel has no positions of the kind `{a.positions.kind}`")
     if a.scale_logits:
@@ -99,28 +99,28 @@ def require_marian(spec: Spec) -> None:
 
 
 def _unsupported(reason: str) -> ZooError:
-    return ZooError(f"cannot export this model to transformers: {reason}", hint="`--to onnx` exports every model")
+    return ZooError(f"cannot export this model to transformers: {reason}", hint="use `--to onnx` for any model")
 
 
 def _require_sentencepiece(vocabulary: Vocabulary) -> None:
     """Raise ZooError unless both sides are SentencePiece models and sources end with EOS."""
     if not isinstance(vocabulary.target, Tokenizer):
-        raise _unsupported("its target consists of brackets of parse trees, not of text")
+        raise _unsupported("the target consists of brackets of parse trees, not of text")
     if vocabulary.source.is_word_level or vocabulary.target.is_word_level:
         raise _unsupported("its vocabulary is a list of words, but transformers requires a SentencePiece model")
     if vocabulary.source_end != EOS:
-        raise _unsupported("it reads no EOS after a source, but transformers always adds EOS")
+        raise _unsupported("its sources do not end with EOS, but transformers always adds EOS")
 
 
 def _position_rows(spec: Spec) -> int:
-    """Return the number of rows of the table of positions: for sinusoids, enough for the longest source and EOS."""
+    """Return the number of rows of the table of positions. For sinusoids, it fits the longest source and EOS."""
     if (rows := spec.architecture.max_positions) is not None:
         return rows
     return min(spec.decoding.max_source_length, _MAX_POSITIONS - 1) + 1
 
 
 def marian_tensors(spec: Spec, tensors: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
-    """Yield the tensors of MarianMTModel by their names in transformers. Missing biases become zeros.
+    """Yield the tensors of MarianMTModel with their names in transformers. Missing biases become zeros.
 
     Args:
         spec: The spec of the model.
@@ -210,7 +210,7 @@ def marian_config(spec: Spec) -> dict[str, Any]:
 
 
 def _generation_config(spec: Spec) -> dict[str, Any]:
-    """Return the content of `generation_config.json`. `max_length` there counts BOS and EOS."""
+    """Return the content of `generation_config.json`. Its `max_length` includes BOS and EOS."""
     decoding, rows = spec.decoding, _position_rows(spec)
     return {
         "num_beams": decoding.beam,
@@ -225,13 +225,13 @@ def _generation_config(spec: Spec) -> dict[str, Any]:
 
 
 def _differences(spec: Spec) -> Iterator[str]:
-    """Yield where transformers computes or searches differently from the spec."""
+    """Yield notes for the user: differences between transformers and the spec in the model or in the search."""
     decoding, epsilon = spec.decoding, spec.architecture.norm.epsilon
     if epsilon != _EPSILON:
         yield f"the epsilon of layer norms is {_EPSILON:g} in transformers, and {epsilon:g} in the spec"
     if decoding.length_penalty == "gnmt" and decoding.alpha and decoding.beam > 1:
         yield "the length penalty of the spec is ((5 + length) / 6)^alpha, and that of transformers is length^alpha"
     if decoding.stopping_rule != "full" and decoding.beam > 1:
-        yield f"a beam search stops by transformers' own rule, not by `stopping_rule: {decoding.stopping_rule}`"
+        yield f"beam search stops by the rule of transformers, not by `stopping_rule: {decoding.stopping_rule}`"
     if decoding.length_factor:
-        yield "transformers has one maximum length for all sources: `max_length` in generation_config.json"
+        yield "transformers has the same maximum length for all sources: `max_length` in generation_config.json"

@@ -41,12 +41,12 @@ from zoo.interop.settings import Settings
 from zoo.interop.tensors import SIDES
 
 CONFIG, GENERATION_CONFIG = "config.json", "generation_config.json"
-_MAX_SOURCE_LENGTH = 100_000  # of a spec
+_MAX_SOURCE_LENGTH = 100_000  # tokens: the largest value that a spec allows
 _DEFAULT_START = 58_100
 _BATCH_SIZE = 16
 _MARIAN_POSITIONS = (
-    "positions are those of Marian, which such models were trained with; those of transformers differ slightly, so its "
-    "translations differ, too: choose them with `--positions transformers`"
+    "the model uses the positions of Marian, which such models were trained with. transformers computes slightly "
+    "different positions and translations: choose these with `--positions transformers`"
 )
 
 
@@ -67,7 +67,7 @@ class HuggingFaceMarianImport:
             return False
 
     def read(self, path: Path, request: ImportRequest) -> ImportedModel:
-        """Read a model. Raise ZooError if it is damaged or has a property that a spec cannot express."""
+        """Read a model. Raise ZooError if it is damaged or has a property that zoo does not support."""
         require_folder(path, self.name)
         config = Settings(read_json(path / CONFIG), str(path / CONFIG))
         end = config.integer("eos_token_id", 0)
@@ -92,7 +92,7 @@ class HuggingFaceMarianImport:
             vocabulary=vocabulary.fields,
             decoding={**search.decoding, "max_source_length": min(positions - 1, _MAX_SOURCE_LENGTH)},
         )
-        # Decoding starts with a zero vector in Marian, and with a token in transformers, which Marian cannot write.
+        # Marian decodes from a zero vector. transformers uses the embedding of a token, which Marian never generates.
         excluded = [*search.excluded, *([start] if convention == "marian" and start == special.pad else [])]
         tensors = read_layers(weights, spec.architecture)
         numberings = vocabulary.source, vocabulary.target
@@ -113,7 +113,7 @@ class HuggingFaceMarianImport:
 
 
 def _generation_file(path: Path, config: Settings) -> Settings:
-    """Return the settings of the search: `generation_config.json`, or in older folders `config.json`."""
+    """Return the file with the search settings: `generation_config.json` or, in older folders, `config.json`."""
     if is_present(path / GENERATION_CONFIG):
         config.ignore(*GENERATION_KEYS)
         return Settings(read_json(path / GENERATION_CONFIG), str(path / GENERATION_CONFIG))
@@ -132,7 +132,7 @@ def _with_languages(request: ImportRequest, path: Path) -> ImportRequest:
 class TransformersEngine:
     """transformers with an open model, in float32. Implements `zoo.interop.formats.Engine`.
 
-    The model computes with the positions that were imported.
+    The model uses the same positions as the imported model.
     """
 
     def __init__(self, path: Path, model: ImportedModel) -> None:
@@ -145,7 +145,7 @@ class TransformersEngine:
         generation = self._model.generation_config
         words = generation.bad_words_ids if generation.renormalize_logits else []
         self._excluded = [id for word in words or [] for id in word]
-        """Tokens that get no share of the probability."""
+        """Tokens that are excluded from the softmax."""
         if model.origin["positions"] == "marian":
             self.version += " with Marian's positions"
             self._excluded.append(self._model.config.decoder_start_token_id)
@@ -153,7 +153,7 @@ class TransformersEngine:
 
     @torch.inference_mode()
     def translate(self, texts: Sequence[str], beam: int | None = None) -> list[EngineTranslation]:
-        """Return the best translation of each text, found with the model's own settings."""
+        """Return the best translation of each text, with the search settings in the folder of the model."""
         longest_first = sorted(range(len(texts)), key=lambda index: -len(texts[index]))
         translations: dict[int, EngineTranslation] = {}
         for start in range(0, len(texts), _BATCH_SIZE):
@@ -173,7 +173,7 @@ class TransformersEngine:
             yield EngineTranslation(str(text), log_probability, names)
 
     def _log_probabilities(self, inputs: Any, output: Tensor) -> list[float]:
-        """Return the log-probability of each translation, computed in one pass of the decoder."""
+        """Return the log-probability of each translation, computed by the decoder with teacher forcing."""
         logits = self._model(**inputs, decoder_input_ids=output[:, :-1]).logits
         logits[..., self._excluded] = -torch.inf
         target = output[:, 1:]
@@ -185,14 +185,14 @@ class TransformersEngine:
 
 
 def import_transformers() -> Any:
-    """Return the package `transformers`, with its progress bars switched off."""
+    """Import the package `transformers`, and switch off its progress bars."""
     transformers = import_module("transformers")
     transformers.utils.logging.disable_progress_bar()
     return transformers
 
 
 def _adapt_to_marian(model: Any, epsilon: float) -> None:
-    """Give a model of transformers Marian's positions and epsilon of layer norms, with which it was trained."""
+    """Change a model of transformers to Marian's positions and epsilon of layer norms, as in its training."""
     for module in model.modules():
         if isinstance(module, torch.nn.LayerNorm):
             module.eps = epsilon

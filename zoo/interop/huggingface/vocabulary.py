@@ -1,4 +1,4 @@
-"""Vocabularies of transformers' Marian: `vocab.json`, `source.spm`, `target.spm` and `tokenizer_config.json`."""
+"""Reader and writer of the vocabulary files of transformers' Marian models, such as `vocab.json` and `source.spm`."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def read_vocabulary(folder: Path, rows: tuple[int, int], special: SpecialTokens,
         if read_bytes(files[0]) == read_bytes(files[1]):
             models = models[:1]
         return convert_vocabulary(models, tokens, tokens, shared=True, where=folder)
-    # No source begins with the first token of a translation. In the source's list, its ID may be another token.
+    # The token that decoding starts with never occurs in sources. In the source's list, another token may have its ID.
     source_name, target_name = (_name_of(folder / file, special.start) for file in (_SOURCE, _TARGET))
     source_start = special.start if source_name == target_name else None
     source = _token_list(folder / _SOURCE, rows[0], special, source_start)
@@ -61,11 +61,11 @@ def _token_list(file: Path, rows: int, special: SpecialTokens, start: int | None
     names: dict[int, str] = {}
     for name, id in read_json(file).items():
         if not _is_id(id) or id in names:
-            raise damaged_vocabulary(str(file), f"`{name}` has no unique ID")
+            raise damaged_vocabulary(str(file), f"`{name}` has no ID, or shares its ID with another token")
         names[id] = name
     unknown = next((id for id, name in names.items() if name == _UNKNOWN), None)
     if rows > _MAX_TOKENS:
-        raise damaged_vocabulary(str(file), f"its config says that it has {rows:,} tokens"[:200])
+        raise damaged_vocabulary(str(file), f"it does not have {rows:,} tokens, as `config.json` says"[:200])
     if unknown is None or unknown >= rows or special.end >= rows or (start is not None and start >= rows):
         raise damaged_vocabulary(str(file), f"it has no `{_UNKNOWN}`, or the embedding has too few rows ({rows:,})")
     listed = tuple(names.get(id, "") for id in range(rows))
@@ -112,7 +112,7 @@ def write_vocabulary(bundle: Bundle, folder: Path, max_length: int) -> None:
 
 
 def _foreign_name(side: Tokenizer, id: int) -> str:
-    """Return the name in transformers. It splits off tokens for languages before SentencePiece adds a space."""
+    """Return the name of a token in transformers. Language tokens have no leading space there."""
     name = str(side.model.id_to_piece(id))
     bare = name.removeprefix(SPACE)
     return bare if is_language_token(bare) else name

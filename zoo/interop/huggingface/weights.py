@@ -1,4 +1,4 @@
-"""Weights of transformers' Marian (`model.safetensors` or `pytorch_model.bin`), by zoo's names and in its layout."""
+"""Conversion of the weights of transformers' Marian models (`model.safetensors` or `pytorch_model.bin`) for zoo."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FILES = ("model.safetensors", "pytorch_model.bin")
 _SHARED, _OUTPUT, _BIAS = "model.shared.weight", "lm_head.weight", "final_logits_bias"
 _EMBEDDING = "model.{}.embed_tokens.weight"
 _POSITIONS = "model.{}.embed_positions.weight"
-_OUTPUT_BIAS = "output_bias"  # on the logits; output projections of attention have biases of the same name
+_OUTPUT_BIAS = "output_bias"  # the bias of the logits
 _INPUTS_D_MODEL = ("query", "key", "value", "w1")
 _OUTPUTS_D_MODEL = (
     *("output", "output_bias", "w2", "b2", "norm_gain", "norm_bias"),
@@ -32,7 +32,7 @@ _OUTPUTS_D_MODEL = (
 )
 _MAX_MESSAGE = 200  # characters
 _COMPARED_POSITIONS = 32
-_MAX_D_MODEL = 65_536  # of a spec
+_MAX_D_MODEL = 65_536  # the largest value that a spec allows
 
 
 def open_weights(folder: Path) -> ForeignTensors:
@@ -40,7 +40,7 @@ def open_weights(folder: Path) -> ForeignTensors:
     file = next((folder / name for name in FILES if is_present(folder / name)), None)
     if file is None:
         files = ", ".join(sorted(path.name for path in folder.iterdir())) or "no files"
-        problem = f"`{folder}` has neither `{FILES[0]}` nor `{FILES[1]}`, but {files}"
+        problem = f"`{folder}` has neither `{FILES[0]}` nor `{FILES[1]}` (found: {files})"
         raise ZooError(problem, hint="if the weights are in several files, save them as one")
     try:
         if file.suffix == ".safetensors":
@@ -50,14 +50,17 @@ def open_weights(folder: Path) -> ForeignTensors:
         else:
             tensors = torch_files.load(file, "transformers")
         if not isinstance(tensors, Mapping) or not all(isinstance(name, str) for name in tensors):
-            raise ValueError("it does not contain named tensors")
+            raise ValueError("the file does not contain tensors by name")
     except (SafetensorError, *torch_files.UNREADABLE) as error:
         raise torch_files.unreadable(file, error) from None
     return ForeignTensors(tensors, file)
 
 
 def read_layers(source: ForeignTensors, architecture: Architecture) -> dict[str, Tensor]:
-    """Take the tensors of all layers. Raise ZooError if one is missing or has another shape."""
+    """Remove the tensors of all layers from `source`, and return them by zoo's names.
+
+    Raise ZooError if one is missing or has another shape.
+    """
     layers = NetworkTensors()
     for side, depth in zip(SIDES, (architecture.depths.encoder, architecture.depths.decoder), strict=True):
         for number in range(depth):
@@ -72,13 +75,13 @@ def read_embeddings(
     numberings: tuple[Numbering, Numbering],
     excluded: Collection[int],
 ) -> dict[str, Tensor]:
-    """Take the embeddings, the output projection and its bias, in the order of zoo's token IDs.
+    """Remove the embeddings, the output projection and its bias from `source`. Return them ordered by zoo's token IDs.
 
     Args:
         source: The foreign tensors.
         architecture: The architecture of the model.
         numberings: The tokens of the source and the target.
-        excluded: The foreign IDs of tokens that get no share of the probability.
+        excluded: The foreign IDs of tokens to exclude from the softmax.
 
     Raises:
         ZooError: A tensor is missing or has too few rows.
@@ -102,25 +105,25 @@ def read_embeddings(
 
 
 def _embedding(source: ForeignTensors, side: str) -> Float32[Tensor, "tokens d_model"]:
-    """Return the embedding of a side, or the one that both sides share."""
+    """Remove and return the embedding of one side. If both sides share one, return it without removing it."""
     own = _EMBEDDING.format(side)
     if _SHARED not in source.left:
         return source.take(own)
     source.left.pop(own, None)
     shared = source.take(_SHARED)
-    source.left[_SHARED] = shared  # the other side takes it, too
+    source.left[_SHARED] = shared  # the other side needs it, too
     return shared
 
 
 def take_positions(source: ForeignTensors, d_model: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Take the tables of positions.
+    """Remove the tables of positions from `source`, and convert them.
 
-    The sinusoids of Marian or of transformers show only which program wrote the file, not how the model was trained.
-    They are ignored.
+    Tables with the sinusoids of Marian or of transformers are ignored. They show only which program wrote the file, not
+    how the model was trained.
 
     Returns:
-        The fields of `architecture` that describe other tables, and the tensors of learned positions. Both are empty if
-        the file has no tables, or only such sinusoids.
+        The fields of `architecture` that describe the tables, and the tensors of learned positions. Both are empty if
+        the file has no tables, or only ignored ones.
 
     Raises:
         ZooError: Only one side has a table, or a table has another dimension than `d_model`.
@@ -150,9 +153,9 @@ def take_positions(source: ForeignTensors, d_model: int) -> tuple[dict[str, Any]
 
 
 def to_interleaved(name: str, tensor: Tensor, d_model: int) -> Tensor:
-    """Return a tensor of the same network with its features reordered for the paper's sinusoids.
+    """Return a tensor with its features reordered, so that sinusoids can alternate sines and cosines as in the paper.
 
-    transformers has all sines before all cosines of the same waves; the paper alternates sines and cosines.
+    In transformers, all sines precede all cosines. The frequencies are the same.
 
     Args:
         name: The name of the tensor.
@@ -167,7 +170,7 @@ def to_interleaved(name: str, tensor: Tensor, d_model: int) -> Tensor:
 
 
 def _known_sinusoids(d_model: int) -> Iterator[Tensor]:
-    """Yield the first positions of Marian's table and of transformers' table."""
+    """Yield the first rows of Marian's and of transformers' sinusoids."""
     yield torch.tensor([sinusoidal_encoding(position, d_model, halves=True) for position in range(_COMPARED_POSITIONS)])
     interleaved = torch.tensor([sinusoidal_encoding(position, d_model) for position in range(_COMPARED_POSITIONS)])
     yield torch.cat((interleaved[:, 0::2], interleaved[:, 1::2]), 1)

@@ -1,4 +1,4 @@
-"""The .npz file of a Marian model, read tensor by tensor."""
+"""Reader of the .npz file of a Marian model. It reads one tensor at a time."""
 
 from __future__ import annotations
 
@@ -33,21 +33,21 @@ _UNREADABLE = (
     RuntimeError,  # a password, or (NotImplementedError) a compression that zipfile does not support
 )
 """Exceptions that zipfile and numpy raise for damaged files."""
-_SMALL_MEMBER = 1_000_000  # bytes that a member may unpack to with any compression ratio
-_MAX_COMPRESSION = 20  # ratio for larger members, because weights hardly compress
+_SMALL_MEMBER = 1_000_000  # bytes; the compression ratio of smaller members is not checked
+_MAX_COMPRESSION = 20  # maximum ratio of larger members, because weights hardly compress
 
 
 class Archive:
-    """An open .npz file. Each tensor must be taken, so that none is overlooked."""
+    """An open .npz file. Each tensor is removed when it is used. Tensors that are left at the end are an error."""
 
     def __init__(self, file: Path, archive: zipfile.ZipFile) -> None:
-        """Check the sizes of all members. Raise ZooError if they cannot be those of a model."""
+        """Check the sizes of all files in the archive. Raise ZooError if they are implausible for a model."""
         self.file, self._archive = file, archive
         members = archive.infolist()
         self._members = {member.filename.removesuffix(".npy"): member for member in members}
         self.left = {*self._members}
         if len(self.left) != len(members) or sum(member.file_size for member in members) > _MAX_UNPACKED:
-            raise _damaged(file, "it contains a tensor twice, or more data than any model")
+            raise _damaged(file, "it contains a tensor twice, or an implausible amount of data")
         file_size = file.stat().st_size
         for member in members:
             largest = max(_SMALL_MEMBER, _MAX_COMPRESSION * member.compress_size)
@@ -55,9 +55,9 @@ class Archive:
                 raise _damaged(file, f"`{member.filename}` would unpack to an implausible size")
 
     def options(self) -> Settings:
-        """Take the options of the network. Raise ZooError if they are missing or not a YAML mapping."""
+        """Remove and return the options of the network. Raise ZooError if they are missing or not a YAML mapping."""
         if OPTIONS not in self.left:
-            hint = "Marian writes it to each model, so this file does not come from Marian"
+            hint = "check that the file comes from Marian, which writes this array to each model"
             raise ZooError(f"`{self.file}` does not contain `{OPTIONS}`", hint=hint)
         where = f"{OPTIONS} in {self.file}"
         if self._members[OPTIONS].file_size > _MAX_OPTIONS:
@@ -71,11 +71,11 @@ class Archive:
         return Settings(options, where)
 
     def has(self, name: str) -> bool:
-        """Return whether a tensor exists and was not taken."""
+        """Return whether a tensor exists and was not removed."""
         return name in self.left
 
     def rows(self, name: str) -> int:
-        """Return the number of rows of a matrix without taking it. Raise ZooError if there is no such matrix."""
+        """Return the number of rows of a matrix, and keep it. Raise ZooError if there is no such matrix."""
         self._require(name)
         shape, _ = self._header(name)
         if len(shape) != 2:
@@ -95,11 +95,11 @@ class Archive:
         self._require(name)
         array = self._read(name)
         if array.dtype.kind != "f":
-            hint = "import the model in float32 that it was made from"
+            hint = "import the original float32 model instead"
             raise ZooError(f"`{self.file}` is a quantised model: `{name}` has the type {array.dtype}", hint=hint)
         tensor = torch.from_numpy(array.astype(np.float32, copy=False))
         if shape and tuple(tensor.shape) != shape:
-            problem = f"`{name}` has shape {list(tensor.shape)}, but its options require {list(shape)}"
+            problem = f"`{name}` has shape {list(tensor.shape)}, but the model's options require {list(shape)}"
             raise _damaged(self.file, problem)
         return tensor
 
@@ -108,21 +108,21 @@ class Archive:
         return self.take(name, 1, size).flatten()
 
     def require_all_taken(self) -> None:
-        """Raise ZooError if a tensor is left."""
+        """Raise ZooError if a tensor was not removed."""
         require_none_left(self.file, self.left)
 
     def _require(self, name: str) -> None:
         if name not in self.left:
-            raise ZooError(f"`{self.file}` has no tensor `{name}`, which its options require", exit_code=1)
+            raise ZooError(f"`{self.file}` has no tensor `{name}`, which the model's options require", exit_code=1)
 
     def _read(self, name: str) -> np.ndarray:
-        """Remove a tensor and return it. Allocate memory only if the member has that many bytes."""
+        """Remove a tensor and return it. Memory is only allocated if the archive contains that many bytes."""
         self.left.discard(name)
         shape, dtype = self._header(name)
         if dtype.hasobject:
             raise _damaged(self.file, f"cannot read `{name}`: it contains Python objects, which zoo does not unpickle")
         if min(shape, default=0) < 0 or prod(shape) * dtype.itemsize > self._members[name].file_size:
-            problem = f"`{name}` is smaller than its header says: {list(shape)} of {dtype}"
+            problem = f"`{name}` has fewer bytes than its header declares: {list(shape)} of {dtype}"
             raise _damaged(self.file, problem[:_MAX_MESSAGE])
         with self._open(name) as stream:
             array: np.ndarray = np.lib.format.read_array(stream, allow_pickle=False)

@@ -1,4 +1,4 @@
-"""The file `decoder.yml` of Marian: the files of a model, and the settings of its search."""
+"""Reader of Marian's file `decoder.yml`, which lists the files of a model and its search settings."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ALLOWED: dict[str, tuple[Any, ...]] = {
     "input-types": ([],),
     "tsv": (False,),
 }
-"""Values that a spec can express, for the options that change translations."""
+"""Supported values of the options that change translations."""
 _NO_EFFECT = (
     *("relative-paths", "mini-batch", "mini-batch-words", "maxi-batch", "maxi-batch-sort", "workspace", "cpu-threads"),
     *("devices", "quiet", "quiet-translation", "log", "log-level", "log-time-zone", "seed", "n-best", "word-scores"),
@@ -43,7 +43,7 @@ _APPROXIMATIONS = ("shortlist", "output-approx-knn")
 
 @dataclass(frozen=True)
 class Decoder:
-    """Files of a model and settings of its search."""
+    """Files and search settings of a Marian model."""
 
     model: Path
     vocabularies: tuple[Path, Path]
@@ -59,10 +59,10 @@ def read_decoder(path: Path) -> Decoder:
     """Find the files of a model and read the settings of its search.
 
     Args:
-        path: An .npz file, a `decoder.yml`, or the folder of either.
+        path: An .npz file, a `decoder.yml`, or a folder that contains one of them.
 
     Raises:
-        ZooError: Files are missing or ambiguous, or a setting is one that a spec cannot express.
+        ZooError: Files are missing or ambiguous, or a setting is not supported.
     """
     model, file = _find(path)
     if file is None:
@@ -74,7 +74,7 @@ def read_decoder(path: Path) -> Decoder:
     options = Settings(values, str(file))
     models = _paths(options, "models", file.parent)
     if model is None and len(models) != 1:
-        raise options.error("models", "names several models, and ensembles are not supported", "import each `.npz`")
+        raise options.error("models", "lists several models, but ensembles cannot be imported", "import each `.npz`")
     options.require(_ALLOWED)
     options.ignore(*_NO_EFFECT)
     vocabularies = _paths(options, "vocabs", file.parent) or list(_default_vocabularies(model or models[0]))
@@ -82,7 +82,7 @@ def read_decoder(path: Path) -> Decoder:
         raise options.error("vocabs", "does not name one vocabulary for the source and one for the target")
     decoding = _decoding(options)
     notes = tuple(
-        f"`{key}` of `{file.name}` is not imported: the search considers all tokens"
+        f"`{key}` of `{file.name}` is ignored: zoo's search considers all tokens"
         for key in _APPROXIMATIONS
         if options.any(key)
     )
@@ -93,7 +93,7 @@ def read_decoder(path: Path) -> Decoder:
 
 
 def _find(path: Path) -> tuple[Path | None, Path | None]:
-    """Return the .npz file, if the path identifies it, and the decoder.yml, if there is one."""
+    """Find a model's .npz file and decoder.yml. Either may be None, but not both."""
     if path.is_dir():
         files = [path / SUFFIX] if file_exists(path / SUFFIX) else sorted(path.glob(f"*.{SUFFIX}"))
         models = sorted(path.glob("*.npz"))
@@ -102,7 +102,7 @@ def _find(path: Path) -> tuple[Path | None, Path | None]:
         if len(models) == 1:
             return models[0], None
         names = ", ".join(file.name for file in files or models) or "none"
-        raise ZooError(f"`{path}` does not contain exactly one model (found: {names})", hint="name the `.npz` file")
+        raise ZooError(f"`{path}` does not contain exactly one model (found: {names})", hint="give the `.npz` file")
     if path.suffix in (".yml", ".yaml"):
         return None, path
     candidates = (path.with_name(f"{path.name}.{SUFFIX}"), path.with_suffix(f".{SUFFIX}"), path.with_name(SUFFIX))
@@ -110,9 +110,9 @@ def _find(path: Path) -> tuple[Path | None, Path | None]:
 
 
 def _paths(options: Settings, key: str, folder: Path) -> list[Path]:
-    """Return the files that an option names, relative to a folder.
+    """Return the files that an option lists. Paths are relative to a folder.
 
-    A file outside the folder, or one that does not exist, is replaced by the file of the same name in the folder.
+    If a file does not exist or is outside of the folder, the file of the same name in the folder is used.
     """
     names = options.any(key, []) or []
     if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
@@ -127,7 +127,7 @@ def _paths(options: Settings, key: str, folder: Path) -> list[Path]:
 
 
 def _default_vocabularies(model: Path) -> tuple[Path, Path]:
-    """Return the vocabularies of a model without a decoder.yml, by their usual names."""
+    """Find the vocabularies of a model without a decoder.yml by their usual file names."""
     folder = model.parent
     for source, target in (("source.spm", "target.spm"), ("vocab.spm", "vocab.spm")):
         if file_exists(folder / source) and file_exists(folder / target):
@@ -148,7 +148,7 @@ def _decoding(options: Settings) -> dict[str, Any]:
     if options.number("word-penalty", 0.0) and alpha != 1:
         raise options.error(
             "word-penalty",
-            f"changes the order of translations with `normalize: {alpha:g}`, and a spec has no such penalty",
+            f"has an effect with `normalize: {alpha:g}`, but zoo has no word penalty",
             "write `word-penalty: 0`, which changes the model's translations, or `normalize: 1`",
         )
     factor = options.number("max-length-factor", _DEFAULT_LENGTH_FACTOR)
@@ -160,7 +160,7 @@ def _decoding(options: Settings) -> dict[str, Any]:
         "length_penalty": "power",
         "stopping_rule": "shrinking",
         "length_factor": factor,
-        # Marian counts EOS of source and target. At most F (S + 1) tokens with EOS are F S + F - 1 tokens without it;
-        # for a factor that is not an integer, this is approximate.
+        # Marian counts EOS of source and target: at most F (S + 1) tokens. These are F S + F - 1 tokens without EOS.
+        # For a factor that is not an integer, this is approximate.
         "extra_length": max(0, ceil(factor) - 1),
     }

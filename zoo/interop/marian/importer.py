@@ -24,8 +24,8 @@ _SEPARATOR = " ||| "
 _SCRIPTS = ("preprocess.sh", "postprocess.sh")
 _MAX_SCORED_LENGTH = 100_000  # tokens: Marian omits longer sentences from scoring
 _SEARCH_NOTE = (
-    "Marian's own search does not compute this pre-norm model as it was trained: from the second token on, its decoder "
-    "attends to keys and values that are not normalised; zoo normalises them as in training, so translations differ"
+    "translations differ from those of Marian, whose search does not compute pre-norm models as they were trained. "
+    "From the second token on, Marian's decoder does not normalise keys and values; zoo normalises them, as in training"
 )
 
 
@@ -37,13 +37,13 @@ class MarianImport:
     engine = "pymarian"
 
     def recognises(self, path: Path) -> bool:
-        """Return whether the path is an .npz, a `decoder.yml`, or a folder with one of them."""
+        """Return whether the path is an .npz file, a `decoder.yml`, or a folder with one of them."""
         if path.is_dir():
             return any(path.glob(f"*{SUFFIX}")) or len(list(path.glob("*.npz"))) == 1
         return path.name.endswith((SUFFIX, ".npz"))
 
     def read(self, path: Path, request: ImportRequest) -> ImportedModel:
-        """Read a model. Raise ZooError if it is damaged or has a property that a spec cannot express."""
+        """Read a model. Raise ZooError if it is damaged or has a property that zoo does not support."""
         if path.suffix == ".npz":
             with open_archive(path):
                 pass  # report a damaged file before a missing vocabulary
@@ -68,7 +68,9 @@ class MarianImport:
         version = str(options.any("version", "")).split(" ")[0]
         origin = {"format": self.name, "source": decoder.model.name, "engine": f"Marian {version}".strip()}
         scripts = [name for name in _SCRIPTS if decoder.model.with_name(name).is_file()]
-        script_notes = (f"`{name}` is not run: the model receives text as it is" for name in scripts)
+        script_notes = (
+            f"zoo does not run the script `{name}`: the model receives unprocessed text" for name in scripts
+        )
         search_notes = () if _searches_as_trained(spec) else (_SEARCH_NOTE,)
         notes = (*decoder.notes, *vocabulary.notes, *search_notes, *script_notes)
         return ImportedModel(spec, vocabulary.vocabulary, tensors, origin, notes)
@@ -82,8 +84,8 @@ class MarianImport:
 def _searches_as_trained(spec: Spec) -> bool:
     """Return whether Marian's search computes the model as it was trained.
 
-    In pre-norm models, Marian normalises keys and values of self-attention only if they are the layer's input. In its
-    search, they are the inputs of all steps so far, concatenated.
+    In pre-norm models, Marian normalises the keys and values of self-attention only if they are computed from the same
+    tensor as the queries. In its search, they come from the inputs of all steps so far, and are not normalised.
     """
     return spec.architecture.norm.placement != "pre" or spec.architecture.decoder[0].kind != "self_attention"
 
@@ -92,7 +94,7 @@ class MarianEngine:
     """Marian with an open model, in float32 on one thread. Implements `zoo.interop.formats.Engine`."""
 
     def __init__(self, decoder: Decoder, model: ImportedModel) -> None:
-        """Prepare the model. Marian opens it at the first translation with each beam size."""
+        """Prepare the model. Marian opens it later, at the first translation with each beam size."""
         self._marian = import_module("pymarian")
         self.version = f"Marian {self._marian.__version__}"
         self._decoder, self._model = decoder, model
@@ -129,12 +131,15 @@ class MarianEngine:
         return self._translators[beam_size]
 
     def _tokens(self, text: str) -> list[str]:
-        """Tokenise a source as Marian expects it: its vocabulary has language tokens without the leading `▁`."""
+        """Split a source into tokens for Marian, whose language tokens have no leading `▁`."""
         tokens = self._model.vocabulary.source.tokenize(text)
         return [name if is_language_token(name := token.removeprefix(SPACE)) else token for token in tokens]
 
     def _parse(self, line: str) -> EngineTranslation:
-        """Parse `0 ||| ▁tokens ||| F0= -1.5 ||| -1.5`: the log-probability, then the score of the search."""
+        """Parse a line of Marian's n-best list, such as `0 ||| ▁tokens ||| F0= -1.5 ||| -1.5`.
+
+        The first number after `F0=` is the log-probability. The last one is the score of the search.
+        """
         _, tokens, log_probability, _ = line.rsplit(_SEPARATOR, 3)
         names = tokens.split()
         target = self._model.vocabulary.target
@@ -144,7 +149,7 @@ class MarianEngine:
 
 
 class MarianScoringEngine(MarianEngine):
-    """Marian with a pre-norm model that its search does not compute as it was trained.
+    """Marian with a pre-norm model, which Marian's search does not compute as it was trained (`_searches_as_trained`).
 
     Implements `zoo.interop.formats.ScoringEngine`.
     """
@@ -152,8 +157,8 @@ class MarianScoringEngine(MarianEngine):
     def score(self, texts: Sequence[str], translations: Sequence[EngineTranslation]) -> list[EngineTranslation]:
         """Return the translations with the log-probabilities that `marian-scorer` computes, as in training.
 
-        If the vocabulary is a SentencePiece model, the translations are returned without tokens: the scorer tokenises
-        their text, and so must zoo.
+        If the vocabulary is a SentencePiece model, the translations are returned without tokens. Marian's scorer splits
+        the text itself, so zoo must score the same text instead of the tokens of the search.
         """
         sources, targets = list(texts), [translation.text for translation in translations]
         if self._expects_tokens:
@@ -166,7 +171,7 @@ class MarianScoringEngine(MarianEngine):
         ]
 
     def _scores(self, sources: Sequence[str], targets: Sequence[str]) -> list[float]:
-        """Run the scorer in a process of its own, because `pymarian` has no Python class for it."""
+        """Run the scorer in a separate process, because `pymarian` has no Python class for it."""
         with TemporaryDirectory() as name:
             files = [Path(name, "source"), Path(name, "target")]
             for file, lines in zip(files, (sources, targets), strict=True):

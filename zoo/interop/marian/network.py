@@ -1,6 +1,6 @@
-"""The network of a Marian model: its options as a spec's `architecture`, and its matrices by zoo's names.
+"""Conversion of a Marian model: options to the `architecture` of a spec, and matrices to zoo's names.
 
-Marian's layout is the same as zoo's: x @ W, with one matrix for each that the paper names.
+The layout is the same in Marian and zoo: x @ W, with one matrix for each matrix of the paper.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _ALLOWED: dict[str, tuple[Any, ...]] = {
     "lemma-dependency": ("",),
     "ulr": (False,),
 }
-"""Values that a spec can express, for the options that change the network. Marian's default is always among them."""
+"""Supported values of the options that change the network. Marian's default is always among them."""
 _NO_EFFECT = (
     *("version", "dim-rnn", "enc-cell", "enc-cell-depth", "enc-type", "dec-cell-base-depth", "dec-cell-high-depth"),
     *("skip", "transformer-aan-activation", "transformer-aan-depth", "transformer-aan-nogate", "transformer-dim-aan"),
@@ -46,24 +46,24 @@ _NO_EFFECT = (
     *("bert-train-type-embeddings", "bert-type-vocab-size", "ulr-dim-emb", "ulr-trainable-transformation"),
     *("separator-symbol", "factors-combine", "transformer-depth-scaling", "dim-vocabs"),
 )
-"""Options of training, of networks that `_ALLOWED` excludes, and sizes that the matrices show as well.
+"""Ignored options: of training, of networks that `_ALLOWED` excludes, and sizes that the matrices' shapes also show.
 
 `version` has an effect only on pre-norm models, for which `_require_normalised_keys` reads it.
 """
 _ACTIVATIONS = {"relu": "relu", "swish": "silu"}
 _EPSILON = 1e-6
 _FIRST_WITH_NORMALISED_KEYS = (1, 10, 42)
-"""First version that always normalises keys and values in the self-attention of pre-norm models.
+"""First version of Marian that always normalises keys and values in the self-attention of pre-norm models.
 
-Commit 14042019 of marian-dev (October 2021) added this. All versions up to 1.10.23, and 1.10.25 to 1.10.27, are without
-it. 1.10.24 and 1.10.28 were built both with it and without it. There is no version between 1.10.28 and 1.10.42.
+Commit 14042019 of marian-dev (October 2021) added this. Versions up to 1.10.23, and 1.10.25 to 1.10.27, do not have it.
+Builds of 1.10.24 and 1.10.28 exist with and without it. There is no version between 1.10.28 and 1.10.42.
 """
 _PROJECTIONS = {"query": "q", "key": "k", "value": "v", "output": "o"}
 NamedTensors = Iterator[tuple[str, Tensor]]
 
 
 def architecture_fields(options: Settings) -> dict[str, Any]:
-    """Return the fields of `architecture`. Raise ZooError for an option that a spec cannot express."""
+    """Return the fields of `architecture`. Raise ZooError for an option that zoo does not support."""
     options.require(_ALLOWED)
     options.ignore(*_NO_EFFECT)
     d_model, h = options.integer("dim-emb", minimum=1), options.integer("transformer-heads", minimum=1)
@@ -102,23 +102,23 @@ def _d_ff(options: Settings) -> int:
     if options.integer("transformer-decoder-dim-ffn", 0) not in (0, d_ff):
         raise options.error(
             "transformer-decoder-dim-ffn",
-            f"differs from the encoder's `transformer-dim-ffn: {d_ff}`, and a spec has one `d_ff`",
+            f"differs from the encoder's `transformer-dim-ffn: {d_ff}`, but zoo supports one `d_ff`",
         )
     return d_ff
 
 
 def _activation(options: Settings) -> str:
-    """Return the activation. Marian's gelu is x sigmoid(1.702 x), which a spec cannot express."""
+    """Return the activation. Marian's gelu is x sigmoid(1.702 x), which zoo does not support."""
     name = options.text("transformer-ffn-activation", "swish")
     if name not in _ACTIVATIONS:
-        raise options.error("transformer-ffn-activation", "is an activation that a spec cannot express")
+        raise options.error("transformer-ffn-activation", "is an activation that zoo does not support")
     return _ACTIVATIONS[name]
 
 
 def _norm_placement(options: Settings) -> str:
-    """Return `post` or `pre`.
+    """Return whether the model is post-norm (`post`) or pre-norm (`pre`).
 
-    Each option is a sequence of steps: `d` is dropout, `a` adds the residual connection, and `n` is the norm.
+    Marian's options are sequences of steps: `d` is dropout, `a` adds the residual connection, and `n` is the norm.
     """
     keys = ("preprocess", "postprocess", "postprocess-top", "postprocess-emb")
     defaults = ("", "dan", "", "d")
@@ -134,7 +134,7 @@ def _norm_placement(options: Settings) -> str:
     values = ", ".join(f"`{key}: {options.any(f'transformer-{key}', '')}`" for key in keys)
     raise options.error(
         "transformer-preprocess",
-        f"is neither post-norm nor pre-norm together with the other steps ({values}); a spec supports only post-norm "
+        f"is neither post-norm nor pre-norm together with the other steps ({values}); zoo imports only post-norm "
         "(`postprocess: dan`) and pre-norm (`preprocess: n`, `postprocess: da`, `postprocess-top: n`)",
     )
 
@@ -147,14 +147,14 @@ def _require_normalised_keys(options: Settings) -> None:
     if tuple(map(int, numbers.groups())) < _FIRST_WITH_NORMALISED_KEYS:
         raise options.error(
             "version",
-            "is older than 1.10.42: such versions may compute the self-attention of pre-norm models from keys and "
-            "values that are not normalised, which a spec cannot express",
+            "is older than 1.10.42: in pre-norm models, such versions may not normalise the keys and values of "
+            "self-attention, which zoo does not support",
             "translate with the Marian that trained the model, or train it again with Marian 1.11 or later",
         )
 
 
 def _tied_embeddings(options: Settings) -> str:
-    """Return the value of `tied_embeddings`. If only both embeddings are tied, the spec has two equal matrices."""
+    """Return the spec's `tied_embeddings`. If only the two embeddings are tied, zoo stores two equal matrices."""
     all_tied, target = options.boolean("tied-embeddings-all", False), options.boolean("tied-embeddings", False)
     source = options.boolean("tied-embeddings-src", False)
     if all_tied or (source and target):
@@ -163,7 +163,7 @@ def _tied_embeddings(options: Settings) -> str:
 
 
 def _has_common_embedding(options: Settings) -> bool:
-    """Return whether source and target have one embedding."""
+    """Return whether source and target share one embedding."""
     return options.boolean("tied-embeddings-all", False) or options.boolean("tied-embeddings-src", False)
 
 
@@ -174,7 +174,10 @@ def embedding_rows(archive: Archive, options: Settings) -> tuple[int, int]:
 
 
 def read_layers(archive: Archive, options: Settings, architecture: Architecture) -> dict[str, Tensor]:
-    """Take the tensors of all layers. Raise ZooError if one is missing or has another shape."""
+    """Remove the tensors of all layers from the archive, and return them by zoo's names.
+
+    Raise ZooError if one is missing or has another shape.
+    """
     tensors: dict[str, Tensor] = {}
     for number in range(architecture.depths.encoder):
         tensors.update(_layer(archive, f"encoder_l{number + 1}", f"encoder.{number}", architecture, "self_attention"))
@@ -198,7 +201,7 @@ def read_layers(archive: Archive, options: Settings, architecture: Architecture)
 def read_embeddings(
     archive: Archive, options: Settings, architecture: Architecture, source: Numbering, target: Numbering
 ) -> NamedTensors:
-    """Take the embeddings, the output projection and its bias, and yield them in the order of zoo's token IDs."""
+    """Remove the embeddings, the output projection and its bias, and yield them in the order of zoo's token IDs."""
     if architecture.tied_embeddings == "all":
         yield "embedding", source.rows(archive.take("Wemb"))
     else:
@@ -215,7 +218,7 @@ def read_embeddings(
 
 
 def _tied_layers(options: Settings) -> list[int]:
-    """Return for each layer of the decoder the number, from 1, of the layer whose weights it uses."""
+    """Return, for each decoder layer, the number of the layer whose weights it uses, counted from 1."""
     depth = options.integer("dec-depth", minimum=1)
     tied = options.any("transformer-tied-layers", []) or list(range(1, depth + 1))
     if not isinstance(tied, list) or len(tied) != depth or any(layer not in range(1, depth + 1) for layer in tied):

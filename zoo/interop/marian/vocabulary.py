@@ -1,4 +1,4 @@
-"""Vocabularies of Marian: SentencePiece models (.spm), or lists of tokens (.yml) with SentencePiece models."""
+"""Reader of Marian's vocabularies: SentencePiece models (.spm), or lists of tokens (.yml) with SentencePiece models."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def read_vocabulary(files: tuple[Path, Path], rows: tuple[int, int]) -> Imported
     """Read the vocabularies of the source and the target.
 
     Args:
-        files: The vocabularies.
-        rows: The number of rows of each embedding.
+        files: The vocabulary files of the source and the target.
+        rows: The number of rows of the source embedding and of the target embedding.
 
     Raises:
         ZooError: A file is damaged or belongs to another model, or there is no SentencePiece model that splits text
@@ -52,7 +52,7 @@ def _models_of_list(file: Path) -> list[SentencePieceModel]:
 def _tokens_of_model(model: SentencePieceModel, rows: int) -> TokenList:
     end = model.id(_END)
     if end is None or len(model.entries) != rows:
-        reason = f"it has {len(model.entries):,} tokens while the embedding has {rows:,} rows, or it lacks `{_END}`"
+        reason = f"it has {len(model.entries):,} tokens but the embedding has {rows:,} rows, or it lacks `{_END}`"
         raise damaged_vocabulary(str(model.file), reason)
     types = [entry.type for entry in model.entries]
     unknown = types.index(TokenType.UNKNOWN) if TokenType.UNKNOWN in types else UNK
@@ -71,7 +71,7 @@ def _read_list(file: Path, rows: int) -> TokenList:
 
 
 def _parse_list(file: Path) -> dict[str, int]:
-    """Return the ID of each token. The YAML is read event by event, so that it can contain only text and numbers."""
+    """Return the ID of each token. Parsing events of the YAML ensures that the file contains only text and numbers."""
     try:
         text = read_bytes(file).decode("utf-8")
     except UnicodeDecodeError as error:
