@@ -1,1 +1,1 @@
-"""Generation: beam search and sampling over a program, and the translators and parsers built on them."""
+"""Generation of text with a program: beam search, sampling, translators and parsers."""

@@ -24,16 +24,16 @@ _BYTE = re.compile("<0x([0-9A-F]{2})>")
 class Attention:
     """Attention weights of a model over one text and one translation (paper, section 3.2).
 
-    Tensors are float32 on the CPU: [layers, h, queries, keys], first layer first. Each row sums to 1. Tokens are those
-    of SentencePiece, with `▁` at the start of a word. For a parser, the target tokens are brackets and words. If a
-    stack has no attention of a kind, its tensor has 0 layers.
+    Tensors are float32 on the CPU: [layers, h, queries, keys], first layer first. Each row sums to 1. Tokens are
+    SentencePiece tokens, with `▁` at the start of a word. For a parser, the target tokens are brackets and words. If
+    the model has no attention of a kind, the tensor has 0 layers.
     """
 
     text: str
     translation: str
-    """The translation as text; for a parser, a bracketed tree."""
+    """The translation as text or, for a parser, as a bracketed tree."""
     forced: bool
-    """Whether the translation was given. If not, it is the model's own."""
+    """Whether the caller gave the translation. Otherwise the model generated it."""
     log_probability: float
     """Natural log-probability of the translation given the text, with EOS."""
     source: tuple[str, ...]
@@ -79,13 +79,13 @@ def compute_attention(
     *,
     forced: bool,
 ) -> Attention:
-    """Run a program that gives out its attention weights on one sentence pair.
+    """Compute the attention weights of one sentence pair.
 
     Args:
-        program: The program.
-        source: The text, its token IDs with EOS, and its tokens without.
+        program: A program that was built for the purpose ATTEND.
+        source: The text, its token IDs with EOS, and its tokens without EOS.
         target: The translation, its token IDs without BOS and EOS, and its tokens.
-        forced: Whether the translation was given.
+        forced: Whether the caller gave the translation.
     """
     text, source_ids, source_tokens = source
     translation, target_ids, target_tokens = target
@@ -109,7 +109,7 @@ def compute_attention(
 
 
 def _stack_layers(weights: dict[str, Tensor], stack: str, kinds: tuple[str, ...], shape: tuple[int, int]) -> Tensor:
-    """Return the attention weights of these kinds as one tensor: [layers, h, queries, keys]."""
+    """Stack the attention weights of these kinds of sub-layers, over all layers: [layers, h, queries, keys]."""
     names = [name for name in weights if name.startswith(f"{stack}.") and name.rpartition(".")[2] in kinds]
     layers = [weights[name][0].cpu() for name in sorted(names, key=lambda name: int(name.split(".")[1]))]
     return torch.stack(layers) if layers else torch.empty(0, 1, *shape)

@@ -1,4 +1,4 @@
-"""A batch of sentences that are decoded together. Finished sentences leave it, and new sentences join it."""
+"""Batch of sentences that are decoded together. Finished sentences leave the batch, and new sentences join it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Batch(Generic[State]):
     def start(
         cls, program: StepwiseDecoder[State], strategy: SearchStrategy, sources: Sequence[Source], device: torch.device
     ) -> Self:
-        """Encode sentences whose prefixes have the same length, and read their prefixes.
+        """Encode sentences whose prefixes have the same length, and let the decoder read the prefixes.
 
         Raises:
             ZooError: The constraint forbids a prefix.
@@ -69,16 +69,16 @@ class Batch(Generic[State]):
             history.length += 1
         step = _PendingStep(self.histories, selection)
         self._pending.append(step)
-        # Do not wait for a GPU: the host sees one step late that a sentence is decided, and ignores the extra step.
+        # Do not wait for a GPU. The host learns one step late that a sentence is finished, and ignores the extra step.
         lag = 1 if step.asynchronous and not all(history.complete for history in self.histories) else 0
         done = self._report(lag)
         self._rearrange(selection, step)
         return done if self.histories else done + self._report(0)
 
     def join(self, other: Batch[State]) -> Batch[State]:
-        """Return a batch with the sentences of both, those of `other` last. Both must have been stepped once.
+        """Return a batch with the sentences of this batch and then of `other`. Call `step` on both batches first.
 
-        Neither batch may be used afterwards.
+        Neither of the two batches may be used afterwards.
         """
         if not other.histories or not self.histories:
             return self if self.histories else other
@@ -91,14 +91,14 @@ class Batch(Generic[State]):
         return self
 
     def _report(self, lag: int) -> list[SearchHistory]:
-        """Report all steps but the last `lag` to the histories, and return those that are done."""
+        """Add all steps except the last `lag` ones to the histories. Return the histories that are done."""
         done: list[SearchHistory] = []
         while len(self._pending) > lag:
             done += self._pending.popleft().report()
         return done
 
     def _rearrange(self, selection: Selection, step: _PendingStep) -> None:
-        """Move the rows to where the selection puts them, and remove finished sentences."""
+        """Reorder the rows of the state by the selection, and remove finished sentences."""
         kept = [number for number, history in enumerate(self.histories) if not history.complete]
         parents, totals = selection.parents.gather(1, selection.live), selection.live_totals
         token = selection.tokens.gather(1, selection.live)
@@ -108,7 +108,7 @@ class Batch(Generic[State]):
             self.histories = [self.histories[number] for number in kept]
             if not kept:
                 return
-            sentences = torch.tensor(kept)  # on the host, so that the program need not wait for it
+            sentences = torch.tensor(kept)  # on the host, so that the program does not wait for the device
             kept_on_device = sentences.to(token.device, non_blocking=True)
             parents, totals, token = parents[kept_on_device], totals[kept_on_device], token[kept_on_device]
         elif rows_before == parents.shape[1] and not (self.strategy.reorders_rows and step.reorders(parents)):
@@ -126,7 +126,7 @@ class Batch(Generic[State]):
 
 
 class _PendingStep:
-    """The selection of a step on its way from the device to the host."""
+    """Selection of a step, while it is copied from the device to the host."""
 
     def __init__(self, histories: Sequence[SearchHistory], selection: Selection) -> None:
         self._histories = histories
@@ -135,16 +135,16 @@ class _PendingStep:
         if self.asynchronous:
             tensors = tuple(tensor.to("cpu", non_blocking=True) for tensor in tensors)
             self._copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
-            # The stream of the tensors' device: the current device may be another one, which would not wait for copies.
+            # Use the stream of the tensors' device, because the current device may be another one.
             self._copied.record(torch.cuda.current_stream(selection.totals.device))
         self._tensors = tensors
 
     def reorders(self, parents: Int[Tensor, "sentences rows"]) -> bool:
-        """Return whether a row continues another row. On a GPU, assume so instead of waiting for the answer."""
+        """Return whether any row continues another row. On a GPU, return True, because testing it would wait."""
         return self.asynchronous or parents.numpy().tolist() != [list(range(parents.shape[1]))] * parents.shape[0]
 
     def report(self) -> list[SearchHistory]:
-        """Wait for the copies, add the step to the histories, and return the histories that are done by it."""
+        """Wait for the copies, and add the step to the histories. Return the histories that this step completes."""
         if self.asynchronous:
             self._copied.synchronize()
         record = StepRecord(*(tensor.numpy() for tensor in self._tensors))
@@ -169,5 +169,5 @@ def _check_allowed(constraint: ConstraintState, token: Int[Tensor, " rows"], sou
 
 
 def _is_asynchronous(tensor: Tensor) -> bool:
-    """Return whether the tensor's device computes while the host continues."""
+    """Return whether operations on the tensor run asynchronously, as on a GPU."""
     return tensor.is_cuda

@@ -1,4 +1,4 @@
-"""Source sentences as token IDs, and how they are grouped and padded into batches."""
+"""Source sentences as token IDs, and functions that group and pad them to batches."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from specs import PAD, ZooError
 from zoo.text.sentences import excerpt
 
 MIN_ROW_TOKENS = 16
-"""Shorter sentences count as this many tokens: their translations and the vocabulary's logits need memory, too."""
+"""Shorter sentences count as this many tokens in a batch, because their translations and logits need memory, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Source:
 
 
 def sentence_out_of_memory(source: Source) -> ZooError:
-    """Return the error for a sentence that does not fit into memory even in a batch of its own."""
+    """Return the ZooError for a sentence that does not fit into memory even if it is alone in a batch."""
     return ZooError(
         f"there is not enough memory to translate sentence {source.index + 1:,} alone: {excerpt(source.text)}, "
         f"{len(source.tokens) - 1:,} tokens",
@@ -53,21 +53,21 @@ def sentence_out_of_memory(source: Source) -> ZooError:
 
 
 def max_rows(longest: int, max_batch_tokens: int) -> int:
-    """Return how many sentences fit into a batch, counting padding. A longer sentence gets a batch of its own.
+    """Return how many sentences fit into a batch, counting padding. It is at least 1.
 
     Args:
-        longest: Tokens of the longest sentence.
-        max_batch_tokens: Upper bound of rows * `longest`.
+        longest: Number of tokens of the longest sentence.
+        max_batch_tokens: Largest value of rows times `longest`. A single longer sentence is allowed.
     """
     return max(1, max_batch_tokens // max(longest, MIN_ROW_TOKENS))
 
 
 def group_by_length(lengths: Sequence[int], max_batch_tokens: int) -> list[list[int]]:
-    """Group sentences of similar length into batches, so that little of a batch is padding.
+    """Group sentences of similar length into batches, so that there is little padding.
 
     Args:
-        lengths: Tokens of each sentence.
-        max_batch_tokens: Tokens that fit into a batch, counting padding.
+        lengths: Number of tokens of each sentence.
+        max_batch_tokens: Largest number of tokens in a batch, counting padding.
 
     Returns:
         Batches of sentence indices, the longest sentences first.
@@ -85,7 +85,7 @@ def group_by_length(lengths: Sequence[int], max_batch_tokens: int) -> list[list[
 
 
 def pad_sequences(rows: Sequence[Sequence[int]], device: torch.device | str) -> Int[Tensor, "rows longest"]:
-    """Return rows of token IDs as one tensor, padded at the end with PAD."""
+    """Return sequences of token IDs as one tensor, padded at the end with PAD."""
     width = max(map(len, rows))
     padded = [[*row, *[PAD] * (width - len(row))] for row in rows]
     return torch.tensor(padded, dtype=torch.long, device=device)

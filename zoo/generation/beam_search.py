@@ -23,16 +23,17 @@ StoppingRule = Literal["admissible", "shrinking", "full"]
 
 @dataclass(frozen=True, slots=True)
 class BeamSearch:
-    """Beam search with `size` live hypotheses per sentence; the `n_best` best finished ones are returned.
+    """Beam search with `size` live (unfinished) hypotheses per sentence. It returns the `n_best` finished ones.
 
-    Each step takes the 2 * `size` most probable continuations (a beam of 1: only the most probable). Those that end are
-    ranked by score. The first `size` of the others stay alive. The stopping rule is one of:
+    Each step takes the 2 * `size` most probable continuations, or 1 if the size is 1. Those that end with EOS are
+    finished, and ranked by score. The first `size` of the others are the new live hypotheses. There are three stopping
+    rules:
 
-    - "admissible": the search ends when no live hypothesis can still be among the best.
-    - "full": only the first `size` continuations may end, and the search is over when `size` hypotheses have ended, as
-      in fairseq and CTranslate2.
-    - "shrinking": each hypothesis that ends makes the beam one narrower, and live hypotheses are cut off at the maximum
-      length, as in Marian. Each step takes as many continuations as there are live hypotheses.
+    - "admissible": the search ends when no live hypothesis can still become one of the `n_best`.
+    - "full": the search ends when `size` hypotheses have finished, as in fairseq and CTranslate2. Only the first `size`
+      continuations of a step may finish.
+    - "shrinking": each finished hypothesis reduces the beam size by one, as in Marian. Each step takes as many
+      continuations as there are live hypotheses. Live hypotheses are cut off at the maximum length.
     """
 
     size: int
@@ -49,7 +50,7 @@ class BeamSearch:
 
     @property
     def candidates(self) -> int:
-        """The number of continuations that a step takes per sentence."""
+        """The number of continuations per sentence that a step takes."""
         return self.size if self.size == 1 or self.stopping_rule == "shrinking" else 2 * self.size
 
     def new_history(self, source: Source) -> SearchHistory:
@@ -81,13 +82,13 @@ class BeamSearch:
     ) -> Selection:
         """Select the candidates of each sentence from the continuations of its rows.
 
-        A sentence's result is independent of the other sentences. Among equal totals, the lower parent comes first,
+        A sentence's result is independent of the other sentences. If totals are equal, the lower parent comes first,
         then the more probable token, then the lower token ID.
 
         Args:
             continuations: The most probable tokens of each row.
             totals: Log-probability of each row so far.
-            must_end: Whether EOS is the only possible token of a sentence.
+            must_end: For each sentence, whether EOS is the only possible token.
         """
         sentences, rows = totals.shape
         if any(must_end):
@@ -96,7 +97,7 @@ class BeamSearch:
         new_totals = totals.unsqueeze(2) + continuations.values.view(sentences, rows, width)
         new_totals = new_totals.view(sentences, rows * width)
         tokens = continuations.tokens.reshape(sentences, rows * width)
-        if (missing := self.candidates - rows * width) > 0:  # the vocabulary has only a few tokens
+        if (missing := self.candidates - rows * width) > 0:  # the vocabulary is very small
             new_totals, tokens = pad(new_totals, (0, missing), value=-torch.inf), pad(tokens, (0, missing), value=EOS)
         new_totals, order = _stable_top(new_totals, self.candidates)
         tokens = tokens.gather(1, order)
@@ -110,7 +111,7 @@ class BeamSearch:
 
 
 def _force_end(continuations: TopK, must_end: Sequence[bool], rows: int) -> TopK:
-    """Leave EOS as the only continuation of the sentences that must end."""
+    """Replace the continuations of the sentences that must end by EOS alone."""
     device = continuations.values.device
     flags = torch.tensor(must_end).to(device, non_blocking=True).repeat_interleave(rows).unsqueeze(1)
     only_end = torch.full_like(continuations.values, -torch.inf)
@@ -125,6 +126,6 @@ def _force_end(continuations: TopK, must_end: Sequence[bool], rows: int) -> TopK
 def _stable_top(
     values: Float32[Tensor, "sentences items"], count: int
 ) -> tuple[Float32[Tensor, "sentences count"], Int[Tensor, "sentences count"]]:
-    """Return the `count` greatest values of each row and their indices. Among equals, the lower index comes first."""
+    """Return the `count` largest values of each row and their indices. Equal values are ordered by index."""
     values, order = values.sort(dim=1, descending=True, stable=True)
     return values[:, :count], order[:, :count]

@@ -1,4 +1,4 @@
-"""Building of programs, with a message if it takes long, and ahead-of-time compilation (`zoo compile`)."""
+"""Building of programs with a message if it takes long, and ahead-of-time compilation (`zoo compile`)."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ from zoo.planning.capacity import require_memory_to_translate
 from zoo.report import Report
 
 QUIET_SECONDS = 2.0
-"""Seconds before a message says that something is being compiled."""
+"""Seconds before a message tells the user that compilation is running."""
 LAZY_BACKEND = "inductor"
-"""The backend that compiles when its program first runs, and not when it is built."""
+"""The backend that compiles when a program first runs, not when it is built."""
 LAZY_MESSAGE = (
-    "torch.compile compiles the layers in the first run; this takes up to a minute, and less once results are cached"
+    "torch.compile is compiling the layers; this takes up to a minute, and less in later runs, because it is cached"
 )
 
 
 class BackendOptions(TypedDict, total=False):
-    """Device, precision and backend of a model. An option that is missing or None has the value in the spec.
+    """Options that select device, precision and backend. Those that are missing or None are taken from the spec.
 
     `device` is auto, cpu, cuda or cuda:N; `precision` is float32, bfloat16 or int8; `backend` is auto or a name that
     `zoo doctor` lists.
@@ -47,29 +47,29 @@ class BackendOptions(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Artefact:
-    """A folder of compiled artefacts in `storage.compiled()`."""
+    """Folder of compiled files in `storage.compiled()`."""
 
     folder: str
     bytes: int
-    """Size of the folder."""
+    """Size of the folder in bytes."""
     existed: bool
-    """Whether it existed before."""
+    """Whether the folder existed before, so that nothing was compiled."""
 
 
 @dataclass(frozen=True)
 class Compiled:
-    """A program that was compiled ahead of time."""
+    """Result of an ahead-of-time compilation."""
 
     name: str
     backend: str
     device: str
     precision: str
     seconds: float
-    """Time until the program was ready, with its weights in place."""
+    """Time until the program was built and its weights were loaded, in seconds."""
     kept: tuple[Artefact, ...]
-    """The artefacts that it was loaded from. Empty if the backend stores none."""
+    """The stored artefacts of the program. Empty if the backend stores none."""
     disagreement: Mapping[str, float]
-    """For each purpose, the largest difference from the interpreter in float32, relative to the largest value."""
+    """For each purpose, the largest difference from the float32 reference, relative to the largest value."""
 
 
 def build_with_message(
@@ -82,7 +82,7 @@ def build_with_message(
     precision: str | None = None,
     backend: str | None = None,
 ) -> Program:
-    """Build a program as `compiler.build` does, and report if compilation takes long.
+    """Build a program as `compiler.build` does. Show a message if compilation takes long.
 
     Compiled artefacts are stored in `storage.compiled()`.
     """
@@ -98,7 +98,7 @@ def build_with_message(
 
 @contextmanager
 def message_if_slow(report: Report, message: str) -> Iterator[None]:
-    """Report a message, and count the seconds, if the body takes longer than `QUIET_SECONDS`."""
+    """Show a message and a count of seconds if the `with` block takes longer than `QUIET_SECONDS`."""
     finished = Event()
 
     def count_seconds() -> None:
@@ -120,10 +120,10 @@ def message_if_slow(report: Report, message: str) -> Iterator[None]:
 
 
 def compile_model(name: str, *, report: Report | None = None, **options: Unpack[BackendOptions]) -> Compiled:
-    """Compile a published model or a run, as `compile_spec` does.
+    """Compile a published model or a training run. See `compile_spec` for the options and errors.
 
     Raises:
-        ZooError: There is no such model.
+        ZooError: There is no model of this name.
     """
     model = read_model(find.model(name, report))
     return compile_spec(model.spec, weights=model.weights.tensors, report=report, **options)
@@ -138,15 +138,15 @@ def compile_spec(
     backend: str | None = None,
     report: Report | None = None,
 ) -> Compiled:
-    """Build the program that translates, and run it once to compare it with the interpreter.
+    """Compile the program that translates, and check its results against the interpreter.
 
     Args:
         spec: The model's spec.
         weights: Tensors of a weights file. None for random initial weights.
         device: Device to compile for.
-        precision: Precision to compile for. None for the spec's.
-        backend: Backend to use. None for the spec's.
-        report: Where messages go.
+        precision: Precision to compile for. None for the precision in the spec.
+        backend: Backend to use. None for the backend in the spec.
+        report: Receives messages.
 
     Raises:
         ZooError: The device, precision or backend is not available or cannot run this spec, or the weights do not fit
@@ -176,7 +176,7 @@ def compile_spec(
 
 
 def _artefact_times() -> dict[Path, tuple[int, int]]:
-    """Return when each artefact was last used and when it was made. Unit: nanoseconds since the epoch."""
+    """Return the times at which each artefact was last used and was created. Unit: nanoseconds since the epoch."""
     times = {}
     for folder in storage.compiled().glob("[!.]*"):
         with suppress(OSError):
@@ -187,7 +187,7 @@ def _artefact_times() -> dict[Path, tuple[int, int]]:
 def _used_artefacts(
     before: Mapping[Path, tuple[int, int]], after: Mapping[Path, tuple[int, int]]
 ) -> Iterator[Artefact]:
-    """Yield the artefacts that were made or used between two calls of `_artefact_times`."""
+    """Yield the artefacts that were created or used between two calls of `_artefact_times`."""
     for folder, (used, made) in sorted(after.items()):
         used_before, made_before = before.get(folder, (0, 0))
         if used != used_before:

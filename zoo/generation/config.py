@@ -1,4 +1,4 @@
-"""Generation options: what a caller may set, completed by the model's spec."""
+"""Generation options of a caller, completed with the defaults of the model's spec."""
 
 from __future__ import annotations
 
@@ -14,13 +14,14 @@ from zoo.generation.constraints import Constraint, SuppressedTokens
 from zoo.generation.sampling import Sampling
 
 DEFAULT_MAX_BATCH_TOKENS = 4096
-"""Source tokens of a batch, counting EOS and padding, unless the caller sets another number."""
+"""Default number of source tokens of a batch, counting EOS and padding."""
 
 
 class GenerationOptions(TypedDict, total=False):
-    """Options that a caller may set. The spec's `decoding` section gives what is left out or None.
+    """Options that a caller can set. Those that are missing or None come from the spec's section `decoding`.
 
-    The default of `seed` is the spec's `training.seed`, that of `max_batch_tokens` is `DEFAULT_MAX_BATCH_TOKENS`.
+    The default of `seed` is the spec's `training.seed`. The default of `max_batch_tokens` is
+    `DEFAULT_MAX_BATCH_TOKENS`.
     """
 
     search: str | None
@@ -35,27 +36,27 @@ class GenerationOptions(TypedDict, total=False):
 
 
 class TranslationOptions(GenerationOptions, total=False):
-    """Options of a translation."""
+    """Options of `Translator.translate`: languages, sentence splitting, and those of the search."""
 
     source: str | None
-    """Code of the language of the texts, for a model of several languages.
+    """Code of the source language, for a model of several languages.
 
-    A model of two languages, or one that only reads the token of the target language, does not need it.
+    It is not needed if the model has only two languages, or if it does not read a token of the source language.
     """
     target: str | None
     """Code of the language to translate into, for a model of several languages."""
     split: bool
-    """Whether to translate each sentence of a text by itself, if the model was trained on single sentences and the text
-    has no prefix. The white space between the sentences is kept. If false, only a text that is too long for the model
-    is split. Default: true."""
+    """Whether to translate each sentence of a text separately, if the model was trained on single sentences and the
+    text has no prefix. The white space between the sentences is kept. If false, only a text that is too long for the
+    model is split. Default: true."""
 
 
 class GenerationConfig(Decoding):
-    """Complete options of a search: the section `decoding` of the spec, changed by the options of a caller.
+    """All options of a search: the section `decoding` of the spec, overridden by the options of the caller.
 
     Attributes:
-        seed: Seed of sampling.
-        max_batch_tokens: Source tokens of a batch, counting EOS and padding.
+        seed: Random seed of sampling.
+        max_batch_tokens: Largest number of source tokens in a batch, counting EOS and padding.
         n_best: Number of hypotheses per sentence.
         vocabulary_size: Size of the target vocabulary.
     """
@@ -71,7 +72,7 @@ class GenerationConfig(Decoding):
 
         Raises:
             ZooError: A value is out of range, or the kind of search does not use an option.
-            TypeError: There is no such option.
+            TypeError: An option does not exist.
         """
         known = GenerationOptions.__annotations__
         if unknown := sorted(options.keys() - known):
@@ -116,10 +117,10 @@ class GenerationConfig(Decoding):
 
 
 def check_max_batch_tokens(max_batch_tokens: int | None) -> int:
-    """Return the number of source tokens of a batch, or the default for None.
+    """Return the number of source tokens of a batch, checked. For None, return the default.
 
     Raises:
-        ZooError: It is not a whole number within its range.
+        ZooError: The number is not a whole number within the allowed range.
     """
     if max_batch_tokens is None:
         return DEFAULT_MAX_BATCH_TOKENS

@@ -18,12 +18,12 @@ from zoo.generation.batching import Source, pad_sequences
 class ConstraintState(Protocol):
     """State of a constraint for the hypotheses of a batch, one row per hypothesis, as in the state of a program.
 
-    It consists of tensors and never waits for the device. Rows that are no longer hypotheses may take any token.
-    `advance` and `join` consume the states that they are called with.
+    The state consists of tensors, and its methods never wait for a GPU. Rows whose hypothesis has ended may take any
+    token. `advance` and `join` invalidate the states that they are called with.
     """
 
     def allowed(self) -> Bool[Tensor, "#rows V"]:
-        """Return which tokens may come next: at least one for each hypothesis, and EOS at its maximum length."""
+        """Return which tokens may come next. Each hypothesis has at least one, and EOS at the maximum length."""
 
     def advance(self, rows: Int[Tensor, " rows"] | None, tokens: Int[Tensor, " rows"]) -> Self:
         """Return the state after the next token.
@@ -34,21 +34,21 @@ class ConstraintState(Protocol):
         """
 
     def join(self, other: Self) -> Self:
-        """Return the state of a batch that has the rows of both, those of `other` last."""
+        """Return the state of a batch with the rows of this state, then those of `other`."""
 
 
 class Constraint(Protocol):
-    """Restriction of a search to certain tokens. It holds no state of sentences, so that all workers share one.
+    """Restriction of a search to certain tokens. It has no state of its own, so all workers share one object.
 
-    Forbidden tokens are no candidates. Allowed tokens keep the model's log-probabilities, without renormalisation. The
-    search itself suppresses PAD and BOS. It also feeds prefixes, so that a sentence has one row until its prefix is
-    read.
+    The search never chooses forbidden tokens. Allowed tokens keep the model's log-probabilities, without
+    renormalisation. PAD and BOS are always forbidden, without any constraint. While the search reads the prefix of a
+    sentence, the sentence has only one row.
     """
 
     def start(self, sources: Sequence[Source], device: torch.device) -> ConstraintState:
         """Return the state before the first token (or prefix token), one row per sentence.
 
-        The caller makes sure that some output of each sentence satisfies the constraint.
+        The caller must ensure that each sentence has an output that satisfies the constraint.
         """
 
 
@@ -56,12 +56,12 @@ class Constraint(Protocol):
 class SuppressedTokens:
     """Constraint that forbids certain tokens, and EOS before `min_length` tokens. It can wrap another constraint.
 
-    A translation may still end at its maximum length, and where the inner constraint allows nothing but EOS.
+    EOS is still allowed at the maximum length, and if the inner constraint allows no other token.
 
     Attributes:
         tokens: The suppressed token IDs.
         vocabulary_size: Size of the target vocabulary.
-        inner: A constraint that applies as well.
+        inner: Another constraint, which must be satisfied as well.
         min_length: Smallest number of tokens, without EOS.
     """
 
@@ -80,12 +80,12 @@ class SuppressedTokens:
 
 
 class _SuppressionState:
-    """Tokens that are not suppressed, the tokens that each row needs before EOS, and the inner constraint's state."""
+    """State of `SuppressedTokens`: the kept tokens, the number of tokens before EOS may come, and the inner state."""
 
     def __init__(
         self, kept: Bool[Tensor, "1 V"], missing: Int[Tensor, " rows"], max_missing: int, inner: ConstraintState | None
     ) -> None:
-        # `max_missing` bounds `missing` on the host, so that the device need not be asked.
+        # `max_missing` is an upper bound of `missing` on the host, to avoid waiting for the device.
         self._kept, self._missing, self._max_missing, self._inner = kept, missing, max_missing, inner
 
     def allowed(self) -> Bool[Tensor, "#rows V"]:
@@ -115,21 +115,21 @@ class _SuppressionState:
 _STACK_GROWTH = 16  # brackets
 _COUNTERS = 4
 _OPENING, _WORD, _END, _CLOSING = 1, 2, 4, 8
-"""Token classes, one bit each. Among closing brackets, only that of the label on top of the stack is allowed."""
+"""Token classes, one bit each. The only allowed closing bracket is the one of the label on top of the stack."""
 
 
 def min_tree_tokens(words: int) -> int:
-    """Return the number of tokens of the shortest tree over this many words: one word needs no bracket."""
+    """Return the number of tokens of the shortest tree over this many words. A single word needs no brackets."""
     return words if words == 1 else words + 2
 
 
 class BracketConstraint:
     """Constraint that makes every output a well-formed bracketed tree over exactly the words of its sentence.
 
-    The tree is one constituent, or the only word itself. A bracket may open while words are left and everything can
-    still be closed within the maximum length. A closing bracket matches the constituent that was opened last, which
-    must not be empty. The root closes after the last word, and only EOS follows. Each word is written as its sentence
-    has it.
+    The tree is one constituent or, for a single word, the word itself. A bracket may open if words are left and all
+    brackets can still be closed within the maximum length. A closing bracket must match the constituent that was opened
+    last, which must not be empty. The root closes after the last word, and then only EOS is allowed. The words have the
+    order and the tokens of the sentence.
     """
 
     def __init__(
@@ -144,16 +144,16 @@ class BracketConstraint:
 
         Args:
             opening: Token IDs of the opening brackets, one for each label.
-            closing: Token IDs of the closing bracket of each label.
+            closing: Token IDs of the closing brackets, in the same order.
             words: Token IDs of words.
             vocabulary_size: Size of the target vocabulary.
-            max_consecutive: Largest number of brackets that open directly one after another. None sets no bound.
+            max_consecutive: Largest number of successive opening brackets. None: no limit.
         """
         self._tables = _build_tables(list(opening), list(closing), list(words), vocabulary_size, max_consecutive)
         self._tables_on = {torch.device("cpu"): self._tables}
 
     def start(self, sources: Sequence[Source], device: torch.device) -> BracketState:
-        """Return the state before the first token, one row per sentence. A tree has to fit the maximum length."""
+        """Return the state before the first token, one row per sentence. The maximum length must allow a tree."""
         if device not in self._tables_on:
             self._tables_on[device] = _Tables(*(table.to(device) for table in self._tables))
         counters = [[0, source.word_count, (source.max_length - source.word_count) // 2, 0] for source in sources]
@@ -174,19 +174,19 @@ def _words_by_rest(sources: Sequence[Source], device: torch.device) -> Int[Tenso
 class _Tables(NamedTuple):
     """Lookup tables of the rules. A case is a combination of the four counters, each clipped to `max_counters`.
 
-    The tables have at most five entries per token: the vocabulary size comes from a spec and may be large.
+    To limit memory for large vocabularies, the tables have at most five entries per token.
     """
 
     effects: Int[Tensor, "V 5"]
-    """Changes of the counters by each token, and the label that it pushes."""
+    """How each token changes the counters, and the label that it pushes on the stack."""
     max_counters: Int[Tensor, " counters"]
-    """Largest counter values that the rules tell apart."""
+    """Largest value of each counter that the rules distinguish from larger ones."""
     strides: Int[Tensor, " counters"]
-    """Weights that turn clipped counters into the number of a case."""
+    """Strides that convert clipped counters to the index of a case."""
     case_classes: UInt8[Tensor, " cases"]
     """Token classes that are allowed in each case, as a bit mask."""
     token_classes: UInt8[Tensor, " V"]
-    """Class of each token, 0 for closing brackets."""
+    """Class of each token as a bit; 0 for closing brackets."""
     closing: Int[Tensor, " labels+1"]
     """Closing bracket of each label. The last entry is PAD, for the empty stack."""
 
@@ -194,9 +194,9 @@ class _Tables(NamedTuple):
 class BracketState:
     """Stack of open brackets of each hypothesis, with four counters.
 
-    The counters are: open brackets; words left; constituents that still fit into the maximum length; brackets that
-    opened directly one after another. The bottom of a stack is a sentinel. Entries above the top of the stack are
-    undefined.
+    The counters are the number of open brackets, of words left, of constituents that still fit into the maximum length,
+    and of opening brackets since the last other token. The bottom of a stack is a sentinel. Entries above the top of
+    the stack are undefined.
     """
 
     def __init__(
@@ -212,7 +212,8 @@ class BracketState:
             tables: The rules, on the device of the batch.
             counters: Initial counters of each row.
             max_length: Largest number of tokens of any hypothesis.
-            words_by_rest: Token of the next word by the number of words left. None if words may be any word token.
+            words_by_rest: Token of the next word, indexed by the number of words left. None if any word token may be
+                used.
         """
         self._tables, self._max_length, self._tokens_read, self._words = tables, max_length, 0, words_by_rest
         self._counters = counters
@@ -227,12 +228,12 @@ class BracketState:
         if self._words is None:
             return (classes & tables.token_classes).bool().scatter_(1, closing, may_close)
         next_word = self._words.gather(1, words_left)
-        fixed_word = (classes & _WORD) * (next_word != PAD)  # then no other word is allowed
+        fixed_word = (classes & _WORD) * (next_word != PAD)  # only this word token is allowed
         allowed = ((classes ^ fixed_word) & tables.token_classes).bool().scatter_(1, closing, may_close)
         return allowed.scatter_(1, next_word, fixed_word.bool())
 
     def advance(self, rows: Int[Tensor, " rows"] | None, tokens: Int[Tensor, " rows"]) -> BracketState:
-        """Return the state after one more token in each row. `rows` are the rows to keep, in this order; None: all."""
+        """Return the state after one more token in each row (see `ConstraintState.advance`)."""
         if rows is not None:
             self._counters, self._stack = self._counters.index_select(0, rows), self._stack.index_select(0, rows)
             self._words = None if self._words is None else self._words.index_select(0, rows)
@@ -242,12 +243,12 @@ class BracketState:
         effects = self._tables.effects.index_select(0, tokens)
         above_sentinel = self._stack.narrow(1, 1, capacity - 1)
         above_sentinel.scatter_(1, self._counters.narrow(1, 0, 1), effects.narrow(1, _COUNTERS, 1))
-        # Only rows that are no longer hypotheses could fall below 0, because they take any token.
+        # Counters of rows whose hypothesis has ended could fall below 0, because these rows take any token.
         self._counters.add_(effects.narrow(1, 0, _COUNTERS)).clamp_(min=0)
         return self
 
     def join(self, other: BracketState) -> BracketState:
-        """Return the state with the rows of both."""
+        """Return the state with the rows of this state, then those of `other`."""
         self._stack = _concatenate(self._stack, other._stack)
         self._counters = torch.cat([self._counters, other._counters])
         if self._words is not None and other._words is not None:
@@ -258,7 +259,7 @@ class BracketState:
 
 
 def _concatenate(first: Tensor, second: Tensor) -> Tensor:
-    """Return the rows of both matrices, padded with zeros to the same width."""
+    """Concatenate the rows of two matrices. The narrower one is padded with zeros."""
     width = max(first.shape[1], second.shape[1])
     return torch.cat([pad(rows, (0, width - rows.shape[1])) for rows in (first, second)])
 

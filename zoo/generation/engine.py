@@ -20,18 +20,18 @@ from zoo.generation.hypotheses import Hypothesis, SearchHistory, SearchStrategy
 from zoo.system.device_memory import MEMORY_ERRORS, is_out_of_memory
 
 SearchResult = tuple[Source, list[Hypothesis]]
-"""A sentence, and its hypotheses."""
+"""A sentence and its hypotheses."""
 
 
 class Stopped(Exception):
-    """The caller no longer wants results."""
+    """Exception that ends a worker, because the caller no longer wants results."""
 
 
 class RequestQueue:
     """Queue of sentences that wait for a free row in a batch. All worker threads share it.
 
-    One thread fills the queue (`fill`); the workers empty it (`take`). A batch holds as many sentences as fit
-    `max_batch_tokens`, counting padding. To keep all workers busy, a worker gets at most its share of the queued
+    One thread fills the queue (`fill`), and the workers empty it (`take`). A batch holds as many sentences as fit
+    `max_batch_tokens`, counting padding. To keep all workers busy, a worker gets at most an equal share of the queued
     tokens.
     """
 
@@ -48,7 +48,7 @@ class RequestQueue:
             chunks: The sentences, in chunks that are sorted by length.
             max_batch_tokens: Source tokens of a batch, counting padding.
             workers: Number of worker threads.
-            request_fill: Called when another chunk is needed. None if `take` itself may read the chunks.
+            request_fill: Function to call when another chunk is needed. None: `take` reads the chunks itself.
         """
         self.max_batch_tokens = max_batch_tokens
         self._chunks, self._workers, self._request_fill = iter(chunks), workers, request_fill
@@ -65,7 +65,7 @@ class RequestQueue:
         return not self._exhausted and len(self._queue) <= self._refill_threshold
 
     def fill(self) -> None:
-        """Read the next chunk into the queue. Only the thread that owns the chunks may call this."""
+        """Read the next chunk into the queue. Only the thread that created the iterable of chunks may call this."""
         chunk = next(self._chunks, None)
         with self._changed:
             if chunk is None:
@@ -117,9 +117,9 @@ class RequestQueue:
                 self._changed.wait()
 
     def put_back(self, sources: Sequence[Source], used_tokens: int) -> bool:
-        """Return the sentences of a batch that did not fit into memory to the queue, and halve the batch size.
+        """Put the sentences of a batch that did not fit into memory back into the queue, and halve the batch size.
 
-        If a single sentence does not fit while other workers run, the calling worker has to end, unless it is the last.
+        If even a single sentence does not fit while other workers run, the calling worker must end, to free memory.
 
         Args:
             sources: The sentences of the batch.
@@ -159,7 +159,7 @@ class RequestQueue:
         return rows - len(running) >= max(1, rows // 4)
 
     def _pop(self, running: Sequence[Source]) -> list[Source]:
-        """Remove the sentences that join a batch from the queue: as many as fit, up to the worker's share."""
+        """Remove sentences from the queue that join a batch: as many as fit, up to the worker's share."""
         own_tokens = self._running_tokens[get_ident()]
         known_tokens = sum(self._running_tokens.values()) + sum(len(source.tokens) for source in self._queue)
         share = -(-known_tokens // max(1, self._workers))
@@ -184,8 +184,8 @@ def run_worker(
 ) -> Iterator[SearchResult]:
     """Decode sentences from the queue until it is exhausted, and yield each result as soon as it is known.
 
-    The result of a sentence is independent of the other sentences in the batch, ties included. A batch that does not
-    fit into memory is split. A sentence has fewer hypotheses than requested only if the search found no more.
+    The result of a sentence is independent of the other sentences in the batch, even if scores are equal. A batch that
+    does not fit into memory is split. A sentence has fewer hypotheses than requested only if the search found no more.
 
     Raises:
         ZooError: A sentence does not fit into memory alone, or the model's probabilities are not usable numbers.
@@ -224,7 +224,11 @@ def _advance(
     joining: list[Source],
     device: torch.device,
 ) -> tuple[Batch[State] | None, list[SearchHistory]]:
-    """Step the batch; start the joining sentences, step them once, and add them to the batch."""
+    """Run one step of the batch. Start the joining sentences, run their first step, and add them to the batch.
+
+    Returns:
+        The batch, and the histories of the sentences that are done.
+    """
     done = batch.step() if batch is not None else []
     if joining:
         new = Batch.start(program, strategy, joining, device)
@@ -236,7 +240,7 @@ def _advance(
 def resolve_workers(program: Scorer, requested: int | Literal["auto"]) -> int:
     """Return the number of worker threads.
 
-    "auto" is one thread per CPU core if the program computes each batch on one core, else one thread.
+    "auto" means one thread per CPU core if the program computes each batch on one core, and otherwise one thread.
 
     Raises:
         ZooError: The program does not run in several threads.
@@ -246,7 +250,7 @@ def resolve_workers(program: Scorer, requested: int | Literal["auto"]) -> int:
     if requested > 1 and not program.concurrent:
         raise ZooError(
             f"`workers` is {requested}, but this backend runs one batch at a time, on all CPU cores",
-            hint="leave it at `auto`, or use the backend `native`",
+            hint="set it to `auto`, or use the backend `native`",
         )
     return requested
 
@@ -261,7 +265,7 @@ def search(
 ) -> Iterator[SearchResult]:
     """Search for the hypotheses of every sentence, and yield each result as soon as it is known.
 
-    Chunks are read in the caller's thread whenever the queue runs low. An error in a worker is raised here.
+    Chunks are read in the caller's thread whenever the queue is nearly empty. Errors in workers are raised here.
 
     Args:
         program: The program to search.
@@ -286,7 +290,7 @@ def search(
             if thread.ident is not None:
                 thread.join()
 
-    # No thread may still run C++ code when Python exits: unwinding it there would terminate the process.
+    # All threads must have left C++ code when Python exits, because ending them there would abort the process.
     atexit.register(stop_workers)
     try:
         queue.fill()
@@ -314,7 +318,7 @@ def _start(threads: Sequence[Thread]) -> None:
 
 def _receive(results: SimpleQueue[Any], queue: RequestQueue, working: int) -> Iterator[SearchResult]:
     while working:
-        while queue.needs_chunk and results.empty():  # reading may be slow, so results that are ready go first
+        while queue.needs_chunk and results.empty():  # yield available results first, because reading may be slow
             queue.fill()
         message = results.get()
         if isinstance(message, BaseException):
@@ -338,5 +342,5 @@ def _work(
         results.put(_END)
     except Stopped:
         pass
-    except BaseException as error:  # any error has to reach the caller
+    except BaseException as error:  # pass any error on to the caller
         results.put(error)

@@ -1,4 +1,4 @@
-"""Ensembles: several programs that are searched as one, by the mean of their probabilities."""
+"""Ensembles: several programs that a search uses as one, by averaging their probabilities."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ States = tuple[Any, ...]
 
 
 class Ensemble:
-    """Program that averages the probabilities of `programs`. They share one vocabulary and one device."""
+    """Program that averages the probabilities of other programs, which share one vocabulary and one device."""
 
     def __init__(self, programs: Sequence[TranslationModel]) -> None:
         self.programs = list(programs)
 
     @property
     def concurrent(self) -> bool:
-        """Whether several threads may use it."""
+        """Whether several threads can use the ensemble at the same time."""
         return all(program.concurrent for program in self.programs)
 
     def encode(self, source: Int[Tensor, "sentences source"]) -> States:
@@ -47,7 +47,7 @@ class Ensemble:
         return tuple(p.select(own, sentences, parents) for p, own in zip(self.programs, state, strict=True))
 
     def join(self, first: States, second: States) -> States:
-        """Return the states of a batch with the sentences of both."""
+        """Return the states of a batch with the sentences of `first`, then those of `second`."""
         return tuple(p.join(*states) for p, *states in zip(self.programs, first, second, strict=True))
 
     def score(
@@ -57,7 +57,7 @@ class Ensemble:
         return self._mean([program.score(source, target) for program in self.programs])
 
     def _mean(self, log_probabilities: Sequence[Float[Tensor, "rows some"]]) -> Float32[Tensor, "rows some"]:
-        """Return log((e^a + e^b + ...) / n), computed in float32."""
+        """Return the logarithm of the mean probability, computed in float32."""
         if len(log_probabilities) == 1:
             return log_probabilities[0].float()
         stacked = torch.stack([values.float() for values in log_probabilities])

@@ -1,4 +1,4 @@
-"""Hypotheses and their scores, the record of a sentence's search, and the interface of search strategies."""
+"""Hypotheses and their scores, the search history of a sentence, and the interface of search strategies."""
 
 from __future__ import annotations
 
@@ -36,33 +36,33 @@ class Hypothesis:
 
 
 def length_penalty(length: int, alpha: float, kind: LengthPenalty = "gnmt") -> float:
-    """Return the divisor of a hypothesis' log-probability.
+    """Return the length penalty, by which the log-probability of a hypothesis is divided.
 
     Args:
         length: Number of tokens, with EOS.
-        alpha: Strength of the penalty; 0 means none.
+        alpha: Strength of the penalty. 0 turns it off.
         kind: "gnmt" for ((5 + length) / 6) ** alpha (Wu et al. 2016, equation 14), "power" for length ** alpha.
     """
     return float(length**alpha if kind == "power" else ((5 + length) / 6) ** alpha)
 
 
 class Selection(NamedTuple):
-    """The candidates that a search step has chosen for each sentence. A total of -inf marks an unused entry."""
+    """Candidates (continuations) that a step has chosen for each sentence. Unused entries have the total -inf."""
 
     totals: Float32[Tensor, "sentences candidates"]
     """Log-probabilities of the candidates, summed from the first token on."""
     parents: Int[Tensor, "sentences candidates"]
-    """The row of its sentence that each candidate continues."""
+    """For each candidate, the row that it continues, counted within the sentence."""
     tokens: Int[Tensor, "sentences candidates"]
     """The token that each candidate adds."""
     live: Int[Tensor, "sentences rows"]
-    """The candidates that are the rows of the next step."""
+    """Indices of the candidates that become the rows of the next step."""
     live_totals: Float32[Tensor, "sentences rows"]
-    """Totals of these rows; -inf if a row has ended."""
+    """Totals of these rows, or -inf for a row that has ended."""
 
 
 class StepRecord(NamedTuple):
-    """The first four fields of a `Selection`, on the host."""
+    """The first four fields of a `Selection`, copied to the host."""
 
     totals: Float32[np.ndarray, "sentences candidates"]
     parents: Int64[np.ndarray, "sentences candidates"]
@@ -71,7 +71,7 @@ class StepRecord(NamedTuple):
 
 
 class SearchStrategy(Protocol):
-    """Method that chooses the next tokens: `BeamSearch` or `Sampling`. Workers share one, because it has no state."""
+    """Interface of `BeamSearch` and `Sampling`, which choose the next tokens. Workers can share an object."""
 
     @property
     def constraint(self) -> Constraint | None:
@@ -97,7 +97,7 @@ class SearchStrategy(Protocol):
 
         Args:
             program: The program to search.
-            state: Its decoder state, which is consumed.
+            state: The decoder state. It becomes invalid.
             token: The last token of each row.
             totals: Log-probability of each row so far. In the first step, each sentence has one row.
             histories: The history of each sentence.
@@ -113,13 +113,13 @@ class _FinishedHypothesis(NamedTuple):
 
 
 class SearchHistory:
-    """Record of one sentence's search, kept on the host: the candidates of each step, and the finished hypotheses.
+    """History of the search for one sentence, on the host: the candidates of each step, and the finished hypotheses.
 
-    With `ranked`, the `n_best` best finished hypotheses are kept. The search ends once no live hypothesis can enter
-    that list, or once `max_finished` hypotheses have finished. Without `ranked`, hypotheses are kept in the order of
-    their rows.
+    If `ranked`, the `n_best` best finished hypotheses are kept. The search ends when no live hypothesis can still enter
+    that list, or when `max_finished` hypotheses have finished. Otherwise, hypotheses are kept in the order of their
+    rows.
 
-    At its maximum length, a hypothesis has to end with EOS. With `truncate`, its last token is free and replaces EOS.
+    At the maximum length, a hypothesis must end with EOS. If `truncate`, it is cut off there instead, without EOS.
     """
 
     def __init__(
@@ -133,31 +133,32 @@ class SearchHistory:
         truncate: bool = False,
         random_streams: tuple[Random, ...] = (),
     ) -> None:
-        """Start the record of a sentence.
+        """Start the history of a sentence.
 
         Args:
             source: The sentence.
             n_best: Number of hypotheses to return.
-            penalty: Function from the length with EOS to the divisor of the log-probability. It must not decrease.
+            penalty: Function that returns the length penalty for a length with EOS. It must not decrease with length.
             ranked: Whether hypotheses are ranked by score.
-            max_finished: Number of finished hypotheses that ends the search. None waits for proof that none is better.
+            max_finished: Number of finished hypotheses that ends the search. None: search until no better one is
+                possible.
             truncate: Whether a hypothesis at its maximum length is cut off instead of forced to end with EOS.
             random_streams: Random number generators, one per row, if the strategy samples.
         """
         self.source, self.n_best, self.penalty, self.ranked, self.truncate = source, n_best, penalty, ranked, truncate
         self.max_finished, self.random_streams = max_finished, random_streams
         self.length = len(source.prefix)
-        """Tokens that were chosen, including those of a step that has not reported yet."""
+        """Number of tokens so far, including those of steps that `add` has not recorded yet."""
         self.done = False
-        """Whether the reported steps have decided the result."""
+        """Whether the recorded steps determine the result."""
         self._max_penalty = penalty(source.max_length + 1)
         self._steps: list[tuple[StepRecord, int]] = []
         self._finished: list[_FinishedHypothesis] = []
-        self._finished_count = 0  # including those that are not in the list of the best
+        self._finished_count = 0  # including those that are not among the `n_best`
 
     @property
     def must_end(self) -> bool:
-        """Whether the next token has to be EOS."""
+        """Whether the next token must be EOS."""
         return not self.truncate and self.length == self.source.max_length
 
     @property
@@ -171,8 +172,8 @@ class SearchHistory:
         Args:
             record: The step's candidates.
             sentence: The row of the record that belongs to this sentence.
-            best_live: The best total of a candidate that has not ended.
-            has_ended: Whether a candidate has ended with EOS.
+            best_live: The best total of a live row after the step.
+            has_ended: Whether a candidate of this sentence has ended with EOS.
         """
         self._steps.append((record, sentence))
         length = len(self.source.prefix) + len(self._steps)
@@ -198,7 +199,7 @@ class SearchHistory:
         return [Hypothesis(self._tokens(finished), finished.total, finished.score) for finished in self._finished]
 
     def _finish(self, totals: list[float], tokens: list[int], penalty: float, all_finish: bool) -> None:
-        """Add the candidates that finish in the last step. On a tie, the earlier hypothesis stays first."""
+        """Add the candidates that finish in the last step. If scores are equal, the earlier hypothesis stays first."""
         step = len(self._steps) - 1
         for candidate, (total, token) in enumerate(zip(totals, tokens, strict=True)):
             if (all_finish or token == EOS) and total != -math.inf:
@@ -210,15 +211,15 @@ class SearchHistory:
     def _is_decided(self, best_live: float) -> bool:
         """Return whether the search for this sentence can stop.
 
-        It can stop if enough hypotheses have finished, or if no live one can still become one of the `n_best`. The
-        log-probability of a live one can only fall, and the length penalty that divides it has a maximum.
+        It can stop if enough hypotheses have finished, or if no live one can still become one of the `n_best`. This is
+        known because the log-probability of a live hypothesis can only fall, and the length penalty has a maximum.
         """
         full = len(self._finished) == self.n_best
         proven = best_live == -math.inf or (full and self._finished[-1].score >= best_live / self._max_penalty)
         return proven or (self.max_finished is not None and self._finished_count >= self.max_finished)
 
     def _tokens(self, finished: _FinishedHypothesis) -> tuple[int, ...]:
-        """Follow the parents of a finished hypothesis back to its first token."""
+        """Return the tokens of a finished hypothesis, by following the parents back to the first token."""
         record, sentence = self._steps[finished.step]
         row, token = record.parents[sentence, finished.candidate], int(record.tokens[sentence, finished.candidate])
         tokens = [token] if token != EOS else []

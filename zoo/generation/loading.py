@@ -1,4 +1,4 @@
-"""Opening of runs and published models as translators or parsers."""
+"""Functions that open training runs and published models as translators or parsers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from zoo.models.loading import read_model
 from zoo.report import Report, WarningsReport
 
 ATTENTION_BACKEND = "eager"
-"""Backend that computes attention, whichever backend translates: one pass is faster than any compilation."""
+"""Backend that computes attention weights, even if another one translates. Compiling would take too long."""
 
 
 def translator_class(task: Task) -> type[Translator]:
@@ -31,15 +31,17 @@ def open_model(
     max_batch_tokens: int | None = None,
     report: Report | None = None,
 ) -> Translator:
-    """Open the model in a run's or a bundle's folder. Compiled artefacts are stored in `storage.compiled()`.
+    """Open the model in the folder of a training run or of a published model.
+
+    Compiled artefacts are stored in `storage.compiled()`.
 
     Args:
         folder: The folder.
         device: auto, cpu, cuda or cuda:N.
-        precision: float32, bfloat16 or int8. None for the spec's.
-        backend: auto, or a name that `zoo doctor` lists. None for the spec's.
+        precision: float32, bfloat16 or int8. None for the precision in the spec.
+        backend: auto, or a name that `zoo doctor` lists. None for the backend in the spec.
         max_batch_tokens: Source tokens of a batch. None for the default.
-        report: Where warnings go. None for Python's `warnings`.
+        report: Receives warnings. None: they are issued with Python's module `warnings`.
 
     Raises:
         ZooError: The folder has no valid model, or the device, precision or backend is not available.

@@ -1,4 +1,4 @@
-"""Parsers: sentences in, constituency trees out (paper, section 6.3)."""
+"""Parsers, which convert sentences to constituency trees (paper, section 6.3)."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from zoo.text.vocabulary import Side
 
 
 class Parser(Translator):
-    """Parses sentences.
+    """Translator that translates sentences to bracketed trees, such as `(TOP (S (NP (XX the) (XX dog)) ...))`.
 
-    It is a translator whose translations are bracketed trees, such as `(TOP (S (NP (XX the) (XX dog)) ...))`, over
-    exactly the words of their sentences. The search produces only such trees. If `task.constrained` is false, outputs
-    that are no trees are repaired instead. A word's tag is `XX` if the linearisation has no tags. Round brackets in a
-    sentence are written `-LRB-` and `-RRB-` in its tree, as in treebanks.
+    A tree contains exactly the words of its sentence, because the search produces only such trees. If
+    `task.constrained` is false, the search is not restricted, and invalid outputs are repaired. If the model was
+    trained without part-of-speech tags, the tag of each word is `XX`. Round brackets in a sentence are written `-LRB-`
+    and `-RRB-` in the tree, as in treebanks.
     """
 
     verb = "parse"
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Make a parser from a program. Arguments are those of `Translator`; the spec's task has to be parsing."""
+        """Create a parser from a program. Arguments are those of `Translator`. The spec's task must be parsing."""
         super().__init__(*args, **kwargs)
         symbols, task = self.vocabulary.target, self.spec.task
         assert isinstance(symbols, TreeTokenizer)
@@ -75,7 +75,7 @@ class Parser(Translator):
         tokenized: bool = False,
         **options: Unpack[GenerationOptions],
     ) -> Tree | list[Tree] | list[Tree | None] | list[list[Tree]] | None:
-        """Parse one sentence or several. NLTK reads the trees' string form, `str(tree)`.
+        """Parse one sentence or several. NLTK can read the string form of a tree, `str(tree)`.
 
         Args:
             texts: One sentence, or an iterable of sentences.
@@ -89,7 +89,7 @@ class Parser(Translator):
             has no tree: None, or an empty list.
 
         Raises:
-            ZooError: As `translate`.
+            ZooError: The same errors as `translate`.
         """
         single = isinstance(texts, str)
         text_list = checked_texts([texts] if isinstance(texts, str) else texts)
@@ -103,13 +103,13 @@ class Parser(Translator):
         return best[0] if single else best
 
     def tokenize(self, text: str) -> str:
-        """Return a sentence with spaces between its words, as in the treebank of the training."""
+        """Return a sentence with spaces between its words and punctuation marks, as in the training data."""
         return tokenize_words(text, self.spec.corpus.source)
 
     def preprocessor(
         self, source: str | None = None, target: str | None = None, *, split: bool = False
     ) -> Preprocessor:
-        """Return a new preprocessor of sentences. They are never split."""
+        """Return a new preprocessor. It never splits sentences, so `split` has no effect."""
         languages = LanguagePair(*choose_direction(self.spec, source, target, self.report))
         arguments = (self.vocabulary, self.spec, self.positions, self.longest_source, self.report, languages)
         return ParserPreprocessor(self.symbols.word_ids, self.constraint is not None, *arguments)
@@ -117,7 +117,7 @@ class Parser(Translator):
     def check_pairs(
         self, sources: Iterable[str], targets: Iterable[str], *, first: int = 1
     ) -> tuple[list[str], list[str]]:
-        """Return sentences and their trees. Trees are reduced to what a parser learns, as those of a treebank.
+        """Check sentences and trees to score, and return them. Trees are simplified in the same way as for training.
 
         Raises:
             ZooError: A target is not a tree over the words of its sentence.
@@ -140,16 +140,16 @@ class ParserPreprocessor(Preprocessor):
     """Preprocessor for parsers: sentences are never split, and trees have no prefixes.
 
     Attributes:
-        pending_words: The words of sentences that were read and have no tree yet, by index.
+        pending_words: The words of sentences that were read but not parsed yet, by index.
     """
 
-    unknown_effect = None  # no warning: the tree has unknown words as they were given
+    unknown_effect = None  # no warning, because the tree contains unknown words unchanged
 
     def __init__(self, word_tokens: Callable[[Iterable[str]], tuple[int, ...]], constrained: bool, *args: Any) -> None:
-        """Make a preprocessor.
+        """Create a preprocessor.
 
         Args:
-            word_tokens: Function from words to the target tokens that they are written as.
+            word_tokens: Function that returns the target token of each word.
             constrained: Whether the search produces only trees.
             *args: Arguments of `Preprocessor`.
         """
@@ -166,7 +166,9 @@ class ParserPreprocessor(Preprocessor):
         tokens, name = tuple(self._encode(text, "source")), f"text {index + 1:,} ({excerpt(text)})"
         length = len(tokens) - 1
         if prefix.strip():
-            raise ZooError(f"{name} has the prefix {excerpt(prefix)}: trees have no prefix", hint="leave prefixes out")
+            raise ZooError(
+                f"{name} has the prefix {excerpt(prefix)}, but a parser supports none", hint="leave prefixes out"
+            )
         if length > self.max_source_length:
             raise ZooError(
                 f"{name} is a sentence of {length:,} tokens, but the parser takes at most "
@@ -174,7 +176,7 @@ class ParserPreprocessor(Preprocessor):
                 hint="give one sentence per line",
             )
         words = split_words(text)
-        # The root and a word are two of the nested constituents.
+        # The root and the word are two of the nested levels.
         max_length = min(self._max_target_length(length), len(words) + 2 * (MAX_DEPTH - 2))
         if length:
             if self.constrained and max_length < (needed := min_tree_tokens(len(words))):
@@ -195,9 +197,9 @@ class ParserPreprocessor(Preprocessor):
 
 
 def split_words(text: str) -> tuple[str, ...]:
-    """Return the words and marks of a sentence, with `-LRB-` and `-RRB-` replaced by brackets.
+    """Return the words and punctuation marks of a sentence, with `-LRB-` and `-RRB-` replaced by brackets.
 
-    A zero-width space separates words, as for the tokeniser.
+    A zero-width space separates words too, as in the tokeniser.
     """
     return tuple(map(unescape_brackets, clean(text).replace("\u200b", " ").split()))
 
@@ -211,7 +213,7 @@ def _tree_over(text: str, bracketed: str) -> Tree:
     tree = simplify(read_tree(bracketed))
     if split_words(" ".join(tree.leaves())) != split_words(text):
         raise ZooError(
-            f"the words of the tree {excerpt(bracketed)} differ from its sentence, {excerpt(text)}",
+            f"the words of the tree {excerpt(bracketed)} differ from those of the sentence {excerpt(text)}",
             hint="line n of the trees must be the tree of line n of the sentences",
         )
     return tree

@@ -20,22 +20,22 @@ TextWithPrefix = tuple[str, str]
 
 
 MAX_SENTENCE_TOKENS = 512
-"""A model whose longest source in training has at most this many tokens has learned to translate single sentences."""
+"""If the longest source in training had at most this many tokens, the model was trained on single sentences."""
 _MAX_UNKNOWN = 8  # characters or words in a warning
 _LANGUAGES_WITHOUT_SPACES = ("zh", "ja", "th", "lo", "km", "my", "bo")
 
 
 @dataclass(frozen=True, slots=True)
 class SplitText:
-    """A text of several sentences, which is translated in parts.
+    """Text of several sentences, which is translated in parts.
 
     Attributes:
         index: Position of the text, from 0.
         tokens: Token IDs of the whole text, EOS last.
-        parts: The parts, each of one sentence or more.
+        parts: The parts. Each contains one or more sentences.
         gaps: The white space between each part and the next.
         text: The whole text.
-        too_long: Whether the text is longer than the model takes.
+        too_long: Whether the text is too long for the model to translate as a whole.
     """
 
     index: int
@@ -49,7 +49,7 @@ class SplitText:
 class InputWarnings:
     """Counts of unusual inputs: long texts, split texts, and texts with unknown characters or words.
 
-    It is a context manager. On exit, it reports one warning per kind.
+    It is a context manager, which issues one warning per kind on exit.
     """
 
     def __init__(
@@ -63,10 +63,10 @@ class InputWarnings:
         """Start counting.
 
         Args:
-            longest_in_training: Tokens of the longest source in training. None if it is not known.
-            max_source_length: Tokens of the longest text that is translated whole.
-            report: Where the warnings go.
-            unknown_effect: What happens to unknown characters or words. None if that needs no warning.
+            longest_in_training: Number of tokens of the longest source in training. None if it is not known.
+            max_source_length: Largest number of tokens of a text that is translated as a whole.
+            report: Receives the warnings.
+            unknown_effect: What happens to unknown characters or words, for the warning. None: do not warn.
             vocabulary: Vocabulary of the model.
         """
         self._unknown_effect, self._vocabulary = unknown_effect, vocabulary
@@ -122,15 +122,15 @@ class InputWarnings:
 
 
 class Preprocessor:
-    """Converts texts into `Source` sentences for the search, and counts the ones that need a warning.
+    """Converts texts to `Source` sentences for the search, and counts those that need a warning.
 
-    A model that has learned single sentences gets single sentences (`splits_sentences`). Other models get a text whole,
-    or, if it is too long, as few parts as possible.
+    If the model was trained on single sentences, each text is split into sentences (`splits_sentences`). Otherwise a
+    text is only split if it is too long for the model, into as few parts as possible.
 
     Attributes:
-        splits_sentences: Whether each sentence of a text without a prefix is translated by itself.
-        max_source_length: Largest number of tokens of a text that is translated whole, without EOS.
-        positions: Number of learned position embeddings, which no sentence may exceed. None for sinusoidal encodings.
+        splits_sentences: Whether each sentence of a text is translated separately. Texts with a prefix are not split.
+        max_source_length: Largest number of tokens of a text that is translated as a whole, without EOS.
+        positions: Number of learned position embeddings, which limits the length of sentences. None: no limit.
         warnings: Counts of unusual texts.
         empty_texts: Indices of texts that were read and have no tokens.
         split_texts: Texts that were read and are translated in parts, by index.
@@ -153,7 +153,7 @@ class Preprocessor:
     ) -> None:
         self.vocabulary, self.decoding, self.positions, self.languages = vocabulary, spec.decoding, positions, languages
         self.splits_sentences = split and (longest_in_training or spec.corpus.max_length) <= MAX_SENTENCE_TOKENS
-        # Sentences in languages that write no spaces are joined by the rules of the language of the translation.
+        # Between sentences without a space, as in Chinese, the target language determines whether to add one.
         self._default_gap = "" if languages.target.partition("-")[0] in _LANGUAGES_WITHOUT_SPACES else " "
         self.empty_source = (vocabulary.source_end,)
         self.max_source_length = self.decoding.max_source_length
@@ -168,9 +168,9 @@ class Preprocessor:
         self.error: Exception | None = None
 
     def read_chunks(self, chunks: Iterable[Sequence[TextWithPrefix]], first: int) -> Iterator[list[Source]]:
-        """Yield the sentences of each chunk that have to be searched. `first` is the index of the first text.
+        """Yield the sentences of each chunk that need a search. `first` is the index of the first text.
 
-        An error ends the iteration and is kept in `error`, so that what was read before can be translated.
+        An error ends the iteration and is stored in `error`, so that the texts before it can still be translated.
         """
         try:
             for chunk in chunks:
@@ -187,7 +187,7 @@ class Preprocessor:
             self.error = error
 
     def _read_until_error(self, chunk: Sequence[TextWithPrefix], first: int) -> list[Source | SplitText]:
-        """Return the texts of a chunk before the first one that has an error, and keep that error."""
+        """Return the texts of a chunk up to the first one with an error. Store the error in `error`."""
         texts: list[Source | SplitText] = []
         try:
             for index, (text, prefix) in enumerate(chunk, start=first):
@@ -199,7 +199,7 @@ class Preprocessor:
         return texts
 
     def encode_source(self, text: str, prefix: str, index: int) -> Source | SplitText:
-        """Encode a text for the search, whole or in parts. An empty text has no token but EOS.
+        """Encode a text for the search, as a whole or in parts. An empty text becomes EOS alone.
 
         Args:
             text: The text.
@@ -208,7 +208,7 @@ class Preprocessor:
 
         Raises:
             ZooError: A sentence is too long for the model, the prefix is too long for its translation, or the prefix
-                has characters or tokens that the model cannot write.
+                has characters or tokens that the model cannot generate.
         """
         tokens = tuple(self._encode(text, "source"))
         forced = self._encode_prefix(prefix, index)
@@ -248,7 +248,7 @@ class Preprocessor:
         return Source(index, tokens, max_length, forced, text.strip(), len(text.split()), part=part)
 
     def count_parts(self, text: str, prefix: str) -> int:
-        """Return the number of sentences that a text is split into, unless it is too long."""
+        """Return the number of parts that a text is translated in, if it is not too long."""
         if prefix or not self.splits_sentences:
             return 1
         return len(split_sentences(text, self.languages.source))
@@ -260,8 +260,8 @@ class Preprocessor:
             unknown = ", ".join(map(repr, self.vocabulary.unknown(prefix, "target")))
             raise ZooError(
                 f"prefix {index + 1:,} ({excerpt(prefix)}) has {_units(self.vocabulary, 'target')} that the model "
-                f"cannot write: {unknown}",
-                hint="leave them out; a model trained with `vocabulary.byte_fallback: true` can write any character",
+                f"cannot generate: {unknown}",
+                hint="leave them out; a model trained with `vocabulary.byte_fallback: true` can generate any character",
             )
         if suppressed := [token for token in dict.fromkeys(forced) if token in self.decoding.suppressed_tokens]:
             tokens = ", ".join(map(repr, self.vocabulary.token_strings(suppressed)))
@@ -273,10 +273,10 @@ class Preprocessor:
         return (*self.languages.target_tokens, *forced)
 
     def _split(self, text: str, index: int, max_tokens: int) -> Iterator[str]:
-        """Yield the parts of a text, with the white space that follows them.
+        """Split a text, and yield each part with the white space that follows it.
 
-        Each part has as many whole sentences as fit `max_tokens`, and at least one. Language tokens at the beginning of
-        the text, such as `>>deu<<`, begin each part.
+        Each part has as many whole sentences as fit `max_tokens`, and at least one. If the text starts with language
+        tokens, such as `>>deu<<`, they are added to the start of each part.
         """
         start = language_tokens(text)
         part, length = "", 0
@@ -305,7 +305,7 @@ class Preprocessor:
             first: Number of the first pair, for error messages.
 
         Returns:
-            The token IDs of each text and EOS, after BOS on the target side.
+            The token IDs of each text, followed by EOS. Targets start with BOS.
 
         Raises:
             ZooError: A text has more tokens than the model has positions, or a source has no token at all.
@@ -355,5 +355,5 @@ def _gap_after(part: str) -> str:
 
 
 def _units(vocabulary: Vocabulary, side: Side) -> str:
-    """Return what can be unknown in a text: "words" if the vocabulary is a list of words, else "characters"."""
+    """Return "words" if the vocabulary is a list of words, otherwise "characters", for messages about unknown ones."""
     return "words" if vocabulary.is_word_level(side) else "characters"

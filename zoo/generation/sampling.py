@@ -1,4 +1,4 @@
-"""Sampling: draw tokens at random from the model's distribution, or from its most probable part."""
+"""Sampling: draw tokens at random from the model's distribution, or only from the most probable tokens."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ class Sampling:
     """Sampling of `count` independent translations per sentence.
 
     The distribution of a step is softmax(log-probabilities / temperature). It is restricted to the `top_k` most
-    probable tokens (0: all), then to the smallest set of these that reaches probability `top_p`. Forbidden tokens have
-    probability 0. The length penalty only affects the reported scores.
+    probable tokens (0: all). Of these, only the most probable ones with a total probability of `top_p` are kept.
+    Forbidden tokens have probability 0. The length penalty only affects the reported scores.
 
-    Each translation has its own stream of random numbers, derived from the seed, the sentence's index and the number of
-    the translation. Its result is independent of all other translations and sentences.
+    Each translation has a separate stream of random numbers. It is derived from the seed, the sentence's index and the
+    number of the translation. The result is therefore independent of all other translations and sentences.
     """
 
     count: int
@@ -42,7 +42,7 @@ class Sampling:
 
     @property
     def reorders_rows(self) -> bool:
-        """Whether a row may continue another row of its sentence. A sample never does."""
+        """Whether a row may continue another row of its sentence. In sampling, it never does."""
         return False
 
     def new_history(self, source: Source) -> SearchHistory:
@@ -83,7 +83,7 @@ class Sampling:
         *,
         first: bool,
     ) -> Selection:
-        """Add the drawn tokens to the rows, or EOS where a sentence must end.
+        """Return the selection that adds the drawn token to each row, or EOS if the sentence must end.
 
         Row j continues row j; in the `first` step, all rows continue the only row of their sentence.
         """
@@ -99,7 +99,7 @@ class Sampling:
         uniform: Float64[Tensor, " rows"],
         allowed: Bool[Tensor, "#rows V"] | None = None,
     ) -> Int[Tensor, " rows"]:
-        """Draw one token per row by inverting its cumulative distribution.
+        """Draw one token per row by inverse transform sampling.
 
         Args:
             log_probabilities: The model's natural log-probabilities.
@@ -111,7 +111,7 @@ class Sampling:
         else:
             tokens = None
             values = log_probabilities.clone() if allowed is None else log_probabilities.where(allowed, -torch.inf)
-            for token in (PAD, BOS):  # one after the other: indexing by a list would make a GPU synchronise
+            for token in (PAD, BOS):  # one after the other, because indexing with a list would synchronise a GPU
                 values[:, token] = -torch.inf
         weights = ((values - values.amax(1, keepdim=True)).double() / self.temperature).softmax(1)
         if self.top_p < 1:

@@ -16,7 +16,7 @@ from zoo.system.device_memory import MEMORY_ERRORS, is_out_of_memory
 
 @dataclass(frozen=True, slots=True)
 class TokenScores:
-    """Natural log-probabilities that a model gives to the tokens of a given translation, EOS last."""
+    """Natural log-probabilities that a model assigns to the tokens of a given translation. EOS is the last one."""
 
     token_log_probabilities: tuple[float, ...]
 

@@ -1,4 +1,4 @@
-"""Translation of a stream of lines: results are returned while later lines are still being read."""
+"""Translation of a stream of lines. Results are yielded while later lines are still being read."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from zoo.text.lines import available_chunks, never_paused
 from zoo.text.sentences import zip_prefixes
 
 MAX_CHUNK_LINES = 1024
-"""Lines that are read ahead and sorted by length."""
+"""Largest number of lines in a chunk. The lines of a chunk are read ahead and sorted by length."""
 FIRST_CHUNK_LINES = 64
-"""Lines of the first chunk, small so that the first results come soon. Each later chunk is twice as long."""
+"""Number of lines in the first chunk. It is small, to get the first results soon. The size doubles with each chunk."""
 
 
 def translate_lines(
@@ -31,7 +31,7 @@ def translate_lines(
     report: Report | None = None,
     **options: Unpack[TranslationOptions],
 ) -> Iterator[list[Translation]]:
-    """Yield the translations of each line, in the order of the lines, as soon as it and all lines before it are done.
+    """Yield the translations of each line, in order, as soon as the line and all lines before it are done.
 
     An error in a line is raised after everything before it was translated.
 
@@ -41,9 +41,9 @@ def translate_lines(
         prefixes: The prefix of each line's translation.
         n_best: Number of translations per line. None for one.
         max_chunk_lines: Largest number of lines that are read ahead.
-        paused: Whether the next line is not there yet. Then all lines that were read are translated first, for a user
-            who waits for the answer.
-        report: Where progress goes.
+        paused: Function that returns whether the input has paused, because the next line is not available yet. Then all
+            lines that were read are translated first, for an interactive user.
+        report: Receives the progress.
         **options: Languages, sentence splitting and the search (see `TranslationOptions`).
     """
     source, target, split = options.pop("source", None), options.pop("target", None), options.pop("split", True)
@@ -52,7 +52,7 @@ def translate_lines(
     done: dict[int, list[Translation]] = {}
     answered = 0
     with preprocessor.warnings, (report or Report()).progress(translator.verb, None, "sentences") as progress:
-        for chunk in chunks:  # blocks until the first line after a pause
+        for chunk in chunks:  # after a pause, this blocks until there is a line
             available = _until_pause(chain([chunk], chunks))
             for index, translations in translator.translate_chunks(available, config, preprocessor, first=answered):
                 done[index] = translations

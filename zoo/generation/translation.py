@@ -1,4 +1,4 @@
-"""Translations of one text, and how those of its parts are joined."""
+"""Translation of a text as a result, and a function that joins the translations of the parts of a text."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Translation:
     Attributes:
         text: The translation as text.
         score: `log_probability` divided by the length penalty (paper, section 6.1).
-        log_probability: Natural log-probability. It counts EOS unless the translation was cut off at its maximum
+        log_probability: Natural log-probability. It includes EOS, unless the translation was cut off at the maximum
             length.
         tokens: Token IDs without BOS and EOS.
     """

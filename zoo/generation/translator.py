@@ -1,4 +1,4 @@
-"""Translators: a program, its vocabulary and its spec, as one object that translates and scores text."""
+"""Translators, which combine a program, a vocabulary and a spec to translate and score text."""
 
 from __future__ import annotations
 
@@ -31,25 +31,25 @@ from zoo.text.vocabulary import Vocabulary
 Prefixes = Iterable[str] | None
 
 _LARGE_BEAM = 100
-"""With more hypotheses per sentence than this, a message announces how long the search takes."""
+"""If there are more hypotheses per sentence than this, a message tells the user how long the search takes."""
 
 
 class Translator:
-    """Translates raw text, and scores given translations.
+    """Translator of raw text. It can also score given translations.
 
     Sentences are sorted by length into batches; results have the order of the texts. The translation of an empty text
-    is "". A model that was trained on single sentences translates each sentence of a text by itself. A translator that
+    is "". A model that was trained on single sentences translates each sentence of a text separately. A translator that
     was opened from a folder can be pickled: unpickling opens the folder again. A forked child process can use it, too;
     torch then computes on one thread.
 
     Attributes:
-        longest_source: Tokens of the longest source in training. Longer sentences are translated with a warning.
-        max_batch_tokens: Source tokens of a batch, unless a call sets another number.
-        positions: Number of learned position embeddings. None for sinusoidal encodings, which have no bound.
-        backend: Name of the backend that built the program. Empty if the translator was made from a program.
-        reopen: Function that opens the same translator again. None if it was made from a program.
-        attention_program: Function that builds the program that computes attention, or returns the one that it has
-            built. None for an ensemble, or if the translator was made from a program.
+        longest_source: Number of tokens of the longest source in training. Longer sentences cause a warning.
+        max_batch_tokens: Default number of source tokens in a batch.
+        positions: Number of learned position embeddings, which limits the length of texts. None: no limit.
+        backend: Name of the backend that built the program. Empty if the translator was created from a program.
+        reopen: Function that opens the same translator again. None if it was created from a program.
+        attention_program: Function that returns the program that computes attention weights. The program is built on
+            the first call. None for an ensemble, or if the translator was created from a program.
         constraint: Constraint on all outputs, if any.
     """
 
@@ -67,14 +67,14 @@ class Translator:
         device: torch.device | str = "cpu",
         max_batch_tokens: int | None = None,
     ) -> None:
-        """Make a translator from a program.
+        """Create a translator from a program. To open a model by name, use `zoo.load` instead.
 
         Args:
-            program: A program with the verbs of `compiler.program`.
-            vocabulary: The vocabulary of both sides.
+            program: A program, or an ensemble of programs.
+            vocabulary: The vocabularies of source and target.
             spec: The model's spec.
-            longest_source: Tokens of the longest source in training, if known.
-            report: Where warnings go.
+            longest_source: Number of tokens of the longest source in training, if known.
+            report: Receives warnings.
             device: Device of the program.
             max_batch_tokens: Source tokens of a batch, counting EOS and padding. None for the default.
         """
@@ -93,8 +93,8 @@ class Translator:
     def __reduce__(self) -> tuple[Callable[[], Translator], tuple[()]]:
         if self.reopen is None:
             raise ZooError(
-                "this translator was made from a program and cannot be pickled",
-                hint="`zoo.load(NAME)` returns one that can be pickled",
+                "this translator was created from a program, so it cannot be pickled",
+                hint="open the model with `zoo.load(NAME)`",
             )
         return self.reopen, ()
 
@@ -102,7 +102,7 @@ class Translator:
     def ensemble(cls, translators: Sequence[Translator]) -> Self:
         """Return a translator that averages the probabilities of several models.
 
-        The spec, the vocabulary and all settings are those of the first translator.
+        The spec, the vocabulary and all settings are taken from the first translator.
 
         Raises:
             ZooError: There is no translator, or they differ in vocabulary or device.
@@ -173,8 +173,8 @@ class Translator:
 
         Args:
             texts: One text, or an iterable of texts, each of one line.
-            n_best: Number of translations per text: the best ones, or samples in no order. The best ones differ in
-                their tokens, but two of them may have the same text.
+            n_best: Number of translations per text. Beam search returns the best ones, best first. They differ in their
+                tokens, but two of them may have the same text. Sampling returns samples in no order.
             prefixes: The prefix that each translation must start with: a string for one text, a list for several.
             **options: Languages, sentence splitting and the search (see `TranslationOptions`). Defaults come from the
                 spec.
@@ -183,8 +183,8 @@ class Translator:
             The best translation, or, with `n_best`, a list of translations. For several texts, a list of these.
 
         Raises:
-            ZooError: An option is out of range, a text is too long or not one line, the model cannot write a prefix, or
-                a language is missing or unknown.
+            ZooError: An option is out of range, a text is too long or not one line, the model cannot generate a prefix,
+                or a language is missing or unknown.
             TypeError: A text is not a string, or one text has several prefixes.
         """
         single = isinstance(texts, str)
@@ -231,7 +231,7 @@ class Translator:
         return results
 
     def config(self, n_best: int | None, options: GenerationOptions) -> GenerationConfig:
-        """Complete generation options by the spec. Batches are reduced so that all hypotheses fit into memory.
+        """Complete generation options with the spec. If there are many hypotheses, reduce the batch size.
 
         Raises:
             ZooError: A value is out of range.
@@ -258,15 +258,15 @@ class Translator:
     ) -> Iterator[tuple[int, list[Translation]]]:
         """Yield the index and the translations of each text, as soon as they are known.
 
-        A chunk is read when the search runs out of sentences. An error in reading is raised after everything that was
-        read before is translated.
+        A chunk is read when the search needs more sentences. If reading fails, all texts before the error are
+        translated before the error is raised.
 
         Args:
             chunks: Texts with their prefixes.
             config: Options of the search.
-            preprocessor: Reads the texts.
+            preprocessor: The preprocessor that encodes the texts.
             first: Index of the first text.
-            max_workers: Bound of the worker threads; the number of sentences, if it is known.
+            max_workers: Largest number of worker threads, such as the number of sentences, if it is known.
         """
         workers = resolve_workers(self.program, config.workers)
         if max_workers is not None:
@@ -274,7 +274,7 @@ class Translator:
         sources = preprocessor.read_chunks(chunks, first)
         strategy = config.strategy(self.constraint)
         results = search(self.program, sources, strategy, config.max_batch_tokens, workers, self.device)
-        parts: dict[int, dict[int, list[Translation]]] = {}  # of texts that are partly translated
+        parts: dict[int, dict[int, list[Translation]]] = {}  # results of texts that are only partly translated
         for source, hypotheses in results:
             yield from self._empty(preprocessor)
             translations = self._to_translations(preprocessor, source.index, hypotheses)
@@ -310,7 +310,7 @@ class Translator:
         return Preprocessor(*arguments, split=split)
 
     def _empty(self, preprocessor: Preprocessor) -> Iterator[tuple[int, list[Translation]]]:
-        """Yield the translations of empty texts, which are not searched."""
+        """Yield the translations of empty texts, which need no search."""
         while preprocessor.empty_texts:
             yield preprocessor.empty_texts.popleft(), [EMPTY_TRANSLATION]
 
@@ -398,11 +398,11 @@ class Translator:
             source: Code of the language of the texts (see `translate`).
             target: Code of the language of the translations.
             max_batch_tokens: Tokens of a batch, counting padding. None for the translator's default.
-            report: Where progress goes.
+            report: Receives the progress.
             first: Number of the first pair, for error messages.
 
         Raises:
-            ZooError: As `score`.
+            ZooError: The same errors as `score`.
         """
         source_texts, target_texts = self.check_pairs(sources, targets, first=first)
         preprocessor = self.preprocessor(source, target)
@@ -438,13 +438,13 @@ class Translator:
 
         Args:
             text: The text.
-            translation: The translation, or the tree for a parser. None for the model's own.
+            translation: The translation or, for a parser, the tree. None: the model generates it.
             source: Code of the language of the text (see `translate`).
             target: Code of the language of the translation.
 
         Raises:
-            ZooError: The text is empty or too long to be translated whole, this is not a single opened model, or a
-                language is missing or unknown.
+            ZooError: The text is empty or too long to translate as a whole, a language is missing or unknown, or the
+                translator is an ensemble or was created from a program.
         """
         if self.attention_program is None:
             raise ZooError(
@@ -455,7 +455,7 @@ class Translator:
         preprocessor = self.preprocessor(source, target)
         encoded = preprocessor.encode_source(text, "", 0)
         if encoded.tokens == preprocessor.empty_source:
-            raise ZooError("there is no attention over an empty text", hint="give a sentence")
+            raise ZooError("there are no attention weights for an empty text", hint="give a sentence")
         if isinstance(encoded, SplitText):
             raise ZooError(
                 f"the text has {len(encoded.tokens) - 1:,} tokens, but the model takes at most "
@@ -486,7 +486,7 @@ class Translator:
 def _check_compatible(translators: Sequence[Translator]) -> None:
     """Raise ZooError unless there is at least one translator, and all have the same vocabulary and device."""
     if not translators:
-        raise ZooError("an ensemble needs at least one model", hint="name a model")
+        raise ZooError("an ensemble needs at least one model", hint="give the name of a model")
     first = translators[0]
     for other in translators[1:]:
         if first.vocabulary is not other.vocabulary and first.vocabulary.digest != other.vocabulary.digest:

@@ -130,7 +130,7 @@ def test_empty_and_split_texts_are_refused(trained: Callable[..., Run]) -> None:
         translator.attention("the dog sees. the old dog sees")
     assert caught.value.hint == "give one of its sentences"
     for text in ("", " \t"):
-        with pytest.raises(ZooError, match="no attention over an empty text"):
+        with pytest.raises(ZooError, match="no attention weights for an empty text"):
             translator.attention(text)
 
 

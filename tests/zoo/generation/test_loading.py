@@ -83,7 +83,7 @@ def test_translators_made_from_programs_cannot_be_pickled(trained: Callable[...,
     one = zoo.load(str(trained().folder), backend="eager")
     made = Translator(one.program, one.vocabulary, one.spec)
     for each in (made, Translator.ensemble([one, made])):
-        with pytest.raises(ZooError, match="made from a program and cannot be pickled"):
+        with pytest.raises(ZooError, match="created from a program, so it cannot be pickled"):
             pickle.dumps(each)
 
 

@@ -123,7 +123,7 @@ def test_attention_over_words_and_brackets(parser: MakeParser) -> None:
     assert own.log_probability == pytest.approx(one.score("( dog sleeps", own.translation), abs=1e-4)
     assert given.source == ("(", "dog", "sleeps", "</s>")
     assert given.target == ("(S", "(NP", "XX", "XX", ")NP", "(VP", "XX", ")VP", ")S", "</s>")
-    with pytest.raises(ZooError, match="differ from its sentence"):
+    with pytest.raises(ZooError, match="differ from those of the sentence"):
         one.attention("the dog", tree)
 
 
@@ -137,8 +137,8 @@ def test_samples_are_trees(parser: MakeParser) -> None:
 @pytest.mark.parametrize(
     ("text", "tree", "message"),
     [
-        ("the dog", "(TOP (NP (DT the) (NN cat)))", "differ from its sentence"),
-        ("the dog", "(TOP (NP (DT the)))", "differ from its sentence"),
+        ("the dog", "(TOP (NP (DT the) (NN cat)))", "differ from those of the sentence"),
+        ("the dog", "(TOP (NP (DT the)))", "differ from those of the sentence"),
         ("the dog", "(TOP (NP (DT the) (NN dog))", "not one bracketed tree"),
         ("the dog", "the dog", "not one bracketed tree"),
     ],
@@ -149,7 +149,7 @@ def test_trees_of_other_sentences_cannot_be_scored(parser: MakeParser, text: str
 
 
 def test_trees_have_no_prefix(parser: MakeParser) -> None:
-    with pytest.raises(ZooError, match=r"text 1 .* has the prefix .*: trees have no prefix"):
+    with pytest.raises(ZooError, match=r"text 1 .* has the prefix .*, but a parser supports none"):
         parser().translate("the dog", prefixes="(S")
 
 

@@ -188,7 +188,7 @@ def test_prefixes_are_normalised_and_checked(tokens, small):
     translator = Translator(build(spec), tokens, spec)
     for prefix in ("der  alte\x07Hund", " der\talte Hund ", "\ufeffder alte\u2028Hund"):
         assert translator.translate("the old dog", prefixes=prefix).startswith("der alte Hund")
-    message = r"prefix 2 \('der Ωmega 猫'\) has characters that the model cannot write: 'Ω', '猫'\n"
+    message = r"prefix 2 \('der Ωmega 猫'\) has characters that the model cannot generate: 'Ω', '猫'\n"
     with pytest.raises(ZooError, match=message):
         translator.translate(["the old dog", "the cat"], prefixes=["der", "der Ωmega 猫"])
     assert translator.translate("the old dog", prefixes="\u200b") == translator.translate("the old dog")
