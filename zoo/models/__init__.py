@@ -1,1 +1,1 @@
-"""Models on disk: folders of runs and bundles, weights, the local model store, and registries."""
+"""Models on disk: folders of training runs and of published models, weights, the local model store, and registries."""

@@ -29,14 +29,14 @@ class Description:
 
     Attributes:
         name: Name of the model.
-        spec: Its spec.
-        parameters: Number of parameters; tied matrices count once.
+        spec: Spec of the model.
+        parameters: Number of parameters. Tied matrices count once.
         files: Size in bytes of each file.
         scores: Content of `scores.json`.
         revision: Number of the revision in its registry. None if it was not published to a registry.
         digest: SHA-256 that identifies this revision, as in `NAME@sha256:...`.
-        registry: Address of the registry that it was pulled from or published to.
-        folder: Folder on this machine. None if it was not pulled.
+        registry: Address of the registry that the model was pulled from or published to.
+        folder: Folder of the model on this machine. None if the model is only in a registry.
     """
 
     name: str
@@ -56,10 +56,12 @@ class Description:
 
 
 def describe(name: str | os.PathLike[str], report: Report | None = None) -> Description:
-    """Describe a published model in the local model store, or else in the registries. Its weights are not downloaded.
+    """Describe a published model. If it is not in the local model store, search the registries.
+
+    The weights are not downloaded.
 
     Args:
-        name: A name (also `NAME@2` and `NAME@sha256:...`), or the folder of a bundle.
+        name: A name (also `NAME@2` and `NAME@sha256:...`), or the folder of a published model.
         report: Receives warnings. The default uses Python's `warnings`.
 
     Raises:
@@ -115,12 +117,12 @@ def _parse_scores(content: bytes, location: str) -> dict[str, Any]:
     try:
         scores = json.loads(content)
     except (ValueError, RecursionError):
-        raise ZooError(f"`{location}` is damaged: it is not JSON", exit_code=1) from None
+        raise ZooError(f"`{location}` is damaged: it is not valid JSON", exit_code=1) from None
     return scores if isinstance(scores, dict) else {}
 
 
 def _read_file(found: RegistryModel, name: str, max_bytes: int) -> bytes:
-    """Return a small file of a revision. Raise ZooError if the registry does not have it, or it was changed."""
+    """Return the content of a small file of a revision. Raise ZooError if it is missing or was changed."""
     file = found.revision.files.get(name)
     content = found.registry.read_blob(file.sha256, max_bytes) if file else None
     if file is None or content is None or hashlib.sha256(content).hexdigest() != file.sha256:

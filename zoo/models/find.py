@@ -1,4 +1,7 @@
-"""Find the model, run or bundle that a user names with `--spec SPEC`, `--model NAME|RUN` or RUN."""
+"""Find the folder of a model that the user gives as `--spec SPEC`, `--model NAME|RUN` or RUN.
+
+A run is the folder of a training run.
+"""
 
 from __future__ import annotations
 
@@ -30,10 +33,10 @@ _YAML = (".yaml", ".yml")
 
 
 def from_options(spec: str | None, model_name: str | None, report: Report | None = None) -> Path:
-    """Return the folder that `--spec` or `--model` names.
+    """Return the folder of the model that `--spec` or `--model` selects.
 
     Raises:
-        ZooError: None or both of the options are given, or there is no such model.
+        ZooError: Neither or both of the options are given, or there is no such model.
     """
     if spec is not None and model_name is None:
         return of_spec(spec)
@@ -44,23 +47,23 @@ def from_options(spec: str | None, model_name: str | None, report: Report | None
 
 
 def all_from_options(spec: str | None, model_names: Sequence[str] | None, report: Report | None = None) -> list[Path]:
-    """Return the folders that `--spec` or `--model` names, if `--model` may be given several times."""
+    """Return the folders of the models that `--spec` or `--model` selects. `--model` may be given several times."""
     return [from_options(spec, name, report) for name in model_names or (None,)]
 
 
 def of_spec(reference: str) -> Path:
-    """Return the newest trained run of a spec. If there is none, return the published model with its name.
+    """Return the newest trained run of a spec. If there is none, return the published model with the spec's name.
 
     Raises:
-        ZooError: There is no such model, or the model with its name is of another spec. The error lists the paths that
+        ZooError: There is no such model, or the model with this name has another spec. The error lists the paths that
             were searched, or the fields that differ.
     """
     try:
         spec = specs.load(reference)
     except ZooError:
         if _is_model_here(reference):
-            hint = f"use `--model {reference}`, or name the spec that it was trained by"
-            raise ZooError(f"`{reference}` is a model and not a spec", hint=hint) from None
+            hint = f"use `--model {reference}`, or give the spec that the model was trained with"
+            raise ZooError(f"`{reference}` is a model, not a spec", hint=hint) from None
         raise
     trained = [run for run in runs_of(spec) if run.trained]
     if trained:
@@ -84,9 +87,9 @@ def of_spec(reference: str) -> Path:
 def model(reference: str | os.PathLike[str], report: Report | None = None) -> Path:
     """Return the folder of a model.
 
-    The reference can be the path of a run or bundle, the name of a published model (also `NAME@2` and
-    `NAME@sha256:...`), or the name of a spec that has a run, in this order. A published model that is not in the local
-    model store is pulled from the registries.
+    The reference can be the folder of a run or of a published model, the name of a published model (also `NAME@2` and
+    `NAME@sha256:...`), or the name of a spec that has a run. They are tried in this order. A published model that is
+    not in the local model store is pulled from the registries.
 
     Raises:
         ZooError: There is no such model, the run has no weights yet, or the model cannot be pulled.
@@ -111,7 +114,7 @@ def model(reference: str | os.PathLike[str], report: Report | None = None) -> Pa
 
 
 def published_model(reference: str | os.PathLike[str], report: Report | None = None) -> Path:
-    """Return the folder of a published model, by path or name. Pull it if it is not in the local model store.
+    """Return the folder of a published model, given its path or name. Pull it if it is not in the local model store.
 
     Raises:
         ZooError: There is no such model, or it cannot be pulled.
@@ -126,7 +129,7 @@ def published_model(reference: str | os.PathLike[str], report: Report | None = N
 
 
 def local_model(reference: str | os.PathLike[str], report: Report | None = None) -> Path | None:
-    """Return the folder of a published model on this machine, by path or name. None if there is none."""
+    """Return the folder of a published model on this machine, given its path or name. None if there is none."""
     name = os.fspath(reference)
     parsed = parse_reference(name)
     if ModelFolder(Path(name)).published:
@@ -142,8 +145,8 @@ def pull_model(reference: str, report: Report) -> Path:
     """
     if not configured_registries() and not skipped_registries():
         hint = (
-            "set ZOO_REGISTRIES to the address of one (a folder, https://, s3:// or hf://), or write it into "
-            f"`{storage.registries()}`"
+            "set ZOO_REGISTRIES to the address of a registry (a folder, https://, s3:// or hf://), or write the "
+            f"address into `{storage.registries()}`"
         )
         raise ZooError(f"`{reference}` cannot be pulled: no registry is configured", hint=hint)
     parsed = parse_reference(reference)
@@ -154,11 +157,11 @@ def pull_model(reference: str, report: Report) -> Path:
 
 
 def not_published_error(reference: str | os.PathLike[str], further_search: str = "") -> ZooError:
-    """Return the error for a published model that was not found.
+    """Return the ZooError for a published model that was not found.
 
     Args:
-        reference: The name or path that was given.
-        further_search: What was searched besides the local model store, as `describe_search` returns it.
+        reference: The name or path that the user gave.
+        further_search: Text about other places that were searched, as `describe_search` returns it.
     """
     name = os.fspath(reference)
     parsed = parse_reference(name)
@@ -170,14 +173,14 @@ def not_published_error(reference: str | os.PathLike[str], further_search: str =
 
 
 def run_of_spec_file(reference: str | os.PathLike[str]) -> Path | None:
-    """Return the run whose `spec.yaml` a path names. None for any other spec."""
+    """Return the folder of a run, given the path of its `spec.yaml`. None if the reference is any other spec."""
     file = Path(reference)
     is_run = file.name == SPEC and file.with_name(RUN_IDENTITY).is_file() and not ModelFolder(file.parent).published
     return file.parent if is_run else None
 
 
 def run(reference: str | os.PathLike[str]) -> Path:
-    """Return the folder of a run, by its path or by the name of its spec.
+    """Return the folder of a run, given the folder or the name of the run's spec.
 
     Raises:
         ZooError: There is no such run.
@@ -195,19 +198,19 @@ def run(reference: str | os.PathLike[str]) -> Path:
 def runs_of(spec: Spec) -> list[ModelFolder]:
     """Return the runs in `runs/` with the name, architecture, vocabulary and corpus of a spec.
 
-    Neither the name nor the folder identifies a spec: `extends` inherits names, and specs can share a file name.
+    The name or the folder alone do not identify a spec: `extends` inherits names, and specs can share a file name.
     """
     return [run for run in map(ModelFolder, all_runs()) if _has_spec(run, spec)]
 
 
 def all_runs(root: Path = RUNS) -> list[Path]:
-    """Return the folders of all runs under a folder, sorted. Leave out half-removed runs."""
+    """Return the folders of all runs below a folder, sorted. Runs whose removal was interrupted are left out."""
     folders = (file.parent for file in root.rglob(SPEC)) if root.is_dir() else ()
     return sorted(folder for folder in folders if not any(map(partial_target, folder.parts)))
 
 
 def _is_model_here(name: str) -> bool:
-    """Return whether a name stands for a run or a published model on this machine."""
+    """Return whether there is a run or a published model with this name on this machine."""
     if name.endswith(_YAML):
         return False
     run = _run_of_name(name)
@@ -215,7 +218,7 @@ def _is_model_here(name: str) -> bool:
 
 
 def _find_local(reference: Reference, report: Report) -> Path | None:
-    """Return a model in the local model store. Follow an alias, with a warning."""
+    """Return the folder of a model in the local model store. If the model was renamed, warn and use the new name."""
     folder = local_store.find_revision(reference)
     if folder is None and not reference.pinned and (new := local_store.alias_target(reference.name)) is not None:
         folder = local_store.find_revision(Reference(new))
@@ -229,7 +232,7 @@ def _store_path(reference: Reference) -> Path:
 
 
 def _has_spec(model: ModelFolder, spec: Spec) -> bool:
-    """Return whether a model is of this spec. False if the model's spec cannot be read."""
+    """Return whether a model was trained with this spec. False if the model's spec cannot be read."""
     try:
         return not differing_fields(model.spec, spec)
     except ZooError:
@@ -237,7 +240,7 @@ def _has_spec(model: ModelFolder, spec: Spec) -> bool:
 
 
 def _describe_newer_runs() -> str:
-    """Describe the runs that a newer version of zoo wrote, for an error message. Any of them could be the right one."""
+    """Describe the runs of newer versions of zoo, for an error message. One of them may be what the user wants."""
     errors = []
     for run in map(ModelFolder, all_runs()):
         try:
@@ -253,16 +256,16 @@ def _other_spec_error(model: ModelFolder, reference: str, differences: Differenc
     return ZooError(
         f"`{model.folder}` has another spec than `{reference}`:"
         f"{format_differences(differences, f'in `{reference}`', 'in the folder')}",
-        hint=f"to use it anyway, write `{model.folder}` in place of `{reference}` (with `--model` if the command has "
-        f"that option); to train this spec, `zoo train {reference} --run DIR`",
+        hint=f"to use the folder anyway, write `{model.folder}` instead of `{reference}` (with `--model` if the "
+        f"command has that option); to train this spec, run `zoo train {reference} --run DIR`",
     )
 
 
 def _run_of_name(name: str) -> ModelFolder | None:
-    """Return the default run folder for the name or file of a spec. None if the text cannot name a spec.
+    """Return the default run folder for the name or file of a spec. None if the text is neither.
 
     Raises:
-        ZooError: A file is named, and the run in its default folder is of another spec.
+        ZooError: The text is a file, and the run in its default folder has another spec.
     """
     spec = specs.load(name) if name.endswith(_YAML) else None
     path = Path((spec.short_name if spec else name).removeprefix("specs/"))
@@ -279,27 +282,27 @@ def _require_trained(run: ModelFolder) -> Path:
         return run.folder
     problem = f"`{run.folder}` has no weights yet"
     if run.checkpoints.is_dir() and any(run.checkpoints.iterdir()):
-        hint = f"`zoo average {run.folder}` averages its checkpoints, `zoo train` continues the training"
+        hint = f"average its checkpoints with `zoo average {run.folder}`, or continue with `zoo train {run.spec_file}`"
         raise ZooError(problem, hint=hint)
-    raise ZooError(problem, hint=f"`zoo train {run.spec_file}` continues the training")
+    raise ZooError(problem, hint=f"continue the training with `zoo train {run.spec_file}`")
 
 
 def run_names() -> list[str]:
-    """Return the names of all runs under runs/, which are their folders relative to it."""
+    """Return the names of all runs in `runs/`. A name is the path of the folder, relative to `runs/`."""
     return [folder.relative_to(RUNS).as_posix() for folder in all_runs()]
 
 
 _CREATE_HINTS = {
     "model": "`zoo train SPEC` trains a model",
-    "run": "`zoo train SPEC` starts one",
-    "published model": "`zoo publish RUN` publishes one",
+    "run": "`zoo train SPEC` starts a run",
+    "published model": "`zoo publish RUN` publishes a model",
 }
 
 
 def _not_found_error(
     kind: str, name: str, searched: Sequence[Path], known: Sequence[str], further: str = ""
 ) -> ZooError:
-    """Return the error for a name that was not found, with the searched paths and the most similar known name."""
+    """Return the ZooError for a name that was not found. It has the searched paths and the most similar name."""
     similar = next((each for each in known if len(name) > 2 and name in each), None) or nearest(name, known)
     paths = ", ".join(f"`{path}`" for path in dict.fromkeys(searched))
     guess = f"did you mean `{similar}`? " if similar else ""

@@ -1,4 +1,7 @@
-"""The folder of a model, be it a run or a bundle, and the comparison of two models' specs. Loads no torch."""
+"""Folder of a model, and the comparison of specs. This module does not load torch.
+
+The folder is either a training run or a bundle, which is the folder of a published model.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +17,21 @@ from zoo.files import manifest
 from zoo.files.reading import file_exists, read_bytes, read_json
 
 RUNS = Path("runs")
-"""The folder of runs, in the current folder."""
+"""The folder that contains all runs, relative to the current folder."""
 SPEC, WEIGHTS, SCORES = "spec.yaml", "weights.safetensors", "scores.json"
 CARD = "README.md"
-"""The model card. Only bundles have it."""
+"""Name of the model card. Only bundles have it."""
 RUN_IDENTITY = "data.json"
-"""File of the run identity, which a resumed run must match. Only runs have it."""
+"""Name of the file with properties of a run that must not change when the run is resumed. Only runs have it."""
 MAX_SPEC_BYTES = 1_000_000
 
 
 @dataclass(frozen=True)
 class ModelFolder:
-    """Folder with `spec.yaml` and, after training, weights, vocabulary and scores. A bundle also has a manifest."""
+    """Folder of a run or bundle. It contains `spec.yaml` and, after training, weights, vocabulary and scores.
+
+    A bundle also has a manifest.
+    """
 
     folder: Path
 
@@ -70,7 +76,7 @@ class ModelFolder:
         return self.folder / "checkpoints"
 
     def answers(self, split: str) -> Path:
-        """Return the path of the outputs for the dev or test set. Only runs have it; it is removed with the scores."""
+        """Return the path of the model's outputs for the dev or test set. Only runs have this file."""
         return self.folder / f"answers.{split}.jsonl"
 
     @property
@@ -81,12 +87,12 @@ class ModelFolder:
             ZooError: The folder has no spec, or the spec is damaged.
         """
         if not self.exists:
-            hint = "`zoo train SPEC` creates a run; `zoo list` shows the existing ones"
+            hint = "create a run with `zoo train SPEC`, or list the existing ones with `zoo list`"
             raise ZooError(f"`{self.folder}` is not a run: it has no spec.yaml", hint=hint)
         return self.parse_spec(read_bytes(self.spec_file, MAX_SPEC_BYTES))
 
     def parse_spec(self, content: bytes) -> Spec:
-        """Return the spec in the content of this folder's `spec.yaml`.
+        """Parse the content of this folder's `spec.yaml`.
 
         Raises:
             ZooError: The content is not a valid spec.
@@ -100,14 +106,14 @@ class ModelFolder:
 
     @property
     def known_scores(self) -> dict[str, Any]:
-        """The scores by split. Empty if the model was never evaluated."""
+        """The scores by split (dev or test). Empty if the model was never evaluated."""
         return read_json(self.scores) if file_exists(self.scores) else {}
 
 
 Differences = Mapping[str, tuple[Any, Any]]
-"""Dotted field name -> (value in the other spec, value in this spec)."""
+"""Maps the dotted name of a field to its values in the other spec and in this spec."""
 MODEL_SECTIONS = ("name", "architecture", "vocabulary", "corpus")
-"""Sections of a spec that identify the model, however it is trained."""
+"""Sections of a spec that identify the model, as opposed to sections about training and decoding."""
 
 
 def differing_fields(
@@ -115,7 +121,7 @@ def differing_fields(
 ) -> Differences:
     """Return the fields in which two specs differ.
 
-    The folder of the corpus counts only if both folders exist and differ: a corpus may have been moved.
+    The folder of the corpus only counts if both folders exist and differ, because a corpus may have been moved.
 
     Args:
         spec: The spec.
@@ -140,7 +146,13 @@ def _have_different_folders(spec: Spec, other: Spec) -> bool:
 
 
 def format_differences(differences: Differences, other: str, this: str) -> str:
-    """Return one line per field with the value in each spec. `other` and `this` say where the values are from."""
+    """Format differences for a message: one line per field, with both values.
+
+    Args:
+        differences: The fields that differ.
+        other: Description of where the first value is from, such as "in the folder".
+        this: Description of where the second value is from.
+    """
     return "".join(
         f"\n  {field}: {quote_in_full(old)} {other}, {quote_in_full(new)} {this}"
         for field, (old, new) in differences.items()

@@ -1,4 +1,4 @@
-"""Read a model's folder: a spec, a vocabulary and weights that fit together."""
+"""Read a model from its folder: the spec, the vocabulary and the weights, which must fit together."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ class Model:
 
 
 def read_model(folder: Path) -> Model:
-    """Read the model in the folder of a run or bundle.
+    """Read the model in the folder of a run or of a published model.
 
-    A bundle may be replaced while it is read. It is then read again, so that all files belong to one version.
+    If another process replaces the folder meanwhile, the model is read again, so that all files are of one version.
 
     Raises:
         ZooError: A file is missing, unreadable or damaged, or the files do not fit together.
@@ -54,7 +54,7 @@ def read_model(folder: Path) -> Model:
             if not was_replaced:
                 raise
     hint = "run the command again when no other process publishes to this folder"
-    raise ZooError(f"`{folder}` was replaced again and again while it was read", hint=hint, exit_code=1)
+    raise ZooError(f"`{folder}` was repeatedly replaced while it was read", hint=hint, exit_code=1)
 
 
 def _read(model: ModelFolder, listed: Manifest | None) -> Model:
@@ -80,7 +80,7 @@ def _require_matching_vocabulary(folder: Path, spec: Spec, vocabulary: Vocabular
     expected_layout = (expected.sizes, expected.shared, expected.separate_models or not expected.shared)
     if actual_layout != expected_layout:
         problem = (
-            f"the vocabulary in `{folder}` has {_describe_layout(*actual_layout)}, but its spec requires "
+            f"the vocabulary in `{folder}` has {_describe_layout(*actual_layout)}, but the spec requires "
             f"{_describe_layout(*expected_layout)}"
         )
         raise ZooError(problem, hint=_RESTORE_HINT, exit_code=1)
@@ -88,7 +88,7 @@ def _require_matching_vocabulary(folder: Path, spec: Spec, vocabulary: Vocabular
     if has_brackets != isinstance(spec.task, Parsing):
         problem = (
             f"the target tokens in `{folder}` are {'brackets of trees' if has_brackets else 'tokens of text'}, but the "
-            f"task of its spec is `{spec.task.kind}`"
+            f"task of the spec is `{spec.task.kind}`"
         )
         raise ZooError(problem, hint=_RESTORE_HINT, exit_code=1)
 

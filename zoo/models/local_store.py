@@ -1,6 +1,7 @@
-"""The local model store: the published models on this machine, by name and by revision. Loads no torch.
+"""The local model store: the published models on this machine. This module does not load torch.
 
-The folder NAME is the current version of a model. `NAME@DIGEST` is a revision that was pulled by its number or digest.
+The folder NAME has the current version of a model. The folder `NAME@DIGEST` has a revision that was pulled by its
+number or digest.
 """
 
 from __future__ import annotations
@@ -18,13 +19,13 @@ from zoo.files.reading import file_exists, read_bytes
 from zoo.models.registries.revision import Alias, Digest, Number, Record, Reference, Revision, is_name, parse_record
 
 ORIGIN_FILE = "revision.json"
-"""File in a bundle's folder with its `Origin`. The manifest does not list it."""
+"""File with the `Origin` of a published model, in the model's folder. The manifest does not list it."""
 _ALIAS = "alias.json"
 _PIN_LENGTH = 16
 
 
 class Origin(Record):
-    """The revision of a registry that a bundle was pulled from or published to."""
+    """Registry and revision that a published model was pulled from or published to."""
 
     registry: str
     name: Name
@@ -33,27 +34,27 @@ class Origin(Record):
 
     @classmethod
     def of(cls, revision: Revision, registry: str) -> Self:
-        """Return the origin of a bundle that was pulled from a registry, given as its address."""
+        """Return the origin for a revision and the address of its registry."""
         return cls(registry=registry, name=revision.name, revision=revision.revision, digest=revision.digest)
 
     def write(self, folder: Path) -> None:
-        """Write the origin into a bundle's folder."""
+        """Write the origin into the folder of a published model."""
         write_json(folder / ORIGIN_FILE, self.model_dump())
 
 
 def read_origin(folder: Path) -> Origin | None:
-    """Return the origin of a bundle. None if it is unknown, or the bundle was replaced since."""
+    """Return the origin of a published model. None if it is unknown, or if the model was replaced since then."""
     if not file_exists(folder / ORIGIN_FILE):
         return None
     try:
         origin = parse_record(Origin, read_bytes(folder / ORIGIN_FILE), str(folder / ORIGIN_FILE))
-    except ZooError:  # the model works without it
+    except ZooError:  # the model works without the file
         return None
     return origin if origin.digest == bundle_digest(folder) else None
 
 
 def bundle_digest(folder: Path) -> str | None:
-    """Return the SHA-256 of a bundle's manifest, which identifies the bundle. None if the folder is not a bundle."""
+    """Return the SHA-256 of the manifest, which identifies a published model. None if the folder has no manifest."""
     file = folder / manifest.NAME
     return hashlib.sha256(read_bytes(file)).hexdigest() if file_exists(file) else None
 
@@ -64,18 +65,20 @@ def names(pattern: str = "*") -> list[str]:
 
 
 def all_names() -> list[str]:
-    """Return the sorted names of the models in the store, including those with pinned revisions only."""
+    """Return the sorted names of all models in the store, including those without a current version."""
     return sorted({name for name in (folder.partition("@")[0] for folder in _bundle_names()) if is_name(name)})
 
 
 def model_path(name: str) -> Path:
-    """Return the folder of a published model, which may not exist yet. Restore it if a publication was killed.
+    """Return the folder of a published model, which may not exist yet.
+
+    If a process was killed while it replaced the folder, restore the folder first.
 
     Raises:
         ZooError: The name is not valid, such as "../x".
     """
     if not is_name(name):
-        hint = "use letters, digits and - _ . , only, start with a letter or digit, and write no two dots in a row"
+        hint = "use only letters, digits and - _ . , start with a letter or digit, and do not write two dots in a row"
         raise ZooError(f"`{name}` is not a valid model name", hint=hint)
     restore_replaced(storage.models())
     return storage.models() / name
@@ -96,7 +99,7 @@ def revisions_of(name: str) -> list[Path]:
 
 
 def find_revision(reference: Reference) -> Path | None:
-    """Return the folder that a reference names. None if it is not in the store.
+    """Return the folder of the model that a reference selects. None if it is not in the store.
 
     Raises:
         ZooError: Two registries have different revisions with this number, and both are in the store.
@@ -106,7 +109,8 @@ def find_revision(reference: Reference) -> Path | None:
     if len(digests) > 1:
         choices = " or ".join(f"`{reference.name}@sha256:{digest}`" for digest in digests)
         problem = (
-            f"`{reference}` is ambiguous: two registries have different models with this number, and both are here"
+            f"`{reference}` is ambiguous: two registries have different models with this number, and both are in the "
+            "local model store"
         )
         raise ZooError(problem, hint=f"write {choices}")
     return matches[0] if matches else None
@@ -122,24 +126,24 @@ def _matches(folder: Path, reference: Reference) -> bool:
 
 
 def alias_target(name: str) -> str | None:
-    """Return the new name of a renamed model, as of the last pull. None if it was not renamed."""
+    """Return the new name of a renamed model, as known from the last pull. None if it was not renamed."""
     file = alias_file(name)
     return parse_record(Alias, read_bytes(file), str(file)).to if file_exists(file) else None
 
 
 def alias_file(name: str) -> Path:
-    """Return the path of the file that makes a name an alias of another one."""
+    """Return the path of the file that stores the new name of a renamed model."""
     return model_path(name) / _ALIAS
 
 
 def remember_alias(old: str, new: str) -> None:
-    """Record that a model was renamed, so that its old name also works without a registry."""
+    """Store that a model was renamed, so that the old name works without access to a registry."""
     if bundle_digest(model_path(old)) is None and alias_target(old) != new:
         write_json(alias_file(old), Alias(to=new).model_dump())
 
 
 def _bundle_names() -> list[str]:
-    """Return the names of the folders in the store that contain bundles."""
+    """Return the names of the folders in the store that contain a published model."""
     store = storage.models()
     if not store.is_dir():
         return []

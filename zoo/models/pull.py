@@ -26,25 +26,25 @@ _MAX_ALIASES = 10
 
 
 class RegistryModel(NamedTuple):
-    """A revision and the registry that has it."""
+    """A revision of a model, and the registry that contains it."""
 
     registry: Registry
     revision: Revision
 
 
 def pull(reference: Reference, report: Report) -> Path | None:
-    """Pull a model into the local model store: the newest revision, or the pinned one.
+    """Pull a model into the local model store: the newest revision, or the one that the reference specifies.
 
-    A pinned revision gets a folder of its own. A model in the store is checked against its hashes, and downloaded
-    again if it is damaged. An interrupted pull is resumed by the next one. If another process pulls the same
-    model, wait for it.
+    A revision that is specified by number or digest gets a separate folder. If the model is already in the store, its
+    hashes are checked, and damaged files are downloaded again. The next pull resumes an interrupted one. If another
+    process pulls the same model, wait for it.
 
     Returns:
         The model's folder. None if no registry has the model.
 
     Raises:
-        ZooError: A registry that may have it cannot be reached, the downloaded files are not the published ones, a
-            model that was published on this machine would be replaced, or the disk is full.
+        ZooError: A registry that may have the model cannot be reached, the hash of a downloaded file is wrong, a model
+            that was published on this machine would be replaced, or the disk is full.
     """
     found = find_in_registries(reference, report)
     if found is None:
@@ -61,13 +61,13 @@ def pull(reference: Reference, report: Report) -> Path | None:
 
 
 def find_in_registries(reference: Reference, report: Report) -> RegistryModel | None:
-    """Return a model from the first registry that has it. Follow aliases, with a warning.
+    """Find a model in the first registry that has it. If the model was renamed, warn and use the new name.
 
     Returns:
         The model. None if no registry has it.
 
     Raises:
-        ZooError: No reachable registry has it, and another one cannot be reached.
+        ZooError: No reachable registry has the model, and another registry cannot be reached.
     """
     errors: list[ZooError] = []
     for registry in configured_registries():
@@ -86,14 +86,14 @@ def find_in_registries(reference: Reference, report: Report) -> RegistryModel | 
 
 
 def describe_search(reference: Reference) -> str:
-    """Return which registries were searched and what they have, as a part of an error message."""
+    """Return a part of an error message: which registries were searched, and which revisions they have."""
     searched = [f", `{registry.address}`{_similar(registry, reference)}" for registry in configured_registries()]
     skipped = [f" (`{address}` was not searched because of ZOO_OFFLINE)" for address in skipped_registries()]
     return "".join([*searched, *skipped])
 
 
 def registry_names() -> list[str]:
-    """Return the names of the models in all registries that can be reached."""
+    """Return the names of the models in all reachable registries."""
     names = []
     for registry in configured_registries():
         with suppress(ZooError):
@@ -124,7 +124,7 @@ def _find_following_aliases(registry: Registry, reference: Reference, report: Re
 
 
 def _require_replaceable(folder: Path, found: RegistryModel) -> None:
-    """Raise ZooError if the folder contains a model that no registry has: it would be lost."""
+    """Raise ZooError if the folder contains a model that was only published locally, because it would be lost."""
     existing = bundle_digest(folder)
     if existing is None or existing == found.revision.digest or file_exists(folder / ORIGIN_FILE):
         return
@@ -140,7 +140,7 @@ def _download(found: RegistryModel, folder: Path, report: Report) -> None:
     downloads = storage.pulls() / f"{revision.name}@{revision.digest}"
     with convert_disk_errors(downloads), exclusive(downloads, report):
         if _is_complete(folder, revision, report):
-            report.info(f"`{revision.pin}` of `{address}` is already here and complete")
+            report.info(f"`{revision.pin}` of `{address}` was already pulled and is complete")
             if read_origin(folder) is None:
                 Origin.of(revision, address).write(folder)
         else:
@@ -152,12 +152,12 @@ def _download(found: RegistryModel, folder: Path, report: Report) -> None:
                 for name in revision.files:
                     link_or_copy(downloads / name, partial / name)
                 Origin.of(revision, address).write(partial)
-                _require_replaceable(folder, found)  # another process may have published there meanwhile
+                _require_replaceable(folder, found)  # another process may have published to the folder meanwhile
         remove_path(downloads)
 
 
 def _download_files(found: RegistryModel, downloads: Path, report: Report) -> None:
-    """Download all files that neither `downloads` nor the local model store has."""
+    """Download all files of a revision that are neither in `downloads` nor in the local model store."""
     revision = found.revision
     missing = {name: file for name, file in revision.files.items() if not _reuse(revision.name, downloads / name, file)}
     partial_sizes = [path.stat().st_size for name in missing if (path := _partial(downloads / name)).exists()]
@@ -167,7 +167,7 @@ def _download_files(found: RegistryModel, downloads: Path, report: Report) -> No
 
 
 def _is_complete(folder: Path, revision: Revision, report: Report) -> bool:
-    """Return whether a folder has all files of a revision. Report damage as a warning."""
+    """Return whether a folder has all files of a revision. Warn if a file is damaged."""
     if bundle_digest(folder) != revision.digest:
         return False
     try:
@@ -179,7 +179,10 @@ def _is_complete(folder: Path, revision: Revision, report: Report) -> bool:
 
 
 def _reuse(model: str, path: Path, file: PublishedFile) -> bool:
-    """Return whether `path` has the right content, after linking it from another revision if possible."""
+    """Return whether a file need not be downloaded.
+
+    If `path` does not have the right content, link it to the same file of another revision in the store, if any.
+    """
     if path.exists() and _has_content(path, file):
         return True
     path.unlink(missing_ok=True)
@@ -192,7 +195,7 @@ def _reuse(model: str, path: Path, file: PublishedFile) -> bool:
 
 
 def _same_files(model: str, file_name: str, file: PublishedFile) -> Iterator[Path]:
-    """Yield files of other revisions of a model that should have the same content."""
+    """Yield the files of other revisions of a model that should have the same content, according to their manifests."""
     for folder in local_store.revisions_of(model):
         try:
             entry = manifest.read(folder).entries.get(file_name)
@@ -205,17 +208,17 @@ def _same_files(model: str, file_name: str, file: PublishedFile) -> Iterator[Pat
 
 
 def _download_file(found: RegistryModel, path: Path, file: PublishedFile, report: Report) -> None:
-    """Download a file and check its content. Start again once if a resumed download does not match."""
+    """Download a file and check its hash. If a resumed download has the wrong hash, download it once more."""
     partial = _partial(path)
     was_resumed = partial.exists()
     found.registry.fetch_blob(file.sha256, partial, file.bytes, report)
     if was_resumed and not _has_content(partial, file):
         discard(partial)
-        report.warn(f"the earlier part of `{path.name}` does not match `{found.registry.address}`; starting again")
+        report.warn(f"the resumed download of `{path.name}` from `{found.registry.address}` is damaged; starting again")
         found.registry.fetch_blob(file.sha256, partial, file.bytes, report)
     if not _has_content(partial, file):
         discard(partial)
-        problem = f"`{found.registry.address}` is damaged: its `{path.name}` does not have the published SHA-256"
+        problem = f"`{found.registry.address}` is damaged: `{path.name}` does not have the published SHA-256"
         hint = f"remove `{blob_path(file.sha256)}` there and publish `{found.revision.name}` again, or pull another"
         raise ZooError(problem, hint=f"{hint} revision", exit_code=1)
     os.replace(partial, path)
@@ -227,11 +230,11 @@ def _partial(path: Path) -> Path:
 
 
 def _require_consistent(folder: Path, revision: Revision) -> None:
-    """Raise ZooError if the manifest lists other files than the revision."""
+    """Raise ZooError if the manifest and the revision do not list the same files."""
     listed = {name: (entry.sha256, entry.bytes) for name, entry in manifest.read(folder).entries.items()}
     published = {name: (file.sha256, file.bytes) for name, file in revision.files.items() if name != manifest.NAME}
     if listed != published:
-        raise ZooError(f"`{revision.pin}` is damaged: its manifest does not list its files", exit_code=1)
+        raise ZooError(f"`{revision.pin}` is damaged: the manifest lists other files than the revision", exit_code=1)
 
 
 def _has_content(path: Path, file: PublishedFile) -> bool:

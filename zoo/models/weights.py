@@ -1,4 +1,4 @@
-"""Weights files: tensors named as the paper's matrices, facts about them, and a digest that detects damage."""
+"""Weights files in the format safetensors: tensors named after the paper's matrices, metadata, and a digest."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from zoo.files.reading import MAX_VOCABULARY_BYTES, file_exists, open_file, read
 from zoo.report import size
 
 MAX_HEADER_BYTES = 10_000_000
-"""Limit for the header of a safetensors file. Ours have about a hundred bytes per tensor."""
+"""Maximum size of the header of a safetensors file. Headers that zoo writes have about a hundred bytes per tensor."""
 RESTORE_HINT = (
     "restore it from its source (a pulled model: `zoo pull NAME`; an imported model: `zoo import --replace`; a run: "
     "`zoo average RUN` writes the weights again)"
@@ -35,10 +35,10 @@ _DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
 @dataclass(frozen=True)
 class Weights:
-    """Tensors by name, and facts about them as text. Each matrix of the paper is one tensor; tied ones are stored once.
+    """Tensors by name, with facts (metadata) as text. Each matrix of the paper is one tensor; tied ones share one.
 
-    Known facts are `steps` (the steps of the averaged checkpoints, separated by commas) and `longest_source` (the
-    longest source sentence of the training, in tokens).
+    Facts are, for example, `steps` (the training steps of the averaged checkpoints, separated by commas) and
+    `longest_source` (the number of tokens of the longest source sentence in training).
     """
 
     tensors: Mapping[str, Tensor]
@@ -46,23 +46,23 @@ class Weights:
 
     @property
     def longest_source(self) -> int | None:
-        """Length of the longest training source in tokens, without EOS. None if the file does not give it."""
+        """Number of tokens of the longest training source, without EOS. None if the file does not contain it."""
         return _parse_number(self.facts.get("longest_source", ""))
 
     @property
     def last_step(self) -> int | None:
-        """The last training step of the weights. None if the file does not give it."""
+        """The last training step of the weights. None if the file does not contain it."""
         steps = [_parse_number(step) for step in self.facts.get("steps", "").split(",")]
         known = [step for step in steps if step is not None]
         return max(known) if len(known) == len(steps) else None
 
     @property
     def digest(self) -> str | None:
-        """SHA-256 of the tensors when the file was written. None if the file does not give it."""
+        """SHA-256 of the tensors when the file was written. None if the file does not contain it."""
         return self.facts.get(_DIGEST)
 
     def write(self, file: Path) -> None:
-        """Write the weights atomically. Their facts identify the vocabulary in the same folder, if there is one.
+        """Write the weights atomically. If the folder has a vocabulary, its SHA-256 is added to the facts.
 
         Raises:
             ZooError: The file cannot be written.
@@ -71,16 +71,16 @@ class Weights:
         facts = {**facts, _DIGEST: _tensor_digest(self.tensors), **_vocabulary_facts(file.parent)}
         contiguous = {name: tensor.contiguous() for name, tensor in self.tensors.items()}
         with atomic_file(file) as partial:
-            # A single metadata entry: safetensors writes several in random order.
+            # Write one metadata entry, because safetensors writes several ones in random order.
             safetensors.torch.save_file(contiguous, partial, metadata={_FACTS: json.dumps(facts, sort_keys=True)})
 
 
 def read(file: Path, manifest: Manifest | None = None) -> Weights:
-    """Read a weights file. The tensors are memory-mapped: never write to the file in place.
+    """Read a weights file. The tensors are memory-mapped, so the file must not be changed in place.
 
     Args:
         file: The weights file.
-        manifest: The manifest of the bundle. Without it, the file is checked against the digest that it contains.
+        manifest: The manifest of a published model, to check the file against. None: check it against its own digest.
 
     Raises:
         ZooError: The file is missing, unreadable or damaged, a tensor is not floating-point, or the vocabulary in the
@@ -100,7 +100,7 @@ def read(file: Path, manifest: Manifest | None = None) -> Weights:
             raise ZooError(f"`{file}` was replaced while it was read", hint="run the command again", exit_code=1)
         for name, tensor in tensors.items():
             if tensor.dtype not in _DTYPES:
-                raise ZooError(f"`{file}`: `{name}` has type {tensor.dtype}, which weights cannot have", exit_code=1)
+                raise ZooError(f"`{file}`: `{name}` has type {tensor.dtype}, but weights must be floats", exit_code=1)
     if _VOCABULARY in facts and not same_vocabulary(facts, _vocabulary_facts(file.parent)):
         problem = f"the vocabulary in `{file.parent}` is damaged, or is not the one that `{file.name}` was trained with"
         raise ZooError(problem, hint="restore it from its source", exit_code=1)
@@ -108,16 +108,16 @@ def read(file: Path, manifest: Manifest | None = None) -> Weights:
 
 
 def same_vocabulary(facts: Mapping[str, str], other: Mapping[str, str]) -> bool:
-    """Return whether the facts of two weights files describe the same vocabulary.
+    """Return whether two weights files belong to the same vocabulary, according to their facts.
 
-    The brackets of a parser count only if both files describe them.
+    The brackets of a parser are only compared if both files contain a fact about them.
     """
     brackets = {each[_BRACKETS] for each in (facts, other) if _BRACKETS in each}
     return facts.get(_VOCABULARY) == other.get(_VOCABULARY) and len(brackets) < 2
 
 
 def known_digest(file: Path) -> str | None:
-    """Return the digest in the header of a weights file. None if there is no readable file, or it has no digest."""
+    """Return the digest in the header of a weights file. None if the file is not readable or has no digest."""
     try:
         return Weights({}, read_facts(file)).digest if file_exists(file) else None
     except ZooError:
@@ -135,7 +135,7 @@ def read_facts(file: Path) -> dict[str, str]:
 
 
 def check_header(stream: BinaryIO, file: Path) -> None:
-    """Check the length of the header of a safetensors file, before the library allocates memory for it.
+    """Check the length of the header of a safetensors file before the library allocates memory for the header.
 
     Raises:
         ZooError: The header is too long.
@@ -148,7 +148,7 @@ def check_header(stream: BinaryIO, file: Path) -> None:
 
 @contextmanager
 def _safe_reading(file: Path, manifest: Manifest | None = None) -> Iterator[None]:
-    """Check the path and header of a file. Convert errors of the body to ZooErrors with a hint."""
+    """Check the path and header of a file. Convert errors in the `with` block to ZooErrors with a hint."""
     try:
         if manifest is not None:
             manifest.path(file.name)
@@ -162,7 +162,7 @@ def _safe_reading(file: Path, manifest: Manifest | None = None) -> Iterator[None
 
 
 def _parse_facts(metadata: Mapping[str, str] | None) -> dict[str, str]:
-    """Return the facts in a file's metadata. Files that zoo did not write have one metadata entry per fact."""
+    """Return the facts in a file's metadata. Files that zoo did not write may have one metadata entry per fact."""
     entries = metadata or {}
     facts = json.loads(entries[_FACTS]) if _FACTS in entries else entries
     return {str(key): str(value) for key, value in facts.items()}
@@ -173,7 +173,7 @@ def _parse_number(text: str) -> int | None:
 
 
 def _tensor_digest(tensors: Mapping[str, Tensor]) -> str:
-    """Return the SHA-256 of names, types, shapes and content, in the order of the names."""
+    """Return the SHA-256 of all tensors, in the order of their names. It covers names, types, shapes and values."""
     state = hashlib.sha256()
     for name, tensor in sorted(tensors.items()):
         state.update(f"{name} {tensor.dtype} {list(tensor.shape)}\n".encode())
@@ -182,7 +182,7 @@ def _tensor_digest(tensors: Mapping[str, Tensor]) -> str:
 
 
 def _vocabulary_facts(folder: Path) -> dict[str, str]:
-    """Return the SHA-256 of the vocabulary files in a folder, and of a parser's brackets if there are any."""
+    """Return the facts about the vocabulary in a folder: the SHA-256 of its files, and of a parser's brackets."""
     tokens, brackets = (
         " ".join(
             hashlib.sha256(read_bytes(file, MAX_VOCABULARY_BYTES)).hexdigest() for file in sorted(folder.glob(pattern))

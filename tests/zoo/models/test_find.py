@@ -143,7 +143,7 @@ def test_a_missing_model_is_an_error_with_paths_and_commands(home: Path) -> None
 def test_a_model_that_is_named_as_a_spec_is_an_error_with_the_right_option(trained: Callable[..., Run]) -> None:
     trained("runs/mine")
     for name in ("mine", "runs/mine"):
-        with pytest.raises(ZooError, match=f"`{name}` is a model and not a spec") as caught:
+        with pytest.raises(ZooError, match=f"`{name}` is a model, not a spec") as caught:
             find.of_spec(name)
         assert f"use `--model {name}`" in (caught.value.hint or "")
     with pytest.raises(ZooError, match="no spec is named `yours`"):

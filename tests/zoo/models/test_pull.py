@@ -161,7 +161,7 @@ def test_a_revision_with_other_files_than_its_manifest_is_refused(publish, home)
     revision = json.loads(file.read_text())
     revision["files"]["extra.txt"] = revision["files"]["spec.yaml"]
     file.write_text(json.dumps(revision))
-    with pytest.raises(ZooError, match="its manifest does not list its files"):
+    with pytest.raises(ZooError, match="the manifest lists other files than the revision"):
         pull_by("model")
     assert not (home / "models").exists()
 
@@ -216,7 +216,7 @@ def test_a_damaged_model_in_the_store_is_downloaded_again(publish, report, chang
     assert pull_by("model", report) == folder
     assert report.said == [
         f"pulling `model@1` from `{registry.address}`",
-        f"`model@1` of `{registry.address}` is already here and complete",
+        f"`model@1` of `{registry.address}` was already pulled and is complete",
     ]
 
 
@@ -347,5 +347,5 @@ def test_a_number_of_two_different_models_is_ambiguous(publish, tmp_path, bundle
     shutil.copytree(bundle(6, 100), second)
     Origin.of(other.newest("model"), other.address).write(second)
     assert local_store.find_revision(parse_reference(f"model@sha256:{digest}")) == second != first
-    with pytest.raises(ZooError, match="both are here"):
+    with pytest.raises(ZooError, match="both are in the local model store"):
         local_store.find_revision(parse_reference("model@2"))

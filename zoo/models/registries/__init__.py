@@ -1,1 +1,1 @@
-"""Registries, to which models are published and from which they are pulled. Loads no torch."""
+"""Registries, to which models are published and from which they are pulled. This package does not load torch."""

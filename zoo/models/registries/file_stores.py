@@ -1,4 +1,4 @@
-"""File stores of registries: the interface, and local folders."""
+"""Storage of a registry's files: the interface, and its implementation for local folders."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _CHUNK = 1 << 20
 
 
 class FileStore(Protocol):
-    """Readable files of a registry, by paths with slashes. All methods raise ZooError if the store is unreachable."""
+    """Read access to the files of a registry. Paths have slashes. All methods raise ZooError if it is unreachable."""
 
     @property
     def address(self) -> str:
@@ -39,17 +39,21 @@ class FileStore(Protocol):
         ...
 
     def fetch(self, path: str, partial: Path, size: int, report: Report) -> None:
-        """Download a file of `size` bytes. Resume if `partial` has its beginning; keep `partial` on failure."""
+        """Download a file of `size` bytes to `partial`.
+
+        If `partial` exists, it contains the beginning of the file, and the download is resumed. On failure, `partial`
+        is kept.
+        """
         ...
 
     def newest_revisions(self) -> dict[str, int] | None:
-        """Return the newest revision number of each model. Aliases are left out. None if files cannot be listed."""
+        """Return the newest revision number of each model, without aliases. None if the store cannot list files."""
         ...
 
 
 @runtime_checkable
 class WritableFileStore(FileStore, Protocol):
-    """Files that can also be written. Each file is complete or does not exist."""
+    """Read and write access to the files of a registry. Writing is atomic: a file is complete or does not exist."""
 
     def has(self, path: str, size: int) -> bool:
         """Return whether there is a file of this size in bytes."""
@@ -60,7 +64,10 @@ class WritableFileStore(FileStore, Protocol):
         ...
 
     def create(self, path: str, content: bytes) -> bool:
-        """Write a file unless it exists. Return whether this call created it; of concurrent calls, exactly one does."""
+        """Write a file unless it exists. Return whether this call created it.
+
+        If several processes call this at the same time, exactly one creates the file.
+        """
         ...
 
     def replace(self, path: str, content: bytes) -> None:
@@ -70,7 +77,7 @@ class WritableFileStore(FileStore, Protocol):
 
 @dataclass(frozen=True)
 class FolderStore:
-    """Files in a local or shared folder. It may not exist yet."""
+    """Files of a registry in a local or shared folder. The folder may not exist yet."""
 
     folder: Path
     is_remote = False
@@ -131,20 +138,20 @@ class FolderStore:
 
 
 def _write(chunk: bytes, target: BinaryIO, path: Path) -> None:
-    """Write a chunk of a copied file. Errors name `path`, the destination, and not the file that is copied."""
+    """Write a chunk of a copied file. Error messages contain `path`, the destination of the copy."""
     with convert_disk_errors(path):
         target.write(chunk)
         target.flush()
 
 
 def missing_blob(address: str, path: str) -> ZooError:
-    """Return the error for a blob that a revision names but the registry does not have."""
+    """Return the ZooError for a blob (file content) that belongs to a revision but is missing in the registry."""
     hint = "publish the model there again, which uploads missing files, or pull another revision"
     return ZooError(f"`{address}/{path}` is missing", hint=hint, exit_code=1)
 
 
 def newest_numbers(paths: list[str]) -> dict[str, int]:
-    """Return the largest N of each NAME among paths `.../NAME/N.json`. Leave out names with `NAME/alias.json`."""
+    """Return the largest N of each NAME in paths such as `.../NAME/N.json`. Omit names with a `NAME/alias.json`."""
     newest: dict[str, int] = {}
     aliases = {path.split("/")[-2] for path in paths if path.endswith("/alias.json")}
     for path in paths:

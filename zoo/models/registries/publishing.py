@@ -1,4 +1,4 @@
-"""Publish to a registry: upload the blobs first, then create the revision that names them."""
+"""Publish to a registry: upload the blobs (file contents) first, then create the revision that refers to them."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _MARKER_CONTENT = b'{"format": 1}\n'
 
 
 def publish(registry: Registry, name: Name, folder: Path, summary: Summary, report: Report) -> Revision:
-    """Publish a bundle as the next revision of a model. The folder must not change meanwhile.
+    """Publish a folder as the next revision of a model. The folder must not change meanwhile.
 
-    The revision's number is taken by creating its file. If another process creates it first, the next number is used.
-    If the newest revision is the same bundle, no revision is created.
+    If another process creates a revision with this number first, the next number is used. If the newest revision has
+    the same content, no revision is created.
 
     Returns:
-        The revision that the bundle has now.
+        The new revision, or the existing one with the same content.
 
     Raises:
         ZooError: The registry cannot be written to.
@@ -58,9 +58,9 @@ def create_alias(registry: Registry, old: Name, new: Name) -> None:
 
 
 def write_index(registry: Registry, render: RenderPage, report: Report | None = None) -> None:
-    """Write `index.json` and `index.html`, and repeat it if another process published meanwhile.
+    """Write `index.json` and `index.html`. Write them again if another process published meanwhile.
 
-    Report each revision that cannot be read as a warning. Its model stays in the index unchanged.
+    Warn about each revision that cannot be read. The entry of its model in the index then stays unchanged.
     """
     store, previous = require_writable(registry), None
     report, warnings = report or Report(), dict[str, None]()
@@ -77,38 +77,39 @@ def write_index(registry: Registry, render: RenderPage, report: Report | None = 
 
 
 def require_writable_kind(registry: Registry) -> WritableFileStore:
-    """Return the registry's store if its kind can be written to. Do not connect to it.
+    """Return the registry's store if this kind of store is writable. This does not access the network.
 
     Raises:
-        ZooError: It is read-only, on the network while `ZOO_OFFLINE` is set, or a file in place of a folder.
+        ZooError: The store is read-only, or on the network while `ZOO_OFFLINE` is set, or a file instead of a folder.
     """
     store = registry.store
     problem = f"cannot publish to `{registry.address}`"
     if not isinstance(store, WritableFileStore):
-        hint = "publish to a folder, to s3:// or to hf://; a web server can serve that folder or bucket"
+        hint = "publish to a folder, to s3:// or to hf://, which a web server can then serve"
         raise ZooError(f"{problem}: it is read-only", hint=hint)
     if store.is_remote and is_offline():
-        raise ZooError(f"{problem}: ZOO_OFFLINE forbids network access", hint="unset it, or publish to a folder")
+        raise ZooError(f"{problem}: ZOO_OFFLINE is set", hint="unset ZOO_OFFLINE, or publish to a folder")
     if isinstance(store, FolderStore) and store.folder.exists() and not store.folder.is_dir():
         raise ZooError(f"{problem}: it is a file, not a folder", hint="publish to a folder")
     return store
 
 
 def require_writable(registry: Registry) -> WritableFileStore:
-    """Return the registry's store after a test that it never overwrites a file that it should create.
+    """Return the registry's store, after checking that it can create files without overwriting existing ones.
 
     Raises:
-        ZooError: The registry is read-only, or it does not protect existing files from being overwritten.
+        ZooError: The registry is read-only, or `create` overwrites an existing file.
     """
     store = require_writable_kind(registry)
     if store.create(MARKER, _MARKER_CONTENT) and store.create(MARKER, _MARKER_CONTENT):
         hint = "publish to a folder, or to a service that supports the HTTP header If-None-Match, as S3 does"
-        raise ZooError(f"cannot publish to `{registry.address}`: it lets a second writer overwrite files", hint=hint)
+        problem = f"cannot publish to `{registry.address}`: two processes could overwrite each other's files there"
+        raise ZooError(problem, hint=hint)
     return store
 
 
 def _upload(store: WritableFileStore, folder: Path, files: Mapping[str, PublishedFile], report: Report) -> None:
-    """Upload the blobs that the registry does not have."""
+    """Upload the files whose content the registry does not have."""
     missing = {name: file for name, file in files.items() if not store.has(blob_path(file.sha256), file.bytes)}
     total = sum(file.bytes for file in missing.values())
     with report.progress("uploading", total, "bytes") as progress:

@@ -1,12 +1,14 @@
-"""A registry: published models, their revisions, and aliases of renamed models.
+"""Registries of published models, with revisions, and aliases for renamed models.
 
-    blobs/sha256/HEX        files of bundles, named by their content
+A registry has these files:
+
+    blobs/sha256/HEX        content of the models' files (blobs), named by their SHA-256
     models/NAME/N.json      revision N of a model; numbers start at 1 without gaps, and a revision never changes
     models/OLD/alias.json   the current name of a renamed model
     registry.json           marks a registry, and gives its format
-    index.json, index.html  written after each publication from the files above; only a cache
+    index.json, index.html  list of the newest revisions, written after each publication; only a cache
 
-A registry that cannot list its files, such as a web server, is searched by asking for revision numbers.
+If a registry cannot list its files, such as a web server, the newest revision is found by trying numbers.
 """
 
 from __future__ import annotations
@@ -33,7 +35,7 @@ from zoo.report import Report
 VARIABLE = "ZOO_REGISTRIES"
 INDEX, PAGE = "index.json", "index.html"
 _MAX_SEARCHED = 10_000
-"""Number of revisions searched for a digest. A server could pretend to have any number."""
+"""Largest number of revisions to search for a digest, because a malicious server could have any number."""
 _MAX_INDEX_BYTES = 100_000_000
 _STORES: Mapping[str, Callable[[str], FileStore]] = {
     "http": WebStore,
@@ -50,7 +52,7 @@ _INCOMPLETE_SCHEME = re.compile(r"[a-z][a-z0-9]+:(?!//)")  # such as `s3:/bucket
 
 
 class Index(Record):
-    """Newest revisions of all models when the index was written."""
+    """Content of `index.json`: the newest revision of each model at the time of writing."""
 
     format: Literal[1] = 1
     models: tuple[IndexEntry, ...]
@@ -58,7 +60,7 @@ class Index(Record):
 
 @dataclass(frozen=True)
 class Registry:
-    """Models in a file store. All methods raise ZooError if it is unreachable or a file is damaged."""
+    """Access to the models in a registry. All methods raise ZooError if it is unreachable or a file is damaged."""
 
     store: FileStore
 
@@ -68,13 +70,13 @@ class Registry:
         return self.store.address
 
     def absence(self) -> str | None:
-        """Return why there is no registry at this address, as the end of a sentence. None if there is one."""
+        """Return why there is no registry at this address, such as "does not exist". None if there is one."""
         if isinstance(self.store, FolderStore) and not self.store.folder.exists():
             return "does not exist"
         return "is not a registry" if self.store.read(MARKER, revisions.MAX_BYTES) is None else None
 
     def find(self, reference: Reference) -> Revision | None:
-        """Return the revision that a reference names. None if there is none."""
+        """Return the revision that a reference selects. None if there is none."""
         if reference.revision is not None:
             return self.revision(reference.name, reference.revision)
         newest = self.newest(reference.name)
@@ -83,7 +85,7 @@ class Registry:
         return next((each for each in self._down_from(newest) if each.digest == reference.digest), None)
 
     def newest(self, name: str) -> Revision | None:
-        """Return the newest revision of a model. Numbers have no gaps, so it is found by bisection."""
+        """Return the newest revision of a model, found by bisection, because numbers have no gaps."""
         newest, present, absent = None, 0, 1
         while (revision := self.revision(name, absent)) is not None:
             newest, present, absent = revision, absent, 2 * absent
@@ -107,7 +109,7 @@ class Registry:
                 raise ZooError(f"`{self.address}/{path}` is damaged: it contains `{revision.pin}`")
         except ZooError as error:
             earlier = f"use the earlier revision `{name}@{number - 1}`, or " if number > 1 else ""
-            hint = f"{earlier}ask the registry's owner to restore that file, or to remove it and publish again"
+            hint = f"{earlier}ask the registry's owner to restore the file, or to remove it and publish again"
             raise ZooError(error.problem, hint=hint, exit_code=1) from None
         return revision
 
@@ -129,8 +131,8 @@ class Registry:
         """Return the newest revision of each model, sorted by name.
 
         Args:
-            on_error: Called with the error for each revision that cannot be read. Such a model is taken from the
-                index, if it is there. By default, the error is raised.
+            on_error: Function to call with the error if a revision cannot be read. The model is then taken from the
+                index, if it is listed there. By default, the error is raised.
         """
         numbers = self.store.newest_revisions()
         try:
@@ -138,7 +140,7 @@ class Registry:
         except ZooError:
             if numbers is None:
                 raise
-            indexed = {}  # the next publication writes the index again
+            indexed = {}  # ignore a damaged index, because the next publication writes it again
         if numbers is None:
             return tuple(indexed[name] for name in sorted(indexed))
         return tuple(self._newest_entries(numbers, indexed, on_error))
@@ -178,7 +180,7 @@ class Registry:
 
 
 def open_registry(address: str) -> Registry:
-    """Return the registry at an address, without connecting to it.
+    """Return the registry at an address. This does not access the network.
 
     Args:
         address: A folder, or an address of http(s)://, s3://, hf:// or another scheme of fsspec.
@@ -203,7 +205,7 @@ def open_registry(address: str) -> Registry:
 
 
 def configured_registries() -> list[Registry]:
-    """Return the registries to search, in order: those of `ZOO_REGISTRIES`, then those of `registries.txt`.
+    """Return the registries to search, in order: those in `ZOO_REGISTRIES`, then those in `registries.txt`.
 
     With `ZOO_OFFLINE=1`, return only local folders.
 
@@ -226,15 +228,15 @@ def _all_configured() -> list[Registry]:
 
 
 def blob_path(sha256: str) -> str:
-    """Return the path of the blob with this SHA-256."""
+    """Return the path of the blob with this SHA-256 in a registry."""
     return f"blobs/sha256/{sha256}"
 
 
 def revision_path(name: str, number: int) -> str:
-    """Return the path of a revision."""
+    """Return the path of the file of a revision in a registry."""
     return f"models/{name}/{number}.json"
 
 
 def alias_path(name: str) -> str:
-    """Return the path of the alias file of a renamed model."""
+    """Return the path of the alias file of a renamed model in a registry."""
     return f"models/{name}/alias.json"

@@ -1,4 +1,4 @@
-"""Registries on the network: web servers, S3 buckets, the Hugging Face Hub, and other file systems of fsspec."""
+"""Storage of registries on the network: web servers, S3, the Hugging Face Hub, and other file systems of fsspec."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from zoo.models.registries.file_stores import MARKER, missing_blob, newest_numbe
 from zoo.models.registries.revision import MAX_BYTES
 from zoo.report import Progress, Report, size
 
-with suppress(ImportError):  # optional: fsspec's error says how to install it
+with suppress(ImportError):  # optional
     import huggingface_hub.errors
 
 _ABSENT_PATH = "models/-/0.json"
-"""Path that no registry has, because no model can have this name."""
+"""Path that never exists, because a model cannot have this name. It shows how a server reports missing files."""
 _MAX_FAILURES = 2
-"""Attempts for a small file on a web server. There may be another registry to ask."""
+"""Attempts to read a small file from a web server. It is small, because another registry may have the model."""
 _CHUNK = 1 << 23
 _EXTRAS = {"s3": "s3", "hf": "hf"}
 _CONFLICT_STATUSES = {409, 412}  # another commit came first
@@ -35,9 +35,9 @@ _MAX_COMMITS = 50
 
 @dataclass(frozen=True)
 class WebStore:
-    """Read-only files on a web server. They cannot be listed, so the registry's index is used.
+    """Read-only files on a web server. A web server cannot list its files, so the registry's index is used.
 
-    This uses our own HTTP transfer, which resumes broken downloads; fsspec's does not.
+    Downloads use our own HTTP client, because the one of fsspec does not resume interrupted downloads.
     """
 
     address: str
@@ -59,7 +59,7 @@ class WebStore:
 
     @cached_property
     def _forbids_missing_files(self) -> bool:
-        """Whether the server answers 403 for missing files, as a bucket does if strangers may not list it."""
+        """Whether the server returns status 403 for missing files, as S3 does for buckets that cannot be listed."""
         return self._error_type(MARKER) is None and self._error_type(_ABSENT_PATH) is ForbiddenError
 
     def _error_type(self, path: str) -> type[ZooError] | None:
@@ -79,12 +79,12 @@ class WebStore:
             raise missing_blob(self.address, path) from None
 
     def newest_revisions(self) -> None:
-        """Return None: a web server cannot list its files."""
+        """Return None, because a web server cannot list its files."""
 
 
 @contextmanager
 def _with_registry_hint() -> Iterator[None]:
-    """Give errors of a transfer a hint that fits registries."""
+    """Replace the hint of errors in the `with` block by one about registries."""
     try:
         yield
     except NotFoundError:
@@ -95,7 +95,7 @@ def _with_registry_hint() -> Iterator[None]:
 
 
 class FsspecStore:
-    """Read-only files of any file system that fsspec knows: not all of them can create a file atomically."""
+    """Read-only files on any file system of fsspec. Writing is not supported, because it may not be atomic."""
 
     is_remote = True
 
@@ -105,12 +105,12 @@ class FsspecStore:
 
     @cached_property
     def files(self) -> Any:
-        """The fsspec file system, without its caches: the files may change at any time."""
+        """The fsspec file system, without caching, because the files may change at any time."""
         try:
             return fsspec.filesystem(self._scheme, skip_instance_cache=True, use_listings_cache=False)
         except ImportError as error:
             extra = _EXTRAS.get(self._scheme)
-            hint = f"`pip install 'transformer-zoo[{extra}]'`" if extra else "install the package that the error names"
+            hint = f"run `pip install 'transformer-zoo[{extra}]'`" if extra else "install the missing package"
             raise ZooError(f"`{self.address}` cannot be reached: {error}", hint=hint) from None
         except ValueError as error:
             hint = "write a folder, or an address that begins with https://, s3:// or hf://"
@@ -119,11 +119,11 @@ class FsspecStore:
     def read(self, path: str, max_bytes: int) -> bytes | None:
         """Return the content of a small file. None if it does not exist."""
         try:
-            content = self._read_range(path, 0, max_bytes + 1)  # one byte more shows that the file is too large
+            content = self._read_range(path, 0, max_bytes + 1)  # one more byte, to detect that the file is too large
         except FileNotFoundError:
             return None
         if len(content) > max_bytes:
-            problem = f"`{self._address_of(path)}` has more than {size(max_bytes)}, which is the limit for it"
+            problem = f"`{self._address_of(path)}` is larger than the limit of {size(max_bytes)}"
             raise ZooError(problem, exit_code=1)
         return content
 
@@ -181,7 +181,7 @@ class FsspecStore:
 
 
 class S3Store(FsspecStore):
-    """Files in an S3 bucket, or in a service with the same interface. Objects appear only when they are complete."""
+    """Files in a bucket of S3 or of a compatible service. Writing an object is atomic."""
 
     def has(self, path: str, size: int) -> bool:
         """Return whether there is an object of this size in bytes."""
@@ -221,7 +221,7 @@ class S3Store(FsspecStore):
 
 
 class _ProgressCallback(Callback):  # type: ignore[misc]
-    """Progress of an upload, reported by fsspec."""
+    """Callback through which fsspec reports the progress of an upload."""
 
     def __init__(self, progress: Progress) -> None:
         super().__init__()
@@ -242,7 +242,7 @@ class HubStore(FsspecStore):
         super().__init__(address)
         owner, _, name = address.partition("://")[2].removeprefix("datasets/").partition("/")
         if not owner or not name:
-            hint = "write hf://ORG/NAME or hf://datasets/ORG/NAME"
+            hint = "write `hf://ORG/NAME` or `hf://datasets/ORG/NAME`"
             raise ZooError(f"`{address}` is not the address of a repository", hint=hint)
 
     def has(self, path: str, size: int) -> bool:
@@ -279,7 +279,7 @@ class HubStore(FsspecStore):
         raise self._too_many_conflicts(path)
 
     def _commit(self, path: str, content: str | bytes, parent: str | None) -> bool:
-        """Commit one file, on top of `parent` if it is given. Return False if another commit came first."""
+        """Commit one file. If `parent` is given, return False if the newest commit is another one."""
         with self._convert_errors():
             addition = huggingface_hub.CommitOperationAdd(
                 path_in_repo=self._repository_path(path), path_or_fileobj=content
@@ -300,7 +300,7 @@ class HubStore(FsspecStore):
 
     @cached_property
     def _api(self) -> Any:
-        files = self.files  # first, because its error says how to install what is missing
+        files = self.files  # first, because it raises an error with a hint if a package is missing
         return huggingface_hub.HfApi(endpoint=files.endpoint, token=files.token)
 
     @cached_property

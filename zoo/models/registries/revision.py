@@ -1,4 +1,4 @@
-"""Revisions of published models, the references that name them, and the other JSON records of a registry."""
+"""Revisions of published models, references to them such as `NAME@2`, and the other JSON records of a registry."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from specs.spec import Name
 from zoo.files import manifest
 
 MAX_BYTES = 1_000_000
-"""Limit for the file of a revision."""
-_QUOTED_CHARACTERS = 100  # of text that others wrote
+"""Maximum size of the file of a revision."""
+_QUOTED_CHARACTERS = 100  # maximum length of foreign text in a message
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Number = Annotated[int, Field(ge=1, lt=10**9)]
 _FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)+$", max_length=100)]
@@ -29,14 +29,14 @@ class Record(BaseModel):
 
 
 class PublishedFile(Record):
-    """A file of a revision. Its SHA-256 is the name of the blob with its content."""
+    """File of a revision. The registry stores its content as a blob, which is named by the SHA-256."""
 
     sha256: Digest
     bytes: Annotated[int, Field(ge=0, lt=10**15)]
 
 
 class Summary(Record):
-    """Properties of a model that lists show. `dev` and `test` are scores of `metric`, None if it was not evaluated."""
+    """Properties of a model that lists of models show. `dev` and `test` are scores; None if it was not evaluated."""
 
     task: _Text
     source: _Text
@@ -47,9 +47,9 @@ class Summary(Record):
     test: float | None
     description: _Text
     licence: _Text = ""
-    """Empty if the publisher gives none."""
+    """Licence of the model. Empty if the publisher did not specify one."""
     published: _Text
-    """Time of publication in UTC, as in ISO 8601."""
+    """Time of publication in UTC, in the format of ISO 8601."""
     zoo: _Text
     """Version of zoo that published the model."""
 
@@ -65,7 +65,7 @@ class IndexEntry(Record):
 
 
 class Revision(Record):
-    """One published state of a model: the blobs of its files. A revision never changes. Numbers start at 1."""
+    """Published version of a model. It lists the model's files, and never changes. Numbers start at 1."""
 
     format: Literal[1] = 1
     name: Name
@@ -79,7 +79,7 @@ class Revision(Record):
     @model_validator(mode="after")
     def _check_digest(self) -> Self:
         if manifest.NAME not in self.files or self.files[manifest.NAME].sha256 != self.digest:
-            raise ValueError(f"its digest is not the SHA-256 of {manifest.NAME}")
+            raise ValueError(f"the digest is not the SHA-256 of {manifest.NAME}")
         return self
 
     @property
@@ -115,7 +115,7 @@ def parse_record(kind: type[_Record], content: bytes, location: str) -> _Record:
     Args:
         kind: The class of the record.
         content: The JSON text.
-        location: The path or address of the file, as errors name it.
+        location: The path or address of the file, for error messages.
 
     Raises:
         ZooError: The content is not a record of this kind.
@@ -139,7 +139,7 @@ class Reference:
 
     @property
     def pinned(self) -> bool:
-        """Whether the reference names one revision, not the newest."""
+        """Whether the reference specifies a revision. Otherwise it refers to the newest one."""
         return self.revision is not None or self.digest is not None
 
     def __str__(self) -> str:
@@ -148,7 +148,7 @@ class Reference:
 
 
 def parse_reference(text: str) -> Reference | None:
-    """Parse `NAME`, `NAME@2` or `NAME@sha256:...`. Return None if the text cannot be the name of a model.
+    """Parse a reference: `NAME`, `NAME@2` or `NAME@sha256:...`. Return None if NAME is not a valid model name.
 
     Raises:
         ZooError: The part after the @ is not a revision.
@@ -162,13 +162,13 @@ def parse_reference(text: str) -> Reference | None:
         return Reference(name, revision=int(pin))
     if match := re.fullmatch(r"sha256:([0-9a-f]{64})", pin):
         return Reference(name, digest=match[1])
-    hint = f"write its number (`{name}@2`), or `{name}@sha256:` and all 64 hexadecimal digits"
+    hint = f"write a number (`{name}@2`), or `{name}@sha256:` and all 64 hexadecimal digits"
     problem = f"`{pin}` in `{text}` is not a revision"
     raise ZooError(problem, hint=f"{hint}; `zoo list --published` shows the numbers")
 
 
 def is_name(text: str) -> bool:
-    """Return whether a text is a valid model name. The same rule holds for `name` in a spec."""
+    """Return whether a text is a valid model name. The field `name` of a spec follows the same rule."""
     return _is_valid(_NAME, text)
 
 

@@ -197,7 +197,7 @@ def test_configured_registries_are_those_of_the_variable_then_those_of_the_file(
     assert registry.skipped_registries() == ["s3://bucket/x", "https://own.org/zoo"]
 
 
-@pytest.mark.parametrize(("address", "hint"), [("s3://b/x", "[s3]"), ("hf://org/x", "[hf]"), ("gs://b/x", "names")])
+@pytest.mark.parametrize(("address", "hint"), [("s3://b/x", "[s3]"), ("hf://org/x", "[hf]"), ("gs://b/x", "missing")])
 def test_a_missing_package_is_an_error_that_names_the_extra(monkeypatch, address, hint):
     def missing(scheme, **options):
         raise ImportError(f"Install a package for {scheme}")
