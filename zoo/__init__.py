@@ -5,8 +5,8 @@
     translator = zoo.load("transformer-tiny-ende")
     translator.translate("the old dog sees a small house")
 
-Importing `zoo` does not import torch; functions that need it import it when they are called. If Python would import
-another package named `specs` or `compiler` instead of zoo's own, the first such call raises ImportError.
+Importing `zoo` does not import torch. Functions that need it import it when they are called. They raise ImportError if
+Python would import another package named `specs` or `compiler` instead of the ones that belong to zoo.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def spec(reference: str | PathLike[str], overrides: Sequence[str] | Mapping[str,
     """Load a spec.
 
     Args:
-        reference: The name of a shipped spec ("base") or the path of a YAML file.
+        reference: The name of a spec that zoo contains, such as "base", or the path of a YAML file.
         overrides: Fields to set, as texts (["architecture.h=4"]) or as a mapping ({"architecture": {"h": 4}}).
 
     Returns:
@@ -77,15 +77,15 @@ def load(
 
     Args:
         name: The name of a published model, optionally with a revision (`NAME@2` or `NAME@sha256:...`); the folder of
-            a run; or the name of a spec that has a run. A list of several models with the same vocabulary is an
-            ensemble.
+            a training run; or the name of a spec that was trained. A list of several models with the same vocabulary
+            gives an ensemble.
         device: "auto" (the GPU if there is one), "cpu", "cuda" or "cuda:N".
-        precision: "float32", "bfloat16" or "int8". Default: the spec's.
-        backend: "auto" or a backend that `zoo doctor` lists. Default: the spec's.
+        precision: "float32", "bfloat16" or "int8". Default: the precision in the spec.
+        backend: "auto" or a backend that `zoo doctor` lists. Default: the backend in the spec.
         max_batch_tokens: Maximum number of source tokens in a batch, counting padding. Default: 4096.
 
     Returns:
-        A translator. For a parsing model it is a `Parser`.
+        A translator. For a parsing model, it is a `Parser`.
 
     Raises:
         ZooError: The model does not exist, or one of its files is damaged.
@@ -118,17 +118,17 @@ def train(
 ) -> Run:
     """Train a model, or resume its training.
 
-    At the end the last checkpoints are averaged and the development set is scored.
+    At the end, the last checkpoints are averaged, and the model is evaluated on the development set.
 
     Args:
         spec: A spec, or its name or path.
         run: Folder of the run. An existing run is resumed. Default: `runs/SPEC`.
         fresh: Remove an existing run first.
         device: "auto" (the GPU if there is one), "cpu", "cuda" or "cuda:N".
-        quiet: Print no progress to stderr.
+        quiet: Do not print progress to stderr.
 
     Returns:
-        The run.
+        The training run. `run.folder` is its folder.
 
     Raises:
         ZooError: The spec is invalid, its corpus is unavailable, the run belongs to another spec, or there is not
@@ -147,10 +147,10 @@ def train(
 
 
 def model(spec: Spec | str | PathLike[str], *, device: str = "cpu") -> EmittedProgram:
-    """Compile an untrained model as a PyTorch module with random weights.
+    """Compile a spec to a PyTorch module with random weights, to be trained.
 
-    `model(source, target)` returns the summed loss of a batch and its number of target tokens. `model.weights()`
-    returns the tensors of a weights file.
+    Calling the module as `model(source, target)` returns the summed loss of a batch and the number of target tokens.
+    `model.weights()` returns the weights in the layout of a weights file.
 
     Args:
         spec: A spec, or its name or path.

@@ -1,4 +1,4 @@
-"""Run the command line: `python -m zoo` is the same as `zoo`."""
+"""Run the command line by `python -m zoo`, which does the same as the command `zoo`."""
 
 from zoo.entry_point import main
 

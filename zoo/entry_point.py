@@ -1,4 +1,4 @@
-"""Entry point of the command `zoo`. It checks that packages with common names are the ones that belong to zoo."""
+"""Entry point of the command `zoo`. It checks that Python imports zoo's own packages `specs` and `compiler`."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def main() -> None:
     Ctrl-C ends the process by the signal SIGINT, so that a shell also ends the loop or script that runs the command.
     """
     last_actions = ExitStack()
-    atexit.register(last_actions.close)  # runs after the functions that others register
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not if a shell makes background jobs ignore it
+    atexit.register(last_actions.close)  # runs after all functions that are registered later
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # background jobs of a shell may ignore SIGINT
         signal.signal(signal.SIGINT, _interrupt)
     try:
         require_own_packages("specs", "compiler", "cli")
@@ -32,22 +32,22 @@ def main() -> None:
         sys.exit(2)
     try:
         status: int = import_module("cli.app").main()
-    except KeyboardInterrupt:  # before or after the command, which handles it by itself
+    except KeyboardInterrupt:  # raised before or after the command, which handles Ctrl-C itself
         print("\ninterrupted", file=sys.stderr)
         status = _INTERRUPTED
     if signal.getsignal(signal.SIGINT) is _interrupt:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # from here on, Python would swallow a KeyboardInterrupt
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # while Python exits, it would ignore a KeyboardInterrupt
     if status == _INTERRUPTED:
         last_actions.callback(signal.raise_signal, signal.SIGINT)
-        last_actions.callback(sys.stdout.flush)  # before the signal, which drops what is buffered
+        last_actions.callback(sys.stdout.flush)  # before the signal, which would discard buffered output
     sys.exit(status)
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """Raise KeyboardInterrupt, but end the process immediately during an import.
+    """Raise KeyboardInterrupt. During an import, end the process immediately instead.
 
-    Packages swallow exceptions during their imports: numpy and torch probe for optional modules, and extension modules
-    ignore errors of callbacks. Nothing is lost, because files are only replaced when they are complete.
+    Packages may ignore exceptions during their imports: numpy and torch probe for optional modules, and extension
+    modules ignore errors of callbacks. Ending the process loses no data, because files are written atomically.
     """
     while frame is not None:
         if frame.f_code.co_filename == _IMPORT_SYSTEM:

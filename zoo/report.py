@@ -20,14 +20,14 @@ _PACKAGE = Path(__file__).parent
 
 
 class Progress:
-    """Progress of one task, as a context manager. This base class shows nothing."""
+    """Progress of one task, as a context manager. This base class displays nothing."""
 
     def advance(self, n: int = 1, *, total: int | None = None, **figures: float | str) -> None:
         """Report that `n` more units are done.
 
         Args:
             n: Number of units.
-            total: Number of units at the end, if the estimate of it has changed.
+            total: Estimated number of units at the end, if the estimate has changed.
             figures: Named values to show with the progress, such as `loss=2.3`.
         """
 
@@ -41,7 +41,7 @@ class Progress:
 
 
 class Report:
-    """Receiver of messages. This base class discards them; subclasses override its three methods."""
+    """Receiver of messages. This base class discards them. Subclasses override its methods."""
 
     def info(self, text: str) -> None:
         """Report a message that needs no action."""
@@ -53,7 +53,7 @@ class Report:
         """Return a context manager that shows the progress of some work.
 
         Args:
-            label: What the work is.
+            label: Short name of the work.
             total: Number of units at the end, or None if it is unknown.
             unit: Name of the units, in the plural: "steps", "bytes".
         """
@@ -122,7 +122,7 @@ class _PrintedProgress(Progress):
         self._total = total or self._total
         now = time.monotonic()
         if not self._done and self._printed is None and now - self._start < 0.1:
-            self._done_before = n  # a resumed run first reports the earlier work, which must not count for the speed
+            self._done_before = n  # a resumed run reports its earlier work first, which must not count for the speed
         self._done += n
         self._figures.update(figures)
         if now - self._last_time >= self._interval:
@@ -158,14 +158,14 @@ def escape_control_characters(text: str) -> str:
 
 
 def amount(count: float, unit: str) -> str:
-    """Return a number with its unit, formatted for people: "1,200 steps", "3.4 GB"."""
+    """Format a number with its unit for people, such as "1,200 steps" or "3.4 GB"."""
     if unit == "bytes":
         return size(count)
     return f"{count:,.0f} {unit}" if count >= 10 or count == int(count) else f"{count:.2g} {unit}"
 
 
 def size(count: float) -> str:
-    """Return a number of bytes, formatted for people with decimal prefixes: "34 kB", "1.2 GB"."""
+    """Format a number of bytes for people, with decimal prefixes, such as "34 kB" or "1.2 GB"."""
     for unit in ("bytes", "kB", "MB", "GB"):
         if abs(count) < 999.5:
             return f"{count:.0f} {unit}" if unit == "bytes" or abs(count) >= 9.95 else f"{count:.1f} {unit}"
@@ -180,7 +180,7 @@ def sizes(first: float, second: float) -> tuple[str, str]:
 
 
 def duration(seconds: float) -> str:
-    """Return a duration, formatted for people: "0:42", "3:05", "2:10:00", "19.5 days"."""
+    """Format a duration for people, such as "0:42", "3:05", "2:10:00" or "19.5 days"."""
     if seconds >= 2 * 86400:
         return f"{seconds / 86400:,.1f} days"
     minutes, rest = divmod(round(seconds), 60)
@@ -189,7 +189,7 @@ def duration(seconds: float) -> str:
 
 
 def figure(value: float | str) -> str:
-    """Return a number rounded to four digits; return text unchanged."""
+    """Format a number with four digits, or without decimals from 1,000 on. Return text unchanged."""
     if isinstance(value, str):
         return value
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
