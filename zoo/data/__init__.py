@@ -1,1 +1,1 @@
-"""Corpora: clean and prepare parallel text, store its tokens, and form batches."""
+"""Preparation of parallel corpora: clean the text, store it as tokens, and form batches."""

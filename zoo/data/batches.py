@@ -23,11 +23,11 @@ Lengths = npt.NDArray[np.int32]
 
 _BYTES_PER_ORDERED_PAIR = 64  # index, lengths and sort keys of a pair
 _LENGTH_NOISE = 0.05
-"""Relative noise of the lengths that pairs are sorted by. It adds one percent of padding, and halves how many pairs are
-in the same batch again in the next epoch."""
+"""Relative noise of the lengths by which pairs are sorted. It adds one percent of padding. In return, only half as many
+pairs are in the same batch again in the next epoch."""
 _BANDS_PER_SQRT_BATCHES = 1.5
-"""Number of length bands, relative to the square root of the number of batches. Measured: padding is least if there are
-slightly more bands than batches in each band."""
+"""Number of length bands, divided by the square root of the number of batches. In measurements, padding was smallest
+with slightly more bands than batches in each band."""
 
 
 @dataclass(frozen=True)
@@ -35,10 +35,10 @@ class Batch:
     """Padded token IDs of sentence pairs.
 
     Attributes:
-        source: Tokens and EOS of each source, then PAD.
-        target: BOS, tokens and EOS of each target, then PAD.
+        source: Tokens of each source, then EOS, then PAD.
+        target: BOS, then the tokens of each target, then EOS, then PAD.
         source_tokens: Number of source tokens, with EOS, without padding.
-        target_tokens: Number of target tokens to predict: with EOS, without BOS and padding.
+        target_tokens: Number of target tokens to predict, with EOS, without BOS and padding.
     """
 
     source: Int64[Tensor, "batch source"]
@@ -53,7 +53,7 @@ class Batch:
 
     @classmethod
     def empty(cls) -> Self:
-        """Return a batch of one row with no token to predict. It has neither loss nor gradients."""
+        """Return a batch of one row without tokens to predict. Its loss and gradients are zero."""
         return cls.from_tensors(torch.tensor([[EOS]]), torch.tensor([[BOS, PAD]]))
 
     def __len__(self) -> int:
@@ -65,7 +65,7 @@ class Batch:
         return Batch(source, target, self.source_tokens, self.target_tokens)
 
     def split(self, parts: int) -> list[Batch]:
-        """Split the batch into at most `parts` batches of nearly equal numbers of rows, without excess padding."""
+        """Split the batch into at most `parts` batches of nearly equal numbers of rows. Trim padding of each part."""
         rows = [len(part) for part in np.array_split(np.arange(len(self)), parts) if len(part)]
         if len(rows) == 1:
             return [self]
@@ -90,17 +90,17 @@ class BatchSize(NamedTuple):
 
 
 class EpochBatches:
-    """Batches of one epoch, each an array of indices of pairs. Each pair is in exactly one batch.
+    """Batches of one epoch. A batch is an array of indices of pairs, and each pair is in exactly one batch.
 
     Attributes:
         total: Size of all batches together.
     """
 
     def __init__(self, order: Indices, bounds: Indices, total: BatchSize) -> None:
-        """Cut an order of pairs into batches.
+        """Divide ordered pairs into batches.
 
         Args:
-            order: Indices of pairs.
+            order: Indices of pairs, in the order in which they are divided.
             bounds: Start and end of each batch in `order`, `[batches, 2]`.
             total: Size of all batches together.
         """
@@ -109,7 +109,7 @@ class EpochBatches:
 
     @property
     def padding(self) -> float:
-        """Share of padding among all source and target tokens."""
+        """Fraction of padding in all source and target tokens."""
         tokens = self.total.source_tokens + self.total.target_tokens
         return 1 - tokens / self.total.padded_tokens if self.total.padded_tokens else 0.0
 
@@ -148,7 +148,10 @@ class Pairs(NamedTuple):
         return BatchSize(len(source), sum(source), sum(target), len(source) * (max(source) + max(target)))
 
     def share(self, rank: int, count: int) -> Pairs:
-        """Return every `count`-th pair, starting at `rank`. Shares of pairs that are sorted by length are similar."""
+        """Return every `count`-th pair, starting at `rank`, for one of `count` processes.
+
+        If pairs are sorted by length, all shares have similar lengths.
+        """
         return Pairs(self.sources[rank::count], self.targets[rank::count])
 
     def to_batch(self) -> Batch:
@@ -163,20 +166,20 @@ def epoch_batches(
 ) -> EpochBatches:
     """Divide the pairs of an epoch into batches of similar lengths.
 
-    In each batch, rows * (longest source + EOS) <= source_tokens, and likewise for the targets. Contents and order of
-    the batches follow from `seed` and `epoch` alone.
+    In each batch, the number of rows times the length of the longest source with EOS is at most `source_tokens`. The
+    same applies to targets. The result depends only on `seed` and `epoch`.
 
     Args:
         store: Tokens of the training text.
-        source_tokens: Budget of source tokens per batch.
-        target_tokens: Budget of target tokens per batch.
+        source_tokens: Largest number of source tokens per batch, with padding.
+        target_tokens: Largest number of target tokens per batch, with padding.
         seed: Seed of the training.
         epoch: Number of the epoch.
-        weights: How often an epoch contains the pairs of each part of the corpus. Of a fraction such as
-            0.5, each epoch draws new pairs at random. Defaults to 1 for all parts.
+        weights: How often an epoch contains the pairs of each part of the corpus. For a fraction such as 0.5, each
+            epoch draws other pairs at random. Defaults to 1 for all parts.
 
     Raises:
-        ZooError: A pair is longer than a budget, or the weights leave no pair.
+        ZooError: A pair is too long for a batch, or the weights leave no pair.
     """
     pairs = _draw_pairs(store, weights, seed, epoch)
     source, target = store.source_lengths[pairs] + 1, store.target_lengths[pairs] + 1
@@ -192,10 +195,10 @@ def epoch_batches(
 
 
 def batch_pairs(pairs: Pairs, source_tokens: int, target_tokens: int, seed: int) -> list[Pairs]:
-    """Divide a few thousand pairs into batches within both budgets, in an order that follows from the seed.
+    """Divide a few thousand pairs into batches with at most these numbers of tokens. The seed determines the order.
 
-    For so few pairs, the order of `epoch_batches` would put very different target lengths into one batch. No pair may
-    be longer than a budget.
+    For so few pairs, the method of `epoch_batches` would put very different target lengths into one batch. Each pair
+    must fit into a batch.
     """
     source, target = (np.array([len(row) + 1 for row in side], np.int32) for side in pairs)
     batches = max(source.sum() / source_tokens, target.sum() / target_tokens)
@@ -220,15 +223,15 @@ def _draw_pairs(store: Store, weights: Sequence[float], seed: int, epoch: int) -
         indices.append(start + random.permutation(count)[: round((weight - whole) * count)])
         start += count
     if not sum(map(len, indices)):
-        hint = "raise them: an epoch has the weight of a part times its number of pairs"
+        hint = "raise the weights: an epoch contains the weight of a part times its number of pairs"
         raise ZooError("the weights of `corpus.train` are so small that an epoch has no pair", hint=hint)
     return np.concatenate(indices)
 
 
 def _order_by_length(source: Lengths, target: Lengths, random: np.random.Generator) -> Indices:
-    """Order pairs by source length, then by target length, both with noise, so that each epoch has other batches.
+    """Order pairs by source length, then by target length. Random noise gives each epoch other batches.
 
-    Target lengths alternately rise and fall, so that neighbours are similar even where the source length changes.
+    Target lengths rise for one source length and fall for the next one, so that neighbours always have similar lengths.
     """
     order = random.permutation(len(source))
     source_key, target_key = (_noisy_lengths(lengths, random) for lengths in (source, target))
@@ -238,7 +241,7 @@ def _order_by_length(source: Lengths, target: Lengths, random: np.random.Generat
 
 
 def _order_in_bands(source: Lengths, target: Lengths, count: int) -> Indices:
-    """Order pairs by `count` equally large bands of source length, and within each band by target length."""
+    """Divide pairs into `count` equally large bands by source length, and order each band by target length."""
     by_source = np.lexsort((target, source))
     band = np.empty(len(source), np.int64)
     band[by_source] = np.arange(len(source)) * count // max(1, len(source))
@@ -246,20 +249,20 @@ def _order_in_bands(source: Lengths, target: Lengths, count: int) -> Indices:
 
 
 def _noisy_lengths(lengths: Lengths, random: np.random.Generator) -> npt.NDArray[np.integer[Any]]:
-    """Add noise to lengths. The result has 16 bits if possible, because numpy sorts those in linear time."""
+    """Add noise to lengths. The result has 16 bits if possible, because numpy sorts such integers in linear time."""
     noisy = np.rint(lengths * (1 + _LENGTH_NOISE * random.random(len(lengths), np.float32)))
     return noisy.astype(np.int16 if noisy.max(initial=0) < 1 << 15 else np.int32)
 
 
 def _batch_bounds(source: Lengths, target: Lengths, max_source: int, max_target: int) -> Indices:
-    """Cut ordered pairs into the longest consecutive batches that both budgets allow.
+    """Divide ordered pairs into consecutive batches, each with as many pairs as both maximums allow.
 
     Returns:
         Start and end of each batch, `[batches, 2]`.
     """
     bounds, start, count = [], 0, len(source)
     while start < count:
-        # The lengths of the first pair bound the number of rows: the longest pair of the batch is not shorter.
+        # The first pair gives an upper bound of the number of rows, because the longest pair is at least as long.
         rows = min(max_source // source[start], max_target // target[start], count - start)
         row_counts = np.arange(1, rows + 1)
         fits = np.ones(rows, bool)
@@ -284,12 +287,12 @@ def _check_longest(lengths: Lengths, budget: int, side: str) -> None:
     if longest > budget:
         raise ZooError(
             f"a {side} of {longest - 1:,} tokens and its EOS exceed `training.{side}_tokens` ({budget:,})",
-            hint=f"write `training.{side}_tokens={longest}` or more, or lower `corpus.max_length`",
+            hint=f"set `training.{side}_tokens={longest}` or more, or lower `corpus.max_length`",
         )
 
 
 def _pad(rows: Sequence[Tokens], prefix: tuple[int, ...]) -> Int64[Tensor, "batch longest"]:
-    """Build rows of `prefix`, tokens, EOS and padding."""
+    """Return a tensor whose rows consist of `prefix`, the tokens, EOS and padding."""
     width = max(map(len, rows), default=0) + len(prefix) + 1
     array = np.full((len(rows), width), PAD, np.int64)
     array[:, : len(prefix)] = prefix

@@ -1,4 +1,4 @@
-"""Decide which pairs of the training text are used, and count why the others are not."""
+"""Selection of the pairs of the training text to train on, with counts of the reasons why others are dropped."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from zoo.system.memory import machine_memory, require_memory
 from zoo.text.lines import clean
 
 PairStatuses = npt.NDArray[np.uint8]
-_BYTES_PER_PAIR, _BYTES_PER_HASHED_PAIR = 2, 40  # the second for each task: hashes and their order
+_BYTES_PER_PAIR, _BYTES_PER_HASHED_PAIR = 2, 40  # the second is for hashes and their order, for each kind of hash
 _PAIRS_BETWEEN_MEMORY_CHECKS = 1 << 20
-_MEMORY_HINT = "train on fewer pairs, or hold none out and keep duplicates"
+_MEMORY_HINT = "train on fewer pairs, or set `corpus.deduplicate=false` and hold out no pairs"
 
 
 class PairStatus(IntEnum):
-    """Use of a pair of the training text."""
+    """How a pair of the training text is used."""
 
     KEPT = 0
     EMPTY = 1
@@ -31,27 +31,27 @@ class PairStatus(IntEnum):
     DEV = 3
     TEST = 4
     SAME_SOURCE = 5
-    """Not used: has the same source as a pair of dev or test."""
+    """Not used, because a pair of dev or test has the same source."""
 
 
 @dataclass(frozen=True)
 class CleaningCounts:
-    """Numbers of training pairs by their use. Each pair that was read counts once, except in `control`."""
+    """Number of training pairs by how they are used. Each pair counts once. `control` is counted in addition."""
 
     read: int = 0
     empty: int = 0
-    """Dropped: a side has no text."""
+    """Dropped, because a side has no text."""
     duplicate: int = 0
-    """Dropped: the same pair occurred before."""
+    """Dropped, because the same pair occurred before."""
     held_out: int = 0
-    """Not trained on: held out for dev or test, or has the same source as such a pair."""
+    """Not trained on, because the pair is held out for dev or test, or has the same source as such a pair."""
     long: int = 0
-    """Dropped: a side has more than `corpus.max_length` tokens."""
+    """Dropped, because a side has more than `corpus.max_length` tokens."""
     ratio: int = 0
-    """Dropped: one side has more than `corpus.max_ratio` times the tokens of the other."""
+    """Dropped, because one side has more than `corpus.max_ratio` times the tokens of the other."""
     kept: int = 0
     control: int = 0
-    """Pairs in which spaces replaced control characters. They are not dropped for this reason."""
+    """Pairs with control characters, which were replaced by spaces. They are not dropped for this reason."""
 
     def __str__(self) -> str:
         """Return all counts in one line."""
@@ -70,13 +70,14 @@ class CleaningCounts:
 def classify_pairs(
     pairs: Iterable[Pair], *, deduplicate: bool, dev: int = 0, test: int = 0
 ) -> tuple[PairStatuses, CleaningCounts]:
-    """Classify all training pairs by their text.
+    """Determine how each training pair is used: kept, dropped, or held out for dev or test.
 
-    Dev and test pairs are those whose sources have the smallest hashes. Their choice therefore depends on the
-    sentences and not on their order. All pairs of a source are held out together. If the last source of a set has more
-    pairs than the set needs, its remaining pairs are not used.
+    Pairs whose sources have the smallest hashes are held out. The selection therefore does not depend on the order of
+    the sentences. All pairs of a source are held out together. If the last source of a set has more pairs than the set
+    needs, the remaining pairs are not used.
 
-    The function takes 2 bytes per pair, and while it works 40 more for each of its two tasks.
+    The result takes 2 bytes per pair. While the function runs, it needs 40 more bytes per pair for dropping duplicates,
+    and 40 more for holding out pairs.
 
     Args:
         pairs: The training text.
@@ -85,7 +86,7 @@ def classify_pairs(
         test: Number of pairs to hold out for test.
 
     Returns:
-        Status of each pair, `[pairs]`, and the counts so far.
+        Status of each pair, `[pairs]`, and the counts. They do not include lengths yet (see `filter_by_length`).
 
     Raises:
         ZooError: There are too few pairs to hold out, or too little memory.
@@ -131,10 +132,10 @@ def pairs_with_status(pairs: Iterable[Pair], statuses: PairStatuses, status: Pai
 def filter_by_length(
     source: Sequence[list[int]], target: Sequence[list[int]], section: Corpus, counts: CleaningCounts
 ) -> tuple[list[int], CleaningCounts]:
-    """Select the pairs within `corpus.max_length` and `corpus.max_ratio`.
+    """Select the pairs that satisfy `corpus.max_length` and `corpus.max_ratio`.
 
     Returns:
-        Indices of these pairs, and `counts` with the other pairs counted as dropped.
+        Indices of these pairs, and updated `counts`, in which the other pairs are counted as dropped.
     """
     lengths = np.array([[len(row) for row in side] for side in (source, target)], np.int64).reshape(2, -1)
     shorter, longer = lengths.min(0), lengths.max(0)
@@ -153,7 +154,7 @@ def filter_by_length(
 
 
 def _hash(text: str) -> int:
-    """Return a hash of 64 bits. Among ten million sentences, a collision has a probability of three in a million."""
+    """Return a 64-bit hash. For ten million sentences, the probability of any collision is three in a million."""
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
 
 

@@ -1,4 +1,4 @@
-"""A corpus as sentence pairs: lines of files, members of archives, treebanks, sentences of the built-in corpus."""
+"""Reading of a corpus as sentence pairs, from files, archives, treebanks or the built-in corpus."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _BUILTIN_FILES = ("source.txt", "target.txt")
 
 
 class MissingFileError(ZooError):
-    """Error for a file of the corpus that does not exist. `name` is the file as the spec has it."""
+    """Error for a file of the corpus that does not exist. `name` is the path in the spec."""
 
     def __init__(self, problem: str, *, hint: str, name: str, where: str | None = None) -> None:
         super().__init__(problem, hint=hint, where=where)
@@ -41,7 +41,7 @@ class MissingFileError(ZooError):
 
 
 class ParallelCorpus:
-    """Sentence pairs of a spec's corpus, read again at each request. Call `close` at the end."""
+    """Corpus of a spec as sentence pairs, which are read from the files on each call. Call `close` at the end."""
 
     def __init__(self, spec: Spec, report: Report, scratch: Path | None = None) -> None:
         """Prepare to read a corpus.
@@ -49,8 +49,8 @@ class ParallelCorpus:
         Args:
             spec: Spec that describes the corpus.
             report: Receives warnings and the progress of downloads.
-            scratch: Folder for temporary files, in which sentences of the built-in corpus are kept until `close`.
-                Without it, they are generated again at each request.
+            scratch: Folder for temporary files with sentences of the built-in corpus, until `close`. None: generate the
+                sentences again on each call.
         """
         self.corpus, self._scratch = spec.corpus, scratch
         self._trees = isinstance(spec.task, Parsing)
@@ -63,9 +63,9 @@ class ParallelCorpus:
                     self._check_sides(part, f"corpus.{split}[{number}]")
 
     def _check_sides(self, part: Files | Archive, name: str) -> None:
-        """Reject a part with the same file on both sides."""
+        """Raise ZooError if a part of the corpus has the same file on both sides."""
         if os.path.normpath(part.source) == os.path.normpath(part.target):
-            hint = "name two files: line n of the target translates line n of the source"
+            hint = "give two files: line n of the target translates line n of the source"
             raise ZooError(f"`{name}` has the same file for source and target: `{part.source}`", hint=hint)
 
     def close(self) -> None:
@@ -75,13 +75,14 @@ class ParallelCorpus:
         self._generated.clear()
 
     def held_out(self, split: Split) -> int:
-        """Return how many pairs a split takes from the training text."""
+        """Return how many pairs of the training text are held out for a split."""
         return sum(part.held_out for part in getattr(self.corpus, split) if isinstance(part, HeldOut))
 
     def pairs(self, split: Split) -> Iterator[Pair]:
-        """Yield the pairs of a split in order, as they are in the files, without those held out of the training text.
+        """Yield the pairs of a split, unchanged and in the order of the files.
 
-        Downloads archives that are not on this machine.
+        Pairs that are held out of the training text belong to `train` here. Archives that are not on this machine are
+        downloaded.
 
         Raises:
             ZooError: A file is missing, empty, damaged or not UTF-8, or two sides have different numbers of lines.
@@ -114,9 +115,10 @@ class ParallelCorpus:
         return total
 
     def identity(self) -> dict[str, Any]:
-        """Return what the pairs follow from, by content: the same text has the same identity in any folder.
+        """Return JSON data that identifies the corpus by content, such as hashes of files.
 
-        An archive is downloaded only if neither the spec nor `corpus.lock` contains its hash.
+        The same text has the same identity in any folder. An archive is only downloaded if neither the spec nor
+        `corpus.lock` contains its hash.
         """
         return {split: [self._part_identity(part) for part in getattr(self.corpus, split)] for split in SPLITS}
 
@@ -134,7 +136,7 @@ class ParallelCorpus:
         return ["files", *(["sgm" if is_sgml(path) else "lines", digest(path)] for path in self._side_files(part))]
 
     def _generated_pairs(self, split: Split, part: Grammar) -> Iterator[Pair]:
-        """Yield built-in sentences. They go to a temporary file first, because generating them is slow."""
+        """Yield sentences of the built-in corpus. Store them in a temporary file first, because generating is slow."""
         if (split, part.grammar) in self._generated:
             yield from _read_generated(self._generated[split, part.grammar])
             return
@@ -160,25 +162,25 @@ class ParallelCorpus:
     def _treebank_files(self, part: Treebank) -> list[Path]:
         """Return the files of a treebank, sorted by name."""
         folder = corpus_path(self.corpus, part.trees)
-        if not os.path.isdir(folder):  # Path.is_dir raises an error for names that no file can have
+        if not os.path.isdir(folder):  # Path.is_dir raises an error for invalid file names
             return [self._existing_file(part.trees)]
         with file_errors(folder):
             files = sorted(path for path in folder.iterdir() if path.is_file() and not path.name.startswith("."))
         if not files:
-            raise ZooError(f"the folder of trees `{folder}` contains no file", hint="name another folder, or a file")
+            raise ZooError(f"the folder of trees `{folder}` contains no file", hint="give another folder, or a file")
         return files
 
     def _existing_file(self, name: str) -> Path:
         path = corpus_path(self.corpus, name)
         if not os.path.isfile(path):
-            hint = "correct the path, or set `corpus.folder=DIR` to the folder from which it starts"
+            hint = "correct the path, or set `corpus.folder=DIR` to the folder that it is relative to"
             problem = "is a folder, not a file" if os.path.isdir(path) else "does not exist"
             raise MissingFileError(f"the corpus file `{path}` {problem}", hint=hint, name=name)
         return path
 
 
 def corpus_path(corpus: Corpus, name: str) -> Path:
-    """Return the path of a corpus file that the spec names. `~` is expanded if it is a user's home folder."""
+    """Return the path of a corpus file in the spec. `~` is replaced by the user's home folder."""
     return Path(os.path.expanduser(corpus.folder)) / os.path.expanduser(name)
 
 
@@ -188,7 +190,7 @@ def missing_part(spec: Spec) -> str | None:
     Nothing is downloaded or read.
     """
     if not spec.corpus.train:
-        return "it has no corpus to train on"
+        return "it has no training corpus"
     for part in spec.corpus.parts:
         if isinstance(part, Archive):
             known = part.sha256 or recorded_sha256(part.archive)
@@ -203,7 +205,7 @@ def missing_part(spec: Spec) -> str | None:
 
 
 def corpus_name(corpus: Corpus) -> str:
-    """Return a short name of the training text: its folder, or its first part."""
+    """Return a short name for the training text: its folder, or the name of its first part."""
     if not corpus.train:
         return "no corpus"
     first, *rest = corpus.train
@@ -237,9 +239,10 @@ def builtin_pairs(split: Split, count: int, *, trees: bool) -> Iterator[Pair]:
 
 
 def cached_builtin_pairs(split: Split, count: int, *, trees: bool = False) -> list[Pair]:
-    """Return the dev or test set of the built-in corpus, from a cache in the folder of prepared corpora.
+    """Return the dev or test set of the built-in corpus. It is cached in the folder of prepared corpora.
 
-    Generating the set takes as long as translating it. If the cache cannot be written, the set is generated each time.
+    The cache is useful because generating the set takes as long as translating it. If the cache cannot be written, the
+    set is generated each time.
     """
     folder = storage.prepared() / f"{split}-{count}-{builtin.VERSION}{'-trees' if trees else ''}"
     with suppress(ZooError):
@@ -255,12 +258,12 @@ def cached_builtin_pairs(split: Split, count: int, *, trees: bool = False) -> li
 
 
 def tree_pair(tree: Tree) -> Pair:
-    """Return the sentence of a tree and its bracketed notation."""
+    """Return the pair of a tree: its sentence as the source, and its bracketed notation as the target."""
     return " ".join(map(unescape_brackets, tree.leaves())), str(tree)
 
 
 def _read_generated(file: IO[bytes]) -> Iterator[Pair]:
-    """Yield the pairs of a temporary file. Several readers may take turns."""
+    """Yield the pairs of a temporary file. Several iterators may read the file alternately."""
     offset = 0
     while True:
         file.seek(offset)
@@ -288,13 +291,13 @@ def _file_pairs(source: Path, target: Path) -> Iterator[Pair]:
         count += 1
     if not count:
         unit = "<seg>" if is_sgml(source) else "line"
-        raise ZooError(f"`{source}` contains no {unit}", hint="name another file, or remove this part of the corpus")
+        raise ZooError(f"`{source}` contains no {unit}", hint="give another file, or remove this part of the corpus")
 
 
 def _archive_members(part: Archive, report: Report) -> tuple[Path, Path]:
     names = (part.source, part.target)
     known = part.sha256 or recorded_sha256(part.archive)
     members = extracted(known, names) if known else None
-    # `fetch` reports an archive that does not have the hash of the spec.
+    # `fetch` raises an error if the archive does not have the hash in the spec.
     source, target = members or extract(fetch(part.archive, part.sha256, report), names)
     return source, target

@@ -1,4 +1,4 @@
-"""Compare the language of a corpus with the one that its spec names."""
+"""Detection of corpora that are not in the language that the spec specifies."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ _MIN_LINES, _MAX_CHARACTERS = 20, 500
 
 
 def other_language(lines: Iterable[str], language: str) -> str | None:
-    """Return the code of the language that the lines seem to be in, if it is clearly not `language`.
+    """Return the code of the language of the lines if it is clearly not the expected one, otherwise None.
 
     Args:
         lines: Some hundred lines of text.
         language: The expected language, such as `en` or `pt-BR`.
 
     Returns:
-        The code of another language, if most of the long lines are in it and at most a fifth as many are in
-        `language`. None if the text is too short, or if py3langid does not know `language`.
+        The code of another language, if most of the long lines are in that language, and at most a fifth as many are
+        in `language`. None otherwise, or if the text is too short, or if py3langid does not support `language`.
     """
     expected = language.partition("-")[0]
     long_lines = [line[:_MAX_CHARACTERS] for line in lines if sum(map(str.isalpha, line)) >= _MIN_LETTERS]

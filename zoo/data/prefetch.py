@@ -1,4 +1,4 @@
-"""Compute items in a background thread while earlier items are used."""
+"""Background threads that compute the next items of an iterator while earlier items are used."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _POLL_SECONDS = 0.05  # between two checks whether the consumer still exists
 
 
 def prefetch(items: Iterator[Item], max_items: int = 2) -> Generator[Item, None, None]:
-    """Yield the items of an iterator that a background thread advances.
+    """Run an iterator in a background thread, and yield its items.
 
-    An exception of the iterator is raised here, after the items before it. The thread ends when the returned generator
-    is exhausted, closed or garbage-collected.
+    If the iterator raises an exception, it is raised here, after the items before it. The thread ends when the returned
+    generator is exhausted, closed or garbage-collected.
 
     Args:
         items: Iterator to run in the thread.
@@ -60,7 +60,7 @@ def prefetch(items: Iterator[Item], max_items: int = 2) -> Generator[Item, None,
 
 
 def run_in_thread(work: Callable[[], Item]) -> Future[Item]:
-    """Start a function in a daemon thread, which does not keep the process alive.
+    """Start a function in a daemon thread, so that the process can exit before it is done.
 
     Returns:
         Future of the function's result or exception.

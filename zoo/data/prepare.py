@@ -41,7 +41,7 @@ from zoo.text.vocabulary import Vocabulary, check_learnable, learning_pairs
 
 _FORMAT = 2  # increase it whenever the same corpus gives other prepared files
 _CHUNK_PAIRS = 8192
-_LANGUAGE_PAIRS = 500  # from which the languages are guessed
+_LANGUAGE_PAIRS = 500  # number of pairs from which the languages are detected
 _CHUNK_CHARACTERS = 4_000_000  # encoding takes fifty bytes per character
 _MAX_SCORED_TEXT = 256_000_000
 _PAIR_OVERHEAD = 200  # bytes of memory per pair, in addition to its text
@@ -59,7 +59,7 @@ class PreparedCorpus:
 
     Attributes:
         folder: The folder.
-        fingerprint: Its name, which follows from the content of the corpus and the settings (see `fingerprint`).
+        fingerprint: Name of the folder, a hash of the content of the corpus and the settings (see `fingerprint`).
     """
 
     def __init__(self, folder: Path) -> None:
@@ -74,7 +74,7 @@ class PreparedCorpus:
         hold_while_alive(self, folder)
 
     def verify(self) -> None:
-        """Check the hashes of files of which only the sizes were checked when the folder was opened.
+        """Check the hashes of large files. When the folder was opened, only their sizes were checked.
 
         Raises:
             ZooError: A file is damaged or cannot be read.
@@ -95,7 +95,7 @@ class PreparedCorpus:
 
     @cached_property
     def counts(self) -> CleaningCounts:
-        """Numbers of training pairs that cleaning kept and dropped."""
+        """Number of training pairs that cleaning kept, and dropped for each reason."""
         return CleaningCounts(**read_json(self.folder / _COUNTS_FILE))
 
     def store(self, split: Split) -> Store:
@@ -103,7 +103,7 @@ class PreparedCorpus:
         return Store(self.folder / split)
 
     def texts(self, split: Split) -> tuple[list[str], list[str]]:
-        """Return sources and targets of dev or test as they are in the corpus, but without control characters."""
+        """Return the sources and targets of dev or test as text, without control characters."""
         source, target = (read_lines(self.folder / split / f"{side}.txt") for side in ("source", "target"))
         return source, target
 
@@ -117,13 +117,13 @@ def prepare(spec: Spec, report: Report, vocabulary: Vocabulary | None = None) ->
     """Return the prepared corpus of a spec, and create it in `storage.prepared()` if it does not exist.
 
     Downloads archives, learns the vocabulary from the training text, and writes token stores and cleaning counts. The
-    folder is published atomically. If another process publishes it first, that folder is used. A damaged folder is
-    created again, with a warning.
+    folder is created atomically. If another process creates it first, that folder is used. A damaged folder is created
+    again, with a warning.
 
     Args:
         spec: Spec with the sections `corpus`, `vocabulary` and `task`.
         report: Receives progress and warnings.
-        vocabulary: Vocabulary of the model that the training starts from, if any. Otherwise one is learned.
+        vocabulary: Vocabulary to use, if the training starts from an existing model. None: learn a vocabulary.
 
     Raises:
         ZooError: The corpus or the size of the vocabulary is not usable, or the network or the disk fails.
@@ -135,7 +135,7 @@ def prepare(spec: Spec, report: Report, vocabulary: Vocabulary | None = None) ->
         )
     if vocabulary is not None and vocabulary.source_end != EOS:
         raise ZooError(
-            "the model to start from reads no EOS after a source, but training appends one",
+            "the sources of the model to start from do not end with EOS, but training appends EOS",
             hint="start from another model, or train without `training.start_from`",
         )
     if spec.training.start_from is None:
@@ -146,30 +146,30 @@ def prepare(spec: Spec, report: Report, vocabulary: Vocabulary | None = None) ->
         folder = storage.prepared() / fingerprint(spec, corpus, vocabulary)
         if prepared := _open_existing(folder, report):
             return prepared
-        # Most words are one token of two bytes, and each line has 16 bytes of offsets. The generated sentences of the
-        # built-in corpus are temporarily on this disk, too.
+        # Most words are one token of two bytes, and each line has 16 bytes of offsets. Generated sentences of the
+        # built-in corpus temporarily use this disk, too.
         require_space(folder, 2 * corpus.bytes() + (1 << 24), "the prepared corpus")
-        # Another process may publish the folder first.
+        # Another process may create the folder first.
         with suppress(FolderExistsError), atomic_folder(folder, replace=False) as partial:
             _Preparation(spec, corpus, vocabulary, partial, report).write()
             if fingerprint(spec, corpus, vocabulary) != folder.name:
                 problem = "the files of the corpus changed while they were read"
-                raise ZooError(problem, hint="run the command again when they are complete", exit_code=1)
+                raise ZooError(problem, hint="run the command again when the files are complete", exit_code=1)
     prepared = PreparedCorpus(folder)
-    report.info(f"prepared in {folder}")
+    report.info(f"the prepared corpus is in {folder}")
     return prepared
 
 
 def _open_existing(folder: Path, report: Report) -> PreparedCorpus | None:
-    """Open a folder that was prepared before. Return None if there is none, or after removing a damaged one."""
+    """Open a prepared folder that exists. If it is damaged, remove it. Return None if there is no folder then."""
     with suppress(FileNotFoundError, NotADirectoryError):
         identity = hashes.file_identity(folder)
         try:
             return PreparedCorpus(folder)
-        except UnreadableError:  # only unreadable for this user or at this moment: the files may be intact
+        except UnreadableError:  # the files may be intact, but unreadable for this user or at this moment
             raise
         except ZooError as error:
-            if hashes.file_identity(folder) != identity:  # meanwhile, another process created the folder again
+            if hashes.file_identity(folder) != identity:  # another process has created the folder again
                 return _open_existing(folder, report)
             report.warn(f"{error.summary}; preparing the corpus again")
             remove_folder(folder)
@@ -177,16 +177,16 @@ def _open_existing(folder: Path, report: Report) -> PreparedCorpus | None:
 
 
 def known_counts(spec: Spec) -> CleaningCounts | None:
-    """Return the cleaning counts of a corpus that has been prepared, or None. Its files must be on this machine."""
+    """Return the cleaning counts of a prepared corpus. None if it was not prepared. Nothing is downloaded."""
     with closing(ParallelCorpus(spec, Report())) as corpus:
         path = storage.prepared() / fingerprint(spec, corpus) / _COUNTS_FILE
     return CleaningCounts(**read_json(path)) if path.is_file() else None
 
 
 def fingerprint(spec: Spec, corpus: ParallelCorpus, vocabulary: Vocabulary | None = None) -> str:
-    """Return 16 hexadecimal digits that change exactly if the content of the prepared corpus would change."""
+    """Return a hash of everything that determines the content of the prepared corpus, as 16 hexadecimal digits."""
     section, tokens = spec.corpus, spec.vocabulary.model_dump(mode="json", exclude={"separate_models"})
-    # These fields were added later. Corpora that do not use them keep their fingerprints.
+    # These fields were added later. Leave them out if they are not used, so that older fingerprints stay valid.
     if not tokens["byte_fallback"]:
         del tokens["byte_fallback"]
     if tokens["target_size"] is None:
@@ -205,7 +205,7 @@ def fingerprint(spec: Spec, corpus: ParallelCorpus, vocabulary: Vocabulary | Non
 
 
 class _Preparation:
-    """Writes the files of one prepared corpus."""
+    """Writer of the files of one prepared corpus."""
 
     def __init__(
         self, spec: Spec, corpus: ParallelCorpus, vocabulary: Vocabulary | None, folder: Path, report: Report
@@ -217,7 +217,7 @@ class _Preparation:
         """The first training pairs of each direction from the user's files and archives."""
 
     def write(self) -> None:
-        """Read, classify, learn, encode, and describe the result."""
+        """Read and clean the corpus, learn the vocabulary, encode the text, and write everything."""
         # Read the small sets first, to report their errors before the long work.
         scored = {split: self._read_scored(split) for split in _SCORED_SPLITS}
         statuses, counts = classify_pairs(
@@ -260,7 +260,7 @@ class _Preparation:
         return pairs
 
     def _read_train(self) -> Iterator[Pair]:
-        """Yield the training pairs, and count those of each part."""
+        """Yield the training pairs. Count the pairs of each part of the corpus in `part_counts`."""
         for number, part in enumerate(self.spec.corpus.train):
             self.part_counts.append(0)
             for pair in self.corpus.part_pairs("train", number):
@@ -272,7 +272,7 @@ class _Preparation:
                 yield pair
 
     def _check_languages(self) -> None:
-        """Warn if a side of the corpus seems to be in another language than the spec names."""
+        """Warn if a side of the corpus seems to be in another language than the spec specifies."""
         for direction, pairs in self._first_pairs.items():
             for side, language, lines in zip(("source", "target"), direction, zip(*pairs, strict=True), strict=True):
                 if seen := other_language(lines, language):
@@ -361,7 +361,7 @@ def _require_pairs(counts: CleaningCounts) -> None:
 def encode_pairs(pairs: Iterable[Pair], vocabulary: Vocabulary) -> Generator[TokenChunk, None, None]:
     """Yield the token IDs of pairs, chunk by chunk.
 
-    While a chunk is used, background threads encode the next chunk and read the one after it.
+    While the caller uses a chunk, background threads encode the next chunk and read the one after it.
     """
 
     def encode() -> Iterator[TokenChunk]:
@@ -374,7 +374,7 @@ def encode_pairs(pairs: Iterable[Pair], vocabulary: Vocabulary) -> Generator[Tok
 
 
 def _chunks(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
-    """Group pairs into chunks, bounded by their number and by their text."""
+    """Group pairs into chunks with a limited number of pairs and of characters."""
     chunk: list[Pair] = []
     characters = 0
     for pair in pairs:

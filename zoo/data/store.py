@@ -1,4 +1,4 @@
-"""Tokens of sentence pairs on disk, in memory-mapped shards. In memory, a corpus takes only its lengths."""
+"""Token store: the tokens of sentence pairs on disk, in memory-mapped shards. Only the lengths are kept in memory."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ TokenRows = Sequence[Sequence[int]]
 
 
 class StoreWriter:
-    """Context manager that writes a store into an existing folder, chunk by chunk. The header is written last.
+    """Context manager that writes a token store into an existing folder, chunk by chunk. The header is written last.
 
-    A shard holds `shard_pairs` pairs, and the last shard the rest. Each side of a shard has two little-endian files:
+    A shard holds `shard_pairs` pairs, and the last shard holds the rest. Each side of a shard has two little-endian
+    files:
 
     - `NNNNN.SIDE.tokens`: all tokens, one sentence after another.
-    - `NNNNN.SIDE.offsets`: int64, where each sentence begins, followed by the end of the last one.
+    - `NNNNN.SIDE.offsets`: the index of the first token of each sentence, and the total number of tokens, as int64.
     """
 
     def __init__(self, folder: Path, size: int, parts: int = 1, shard_pairs: int = _SHARD_PAIRS) -> None:
@@ -38,7 +39,7 @@ class StoreWriter:
 
         Args:
             folder: Folder for the files of the store.
-            size: Number of tokens in the vocabulary, which decides the integer type.
+            size: Number of tokens in the vocabulary, which determines the integer type.
             parts: Number of parts of the corpus.
             shard_pairs: Pairs per shard.
         """
@@ -57,7 +58,7 @@ class StoreWriter:
         Args:
             source: Token IDs of each source, without EOS.
             target: Token IDs of each target, without BOS and EOS.
-            parts: Part of the corpus that each pair belongs to, `[pairs]`. Defaults to the first.
+            parts: Index of the part of the corpus that each pair belongs to, `[pairs]`. Defaults to the first part.
         """
         part_indices = np.zeros(len(source), np.int64) if parts is None else parts
         self._part_counts += np.bincount(part_indices, minlength=len(self._part_counts))
@@ -103,7 +104,7 @@ class StoreWriter:
 
 
 class Store:
-    """Sentence pairs as token IDs, without BOS and EOS, read from disk on demand."""
+    """Token store: sentence pairs as token IDs, without BOS and EOS, read from disk on demand."""
 
     parts: tuple[int, ...]
     """Number of pairs of each part of `corpus.train`, in order."""
@@ -158,7 +159,7 @@ class Store:
 
 
 class _ShardSide(NamedTuple):
-    """Memory-mapped arrays of one side of a shard."""
+    """Memory-mapped arrays of the sources or the targets of a shard."""
 
     tokens: npt.NDArray[Any]
     offsets: npt.NDArray[np.int64]
@@ -209,12 +210,12 @@ class _Header(BaseModel):
         try:
             header = cls.model_validate(read_json(path))
         except ValidationError:
-            raise _damaged(path, f"it is not the header of a store in format {_FORMAT}") from None
+            raise _damaged(path, f"it is not the header of a token store in format {_FORMAT}") from None
         *full, last = [shard.pairs for shard in header.shards] or [0]
         if any(count != header.shard_pairs for count in full) or last > header.shard_pairs:
-            raise _damaged(path, "its shards do not have the size that it specifies")
+            raise _damaged(path, "the shards do not have the size in the header")
         if sum(header.parts) != sum(full) + last:
-            raise _damaged(path, "its parts and its shards have different numbers of pairs")
+            raise _damaged(path, "the parts and the shards have different numbers of pairs")
         return header
 
 

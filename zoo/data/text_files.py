@@ -1,4 +1,4 @@
-"""Corpus files: sentences of plain text and of SGML, compressed or not, and the digests of files."""
+"""Reading of corpus files: plain text or SGML, compressed or not. Also the hashes of files."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from zoo.report import size
 from zoo.text.lines import bounded_lines, decoded_lines
 
 MAX_LINE_BYTES = 1_000_000
-"""Longest line that may be a sentence. Encoding a line takes fifty times its size in memory."""
+"""Maximum length of a line in a corpus file. Encoding a line takes fifty times its size in memory."""
 _MAX_TAG_LENGTH = 4_096
-# A tag contains no "<", so that the search does not rescan the text after a tag that is never closed.
+# A tag cannot contain "<", so that the search does not scan the text repeatedly if a tag is never closed.
 _SEGMENT_TAG = re.compile(r"<(/?)seg(?:\s[^<>]*)?>", re.IGNORECASE)
 _INCOMPLETE_TAG = re.compile(r"</?seg(?:\s[^<>]*)?$", re.IGNORECASE)
 
 
 def read_sentences(path: Path) -> Iterator[str]:
-    """Yield the sentences of a file: its lines, or the segments of an SGML file. Decompress `.gz` files on the fly.
+    """Yield the sentences of a file: the lines, or the segments of an SGML file. `.gz` files are decompressed.
 
     Raises:
         ZooError: The file is missing or damaged, is implausibly large after decompression, or has a line that is not
@@ -39,7 +39,7 @@ def read_sentences(path: Path) -> Iterator[str]:
 
 @contextmanager
 def file_errors(path: Path) -> Iterator[None]:
-    """Convert errors of reading a file into ZooErrors that name the file."""
+    """Convert errors of reading a file to ZooErrors with the path of the file."""
     try:
         yield
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -50,7 +50,7 @@ def file_errors(path: Path) -> Iterator[None]:
 
 
 def is_sgml(path: Path) -> bool:
-    """Return whether the name is that of an SGML file, compressed or not."""
+    """Return whether a file is an SGML file, compressed or not, by its name."""
     return path.name.removesuffix(".gz").lower().endswith((".sgm", ".sgml"))
 
 
@@ -66,12 +66,12 @@ def digest(path: Path) -> str:
 
 
 def _check_complete(path: Path) -> None:
-    """Reject a file with a hole. An interrupted copy has one, although the size of the file may look right."""
+    """Raise ZooError if a file has a hole (see lseek), as after an interrupted copy that has the final size already."""
     with path.open("rb") as file:
         descriptor, end = file.fileno(), path.stat().st_size
         hole = os.lseek(descriptor, 0, os.SEEK_HOLE) if end and hasattr(os, "SEEK_HOLE") else end
-        if hole < end and os.pread(descriptor, 1, hole) == b"\0":  # some file systems report holes inside of text
-            problem = f"`{path}` is incomplete: nothing was written from byte {hole:,} of {end:,} on"
+        if hole < end and os.pread(descriptor, 1, hole) == b"\0":  # some file systems report holes where there is text
+            problem = f"`{path}` is incomplete: the file has no content from byte {hole:,} of {end:,} on"
             raise ZooError(problem, hint="copy or download the file again: the copy was interrupted")
 
 
@@ -102,7 +102,7 @@ def _segments(lines: Iterable[str], path: Path) -> Iterator[str]:
 
 
 def _split_at_tags(lines: Iterable[str]) -> Iterator[tuple[int, str]]:
-    """Yield segment tags and the text between them, each with its line number. A tag may continue on the next line."""
+    """Yield the segment tags and the text between them, with line numbers. A tag may continue on the next line."""
     incomplete = ""
     for number, line in enumerate(lines, start=1):
         text, end = f"{incomplete}{line}\n", 0

@@ -1,4 +1,4 @@
-"""Training batches of each epoch, with or without subword regularisation."""
+"""Batches to train on, with or without subword regularisation."""
 
 from __future__ import annotations
 
@@ -20,32 +20,33 @@ from zoo.data.store import Store
 from zoo.text.vocabulary import Side, Vocabulary
 
 POOL_BATCHES = 64
-"""Number of batches that are sampled together for subword regularisation.
+"""Number of batches in a pool. With subword regularisation, the pairs of a pool are tokenised again together.
 
-At 25,000 tokens per side, sampling a pool takes some seconds and 30 MB, while the model trains on the previous pool. A
-larger pool would need less padding.
+With 25,000 tokens per side, sampling a pool takes some seconds and 30 MB, while the model trains on the previous pool.
+A larger pool would need less padding.
 """
 
 
 class SubwordSampler:
-    """Samples other tokens for the same sentences (subword regularisation), with SentencePiece.
+    """Sampler of other tokenisations of the same sentences (subword regularisation), with SentencePiece.
 
-    A BPE vocabulary leaves out merges. A unigram vocabulary samples by the probabilities of the tokenisations.
+    With a BPE vocabulary, merges are skipped at random (BPE-dropout). With a unigram vocabulary, tokenisations are
+    sampled by their probabilities.
     """
 
     def __init__(self, vocabulary: Vocabulary, alpha: float, max_length: int) -> None:
-        """Choose the parameters.
+        """Set the parameters.
 
         Args:
             vocabulary: Vocabulary of the sentences.
-            alpha: Probability to leave out a merge (BPE), or exponent of the probabilities (unigram).
-            max_length: Maximum tokens per sentence. A sentence whose sample is longer keeps its tokens.
+            alpha: Probability to skip a merge (BPE), or exponent of the probabilities (unigram).
+            max_length: Largest number of tokens per sentence. If a sample is longer, the sentence keeps its tokens.
         """
         self._vocabulary, self._alpha, self._max_length = vocabulary, alpha, max_length
 
     def __call__(self, pairs: Pairs, seed: int) -> Pairs:
-        """Return the same sentences in tokens that follow from the seed (63 bits) alone."""
-        # SentencePiece seeds its random numbers only once per thread, so each call needs a new thread.
+        """Return the same sentences with sampled tokens. The result depends only on the 63-bit seed."""
+        # SentencePiece seeds its random numbers once per thread, so each call needs a new thread.
         with ThreadPoolExecutor(1) as thread:
             return thread.submit(self._sample_pairs, pairs, seed).result()
 
@@ -62,22 +63,22 @@ class SubwordSampler:
 
 
 class TrainingBatch(NamedTuple):
-    """Batch to train on, and the position in the data after it."""
+    """Batch to train on, and the position in the training data after this batch, for checkpoints."""
 
     pairs: Pairs
     """Token IDs of the batch."""
     epoch: int
     batch: int
-    """Number of finished batches of the epoch. With subword regularisation, those before the current pool."""
+    """Number of finished batches of the epoch. With subword regularisation, the number before the current pool."""
     pool_batch: int
     """Number of finished batches of the current pool. 0 without subword regularisation."""
 
 
 class TrainingSet:
-    """Batches of a training run. The content of a batch follows from the spec's seed and its position in the data.
+    """Batches of a training run. The content of a batch depends only on the spec's seed and the position in the data.
 
-    Sampled tokens have other lengths than the stored tokens by which an epoch is divided. With subword regularisation,
-    the pairs of POOL_BATCHES batches are therefore sampled together, and divided again into batches within the budgets.
+    With subword regularisation, sentences get other lengths than in the store, so the batches of the epoch do not fit.
+    Therefore the pairs of POOL_BATCHES batches are sampled together, and divided into batches again.
     """
 
     def __init__(
@@ -88,8 +89,8 @@ class TrainingSet:
         Args:
             spec: Spec with the sections `training` and `corpus`.
             store: Tokens of the training text.
-            sampler: Samples the tokens of each pool, if any.
-            verified: Result of verifying the store in the background, if any.
+            sampler: Sampler for subword regularisation. None: do not use it.
+            verified: Future of a verification of the store in the background, if any.
         """
         self._spec, self.store, self._sampler, self._verified = spec, store, sampler, verified
         self._epoch: tuple[int, EpochBatches] | None = None
@@ -97,7 +98,7 @@ class TrainingSet:
 
     @classmethod
     def from_prepared(cls, spec: Spec, prepared: PreparedCorpus, verified: Future[None] | None = None) -> Self:
-        """Use a prepared corpus, with subword regularisation if the spec asks for it."""
+        """Create the training set of a prepared corpus. Use subword regularisation if the spec specifies it."""
         alpha = spec.training.subword_regularization
         sampler = None if alpha is None else SubwordSampler(prepared.vocabulary, alpha, spec.corpus.max_length)
         return cls(spec, prepared.store("train"), sampler, verified)
@@ -108,17 +109,15 @@ class TrainingSet:
         return self._sampler is not None
 
     def epoch_batches(self, epoch: int) -> EpochBatches:
-        """Return the batches of an epoch, with sizes counted in the tokens that the store holds.
+        """Return the batches of an epoch. Their sizes do not consider subword regularisation.
 
-        Only the last requested epoch is cached.
-
-        Not thread-safe.
+        The last requested epoch is cached. The method is not thread-safe.
 
         Raises:
-            ZooError: As `zoo.data.batches.epoch_batches` does.
+            ZooError: See `zoo.data.batches.epoch_batches`.
         """
         if self._epoch is None or self._epoch[0] != epoch:
-            self._epoch = None  # frees the previous epoch's memory before the next epoch is computed
+            self._epoch = None  # free the memory of the previous epoch before computing the next one
             training = self._spec.training
             self._epoch = (
                 epoch,
@@ -134,7 +133,7 @@ class TrainingSet:
         return self._epoch[1]
 
     def mean_size(self, epoch: int, batch: int = 0) -> BatchSize:
-        """Return the mean size of a batch in an epoch. Not thread-safe.
+        """Return the mean size of a batch in an epoch. The method is not thread-safe.
 
         With subword regularisation, batch sizes depend on the sampled tokens. The mean is then an estimate from one
         pool, the `POOL_BATCHES` batches that begin at `batch`.
@@ -145,7 +144,7 @@ class TrainingSet:
         return BatchSize(*(sum(numbers) for numbers in zip(*sizes, strict=True))).share(len(sizes))
 
     def batches_from(self, epoch: int, batch: int = 0, pool_batch: int = 0) -> Generator[TrainingBatch, None, None]:
-        """Yield training batches from a position on, without end.
+        """Yield training batches endlessly, starting from a position.
 
         No other thread may use the training set meanwhile.
 
@@ -168,21 +167,21 @@ class TrainingSet:
                 pool_batch = 0
 
     def _positions(self, epoch: int, batch: int, step: int) -> Iterator[tuple[int, int]]:
-        """Yield epochs and batch numbers from a position on, in steps of `step` batches, without end."""
+        """Yield pairs of epoch and batch number endlessly, starting from a position, in steps of `step` batches."""
         while True:
             for number in range(batch, len(self.epoch_batches(epoch)), step):
                 yield epoch, number
             epoch, batch = epoch + 1, 0
 
     def _sample_pool(self, epoch: int, start: int) -> list[Pairs]:
-        """Return the batches of the pool at a position. Only the last requested pool is cached."""
+        """Return the batches of the pool at a position. The last requested pool is cached."""
         if self._pool is None or self._pool[0] != (epoch, start):
             assert self._sampler is not None
             self._pool, training = None, self._spec.training
             batches = self.epoch_batches(epoch)
             end = min(start + POOL_BATCHES, len(batches))
             indices = np.concatenate([batches[number] for number in range(start, end)])
-            # The names of the streams must not change: the sampled tokens follow from them.
+            # The names of the streams must not change, because the sampled tokens depend on them.
             token_seed, order_seed = (stream(training.seed, name, epoch, start) for name in ("pieces", "order"))
             pairs = self._sampler(Pairs.from_store(self.store, indices), token_seed)
             self._pool = (
@@ -192,10 +191,10 @@ class TrainingSet:
         return self._pool[1]
 
     def verify(self, *, wait: bool = True) -> None:
-        """Check the result of verifying the store in the background.
+        """Check the result of the verification of the store in the background.
 
         Args:
-            wait: Whether to wait for the result. Without it, an unfinished verification counts as successful.
+            wait: Whether to wait for the result. If false, an unfinished verification is ignored.
 
         Raises:
             ZooError: A file of the store has changed since it was written.
@@ -207,8 +206,9 @@ class TrainingSet:
 def part_weights(corpus: Corpus, pairs: Sequence[int]) -> list[float]:
     """Return how often an epoch contains the pairs of each part of the training set.
 
-    A direction with the share p of all weighted pairs gets a share in proportion to p^(1/T), with the temperature T of
-    the corpus (Arivazhagan et al. 2019, section 4.3). The number of pairs of an epoch stays the same.
+    For models of several languages, `corpus.temperature` T balances the translation directions: a fraction p of all
+    pairs becomes proportional to p^(1/T) (Arivazhagan et al. 2019, section 4.3). The number of pairs per epoch stays
+    the same.
 
     Args:
         corpus: The corpus.

@@ -44,7 +44,7 @@ def test_incomplete_files_are_detected_without_reading_them(tmp_path):
     assert len(digest(path)) == 64
     with path.open("ab") as file:
         file.truncate(1 << 43)
-    problem = r"train.de` is incomplete: nothing was written from byte \S+ of 8,796,093,022,208 on"
+    problem = r"train.de` is incomplete: the file has no content from byte \S+ of 8,796,093,022,208 on"
     with pytest.raises(ZooError, match=problem):
         digest(path)
     assert digest(write(tmp_path / "empty", "")) != digest(write(tmp_path / "other", "x"))
@@ -80,7 +80,7 @@ def test_damaged_compressed_files_are_rejected(tmp_path):
 def test_lines_that_are_too_long_are_rejected_with_their_number(tmp_path):
     for name in ("long", "long.gz", "long.sgm"):
         path = write(tmp_path / name, b"<seg>a</seg>\n" + b"x" * (MAX_LINE_BYTES + 1) + b"\n")
-        with pytest.raises(ZooError, match=rf"a line is longer than 1\.0 MB; no sentence is \(.*{name}:2\)"):
+        with pytest.raises(ZooError, match=rf"a line is longer than the limit of 1\.0 MB \(.*{name}:2\)"):
             list(read_sentences(path))
     longest = "x" * (MAX_LINE_BYTES - 1)
     assert list(read_sentences(write(tmp_path / "fits", f"{longest}\ny"))) == [longest, "y"]

@@ -17,8 +17,8 @@ CLAUSE_KINDS = frozenset({"that", "question", "infinitive"})
 class VerbFrame(NamedTuple):
     """Verb in one of its frames.
 
-    `gap` is the index of the nominal that a question asks for, or that a relative pronoun replaces: 0 is the subject,
-    1 the first slot.
+    `gap` is the index of the nominal that a question asks for, or that a relative pronoun replaces. 0 is the subject,
+    and 1 the first slot.
     """
 
     verb: Verb
@@ -31,7 +31,7 @@ class VerbFrame(NamedTuple):
 
     @property
     def gap_marking(self) -> CaseMarking:
-        """Prepositions and German case of the nominal that a question asks for or a relative pronoun replaces."""
+        """Prepositions and German case of the nominal at the gap."""
         return self.frame[self.gap - 1].marking if self.gap else SUBJECT_MARKING
 
 
@@ -103,12 +103,12 @@ class ClauseRequest:
 
 @dataclass(frozen=True, slots=True)
 class ClauseDraft:
-    """State of a clause while its objects are sampled.
+    """Partly sampled clause: the subject, the verb and the tense are chosen, and the objects are being sampled.
 
     Attributes:
         request: Requirements of the clause.
         verb_frame: Verb and frame.
-        polarity: `+`, `-` or `never`.
+        polarity: `+` (affirmative), `-` (negated) or `never`.
         subject: The subject.
         tense: Tense or mood.
         nominals: Nominals of the clause so far, starting with the subject.

@@ -21,7 +21,7 @@ THAT = Conjunction("that", "dass", "dass")
 WHETHER = Conjunction("whether", "ob", "ob")
 _PERSON: Sorts = frozenset({"person"})
 _ANIMATE: Sorts = frozenset({"person", "animal"})
-# Groups of determiners by polarity. The subject of a negated clause is definite, because `nicht` would not apply to it.
+# Groups of determiners of subjects, by polarity. The subject of a negated clause is definite: `nicht` cannot negate it.
 # Only the last object of a negated clause may have a determiner that becomes `kein`.
 _SUBJECT_GROUPS = {"+": "diqn", "-": "d", "never": "d"}
 _OBJECT_GROUPS = {"+": "diq", "-": "d", "never": "diq"}
@@ -120,7 +120,7 @@ class ClauseSampler:
                 yield self._slot_samplers[slot.kind](slot, draft)
 
     def _object(self, slot: Slot, draft: ClauseDraft) -> Constituent:
-        """Sample an object. A clause has at most one `I` and one `it`, and no pronoun after a bare object."""
+        """Sample an object. A clause has at most one `I` and one `it`. A second object is not a pronoun."""
         frame, negated = draft.verb_frame.frame, draft.polarity == "-"
         bare = [other for other in frame if other.kind == "nominal" and not other.marking.english]
         second = slot in bare[1:]
@@ -191,7 +191,7 @@ class ClauseSampler:
         return replace(phrase, modifier=Argument(owner, GENITIVE))
 
     def _with_place(self, phrase: NounPhrase, depth: int) -> NounPhrase:
-        """Add a place. Only subjects get one: in an object, it could also belong to the verb."""
+        """Add a place to a noun phrase. Only subjects get one, because after an object it could modify the verb."""
         return replace(phrase, modifier=self._place(self._lexicon.locations, Position.PLACE))
 
     def _clause_with_gap(self, nominal: Nominal, verb_frame: VerbFrame, request: ClauseRequest) -> Clause:

@@ -340,7 +340,7 @@ def _verb_phrase(verbs: Sequence[Tree], after_first: Sequence[Tree], complements
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """One main clause, or two that a conjunction (English, German) joins."""
+    """One main clause, or two. `conjunction` has the English and the German word between them."""
 
     first: Clause
     conjunction: tuple[str, str] = ("", "")

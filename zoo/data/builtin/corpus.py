@@ -61,7 +61,7 @@ def sentences(split: str, count: int, seed: int = 0) -> Iterator[Pair]:
 
 
 def split_of(source: str) -> str:
-    """Return the set that an English sentence belongs to. A tenth of all sentences are dev, another tenth test."""
+    """Return the set that an English sentence belongs to: `dev` and `test` for a tenth each, otherwise `train`."""
     return _split_of_identity(_identity(source))
 
 

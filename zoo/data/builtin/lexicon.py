@@ -41,7 +41,7 @@ class Noun:
 
 @dataclass(frozen=True, slots=True)
 class Adjective:
-    """Adjective. Its comparative may be empty. German endings follow `stem`: dunkel, dunkl-e."""
+    """Adjective. The comparative may be empty. German endings are added to `stem`, as in dunkel, dunkl-e."""
 
     sorts: Sorts
     english: str
@@ -53,9 +53,9 @@ class Adjective:
 
 @dataclass(frozen=True, slots=True)
 class Determiner:
-    """Determiner. Singular or plural is None if it does not exist, and empty if it is not expressed.
+    """Determiner. Singular or plural is None if it does not exist, and empty if no word expresses it.
 
-    `group` is d(efinite), i(ndefinite), q(uantity), n(egative) or w (interrogative). Clauses choose by it.
+    `group` is d(efinite), i(ndefinite), q(uantity), n(egative) or w (interrogative). Clauses permit certain groups.
     """
 
     singular: str | None
@@ -77,7 +77,7 @@ class CaseMarking:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """Complement of a verb in addition to its subject: a nominal of certain sorts, or a phrase of another `kind`."""
+    """Complement of a verb other than the subject: a nominal of certain sorts, or a phrase of another `kind`."""
 
     kind: str
     marking: CaseMarking
@@ -197,14 +197,14 @@ def _sorts(text: str) -> Sorts:
 
 
 def _marking(text: str) -> CaseMarking:
-    """Parse `for=auf+acc`: a preposition or nothing, then a preposition or nothing and a case."""
+    """Parse a marking such as `for=auf+acc`: an English preposition or nothing, a German one or nothing, and a case."""
     english, _, german = text.partition("=")
     preposition, _, case = german.rpartition("+")
     return CaseMarking(english, preposition, _CASES[case])
 
 
 def _slot(text: str) -> Slot:
-    """Parse `=acc:person`, `?for=für+acc:person` or `@place`."""
+    """Parse a slot of a verb such as `=acc:person`, `?for=für+acc:person` or `@place`."""
     if text.startswith("@"):
         return Slot(text[1:], CaseMarking("", "", Case.NOMINATIVE), frozenset())
     marking, _, sorts = text.removeprefix("?").partition(":")
@@ -212,14 +212,14 @@ def _slot(text: str) -> Slot:
 
 
 def _noun(sort: str, cells: list[str]) -> Noun:
-    """Parse `dog dogs | m Hund Hundes Hunde`."""
+    """Parse a row such as `dog dogs | m Hund Hundes Hunde`."""
     singular, plural = cells[0].split()
     gender, *parts = cells[1].split()
     return Noun(sort, singular, plural, GermanNoun(_GENDERS[gender], *parts))
 
 
 def _adjective(sorts: str, cells: list[str]) -> Adjective:
-    """Parse `dark darker | dunkel/dunkl dunkler`. `more` replaces a comparative that is formed with that word."""
+    """Parse a row such as `dark darker | dunkel/dunkl dunkler`. `more` stands for a comparative with that word."""
     positive, _, comparative = cells[0].partition(" ")
     german, _, german_comparative = cells[1].partition(" ")
     word, _, stem = german.partition("/")
@@ -227,7 +227,7 @@ def _adjective(sorts: str, cells: list[str]) -> Adjective:
 
 
 def _determiner(cells: list[str]) -> tuple[float, Determiner]:
-    """Parse `30 the the DT | d article | d definite`."""
+    """Parse a row such as `30 the the DT | d article | d definite`."""
 
     def words(cell: str) -> str:  # joined by underscores; a single underscore is an empty word
         return " ".join(filter(None, cell.split("_")))
@@ -241,7 +241,7 @@ def _determiner(cells: list[str]) -> tuple[float, Determiner]:
 
 
 def _tense(cells: list[str]) -> tuple[float, Tense]:
-    """Parse `14 have - participle | present | +- | perfect | all`."""
+    """Parse a row such as `14 have - participle | present | +- | perfect | all`."""
     weight, english, german, form = cells[0].split()
     base, _, to = english.partition("_")
     return float(weight), Tense(
@@ -257,7 +257,7 @@ def _tense(cells: list[str]) -> tuple[float, Tense]:
 
 
 def _verb(cells: list[str]) -> Verb:
-    """Parse `pick +up | auf+heben | person | mp | =acc:portable`. A frame without slots is intransitive."""
+    """Parse a row such as `pick +up | auf+heben | person | mp | =acc:portable`."""
     base, _, particle = cells[0].partition(" +")
     infinitive, _, auxiliary = cells[1].removeprefix("sich ").partition(" +")
     return Verb(
@@ -273,7 +273,7 @@ def _verb(cells: list[str]) -> Verb:
 
 
 def _adverb(cells: list[str]) -> Adverb:
-    """Parse `(NP (NN today)) | heute | past present`."""
+    """Parse a row such as `(NP (NN today)) | heute | past present`."""
     return Adverb(read_tree(cells[0]), tuple(cells[1].split()), frozenset(cells[2].split()))
 
 
@@ -291,7 +291,7 @@ def _prepositions(table: str) -> tuple[PlacePreposition, ...]:
 
 
 def _conjunction(line: str) -> tuple[float, Conjunction]:
-    """Parse `8 when wenn als`."""
+    """Parse a row such as `8 when wenn als`."""
     weight, english, german, past = line.split()
     return float(weight), Conjunction(english, german, None if past == "-" else past)
 

@@ -1,6 +1,6 @@
 """Morphology: grammatical features, declension and conjugation in German, verb forms in English.
 
-All endings of articles, adjectives, nouns and verbs are decided here.
+This module determines all endings of articles, adjectives, nouns and verbs.
 """
 
 from __future__ import annotations

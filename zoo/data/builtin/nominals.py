@@ -101,7 +101,7 @@ class Nominal:
 
 @dataclass(frozen=True, slots=True)
 class NounPhrase(Nominal):
-    """Determiner, numeral (English, German), adjectives, noun, and at most one modifier."""
+    """Noun phrase: a determiner, a numeral (in English and German), adjectives, a noun, and at most one modifier."""
 
     determiner: Determiner
     noun: Noun
