@@ -1,4 +1,4 @@
-"""Languages of a request: which tokens tell a model of several languages what to read and what to write."""
+"""Source and target language of a request, and the tokens that specify them for a model of several languages."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from zoo.text.vocabulary import Vocabulary
 
 @dataclass(frozen=True, slots=True)
 class LanguagePair:
-    """Languages of a text and of its translation, and the tokens that tell them to the model.
+    """Languages of a text and of its translation, and the language tokens that the model needs.
 
     Attributes:
         source: Code of the source language.
         target: Code of the target language.
-        source_tokens: IDs of the tokens before the text.
-        target_tokens: IDs of the tokens that the translation starts with.
+        source_tokens: IDs of the language tokens to put before the text.
+        target_tokens: IDs of the language tokens that the translation must start with.
     """
 
     source: str
@@ -30,7 +30,7 @@ class LanguagePair:
 
     @classmethod
     def of(cls, spec: Spec, vocabulary: Vocabulary, direction: Direction) -> LanguagePair:
-        """Return the languages of a direction with their tokens.
+        """Return the languages of a translation direction with their tokens.
 
         Args:
             spec: Spec of the model.
@@ -38,7 +38,7 @@ class LanguagePair:
             direction: Codes of the source and target language.
 
         Raises:
-            ZooError: The vocabulary has no token for one of them.
+            ZooError: The vocabulary has no token for one of the languages.
         """
         source, target = direction
         if spec.languages is None:
@@ -62,16 +62,16 @@ def _ids(tokenizer: Tokenizer, languages: Languages, code: str | None) -> tuple[
     if id is None:
         raise ZooError(
             f"the vocabulary has no token `{languages.token_of(code)}` for the language `{code}`",
-            hint="correct `languages` in the model's spec, or learn a vocabulary with it",
+            hint="correct `languages` in the model's spec, or learn a vocabulary with this spec",
         )
     return (id,)
 
 
 def choose_direction(spec: Spec, source: str | None, target: str | None, report: Report) -> Direction:
-    """Return the languages of a request, completed by the spec.
+    """Return the source and target language of a request. A language that the user did not give comes from the spec.
 
-    A model of two languages needs only one of them. A model that is not given the source language, but only reads the
-    token of the target language, does not need it.
+    If the model has two languages, one of them is enough. If the model does not read a token of the source language,
+    the source language is not needed.
 
     Args:
         spec: Spec of the model.
@@ -89,7 +89,7 @@ def choose_direction(spec: Spec, source: str | None, target: str | None, report:
                 raise ZooError(
                     f"`{spec.name}` translates from `{spec.corpus.source}` to `{spec.corpus.target}` only, not {name} "
                     f"`{given}`",
-                    hint="leave the languages out, or use a model of these languages",
+                    hint="do not give languages, or use a model of these languages",
                 )
         return spec.corpus.source, spec.corpus.target
     for code in (source, target):
@@ -101,14 +101,14 @@ def choose_direction(spec: Spec, source: str | None, target: str | None, report:
         source = _other(languages, target)
     if target is None:
         raise ZooError(
-            f"`{spec.name}` translates into {len(languages.codes)} languages, and none is given",
-            hint=f"name one with `--to CODE` (in Python: `target=`): {_list(languages)}",
+            f"`{spec.name}` translates into {len(languages.codes)} languages, and the target language is not given",
+            hint=f"give it with `--to CODE` (in Python: `target=`): {_list(languages)}",
         )
     if source is None:
         if languages.source_token == "source":
             raise ZooError(
                 f"`{spec.name}` reads {len(languages.codes)} languages, and the language of the text is not given",
-                hint=f"name it with `--from CODE` (in Python: `source=`): {_list(languages)}",
+                hint=f"give it with `--from CODE` (in Python: `source=`): {_list(languages)}",
             )
         return UNKNOWN, target
     learned = {spec.corpus.direction(part) for part in spec.corpus.train}

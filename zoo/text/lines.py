@@ -1,4 +1,4 @@
-"""Text as lines: UTF-8, one sentence per line, from files and from streams whose lines arrive over time."""
+"""Reading of UTF-8 text with one sentence per line, from files and from streams such as stdin."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from specs import ZooError
 from zoo.report import size
 
 PAUSE_SECONDS = 0.02
-"""Time without a new line after which a stream counts as paused. Programs that write continuously are faster."""
+"""Time without a new line after which a stream counts as paused, in seconds. Programs usually write faster."""
 MAX_LINE_BYTES = 4_000_000
-"""Longest line that is read from a stream: a text of the greatest length, whose characters have at most 4 bytes."""
+"""Maximum length of a line of a stream: the maximum length of a text in characters, times 4 bytes in UTF-8."""
 _READ_BYTES = 1 << 16
-# Characters that end a line in some convention, or that are not text: C0 and C1 controls (tab, carriage return, next
-# line), line and paragraph separators, byte order marks.
+# Control characters and line ends of any kind: C0 and C1 controls (tab, carriage return, next line), line and paragraph
+# separators, byte order marks.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]+")
 
 Item = TypeVar("Item")
@@ -32,12 +32,12 @@ def without_control(text: str) -> str:
 
 
 def clean(line: str) -> str:
-    """Remove control characters and surrounding white space. All text is normalised in this way before use."""
+    """Remove control characters, and white space at both ends. All text is normalised in this way before use."""
     return without_control(line).strip()
 
 
 def read_lines(path: Path | str) -> list[str]:
-    """Read the lines of a text file, without their ends.
+    """Read the lines of a text file, without the line ends.
 
     Raises:
         ZooError: The file cannot be read, is not UTF-8, or has a line longer than MAX_LINE_BYTES.
@@ -51,15 +51,15 @@ def read_lines(path: Path | str) -> list[str]:
 
 
 def bounded_lines(stream: IO[bytes], name: str, max_bytes: int) -> Iterator[bytes]:
-    """Yield the lines of a stream, without reading a line that is too long to its end.
+    """Yield the lines of a stream. Stop reading at a line that is too long, to save memory.
 
     Args:
         stream: The stream.
         name: Name of the stream in error messages.
-        max_bytes: The longest line, in bytes.
+        max_bytes: Maximum length of a line, in bytes.
 
     Raises:
-        ZooError: A line is longer. The error contains the line number.
+        ZooError: A line is too long. The error contains the line number.
     """
     number = 0
     while line := stream.readline(max_bytes + 1):
@@ -70,15 +70,15 @@ def bounded_lines(stream: IO[bytes], name: str, max_bytes: int) -> Iterator[byte
 
 
 def _line_too_long(max_bytes: int, name: str, number: int) -> ZooError:
-    problem = f"a line is longer than {size(max_bytes)}; no sentence is"
-    return ZooError(problem, where=f"{name}:{number}", hint="write one sentence per line: split or delete it")
+    problem = f"a line is longer than the limit of {size(max_bytes)}"
+    return ZooError(problem, where=f"{name}:{number}", hint="write one sentence per line: split or delete this line")
 
 
 def decoded_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
     r"""Decode lines of bytes, for instance those of sys.stdin.buffer.
 
-    Only \n ends a line. Unicode has a dozen more line ends, which occur inside sentences of real corpora. A \r before
-    the \n is removed, and so is a byte order mark at the start.
+    Only \n ends a line. Unicode has a dozen other line separators, but in real corpora they occur inside sentences. A
+    \r before the \n is removed, and so is a byte order mark at the start.
 
     Args:
         stream: Lines of bytes.
@@ -128,17 +128,17 @@ def _encoding_hint(beginning: bytes, line: bytes) -> str:
 
 
 class LineStream:
-    """Iterator over the lines of a stream that can tell whether the next line has arrived (`paused`).
+    """Iterator over the lines of a stream. Its method `paused` returns whether the next line has not arrived yet.
 
-    Nothing else may read the stream.
+    No other code may read the stream.
 
     Raises:
         ZooError: A line is not UTF-8 (see `decoded_lines`), or is longer than MAX_LINE_BYTES.
     """
 
     def __init__(self, stream: BinaryIO, name: str) -> None:
-        """Read from a binary stream, which error messages call `name`."""
-        self._stream, self._descriptor = stream, _descriptor(stream)  # the stream must live as long as its descriptor
+        """Read from a binary stream. `name` is its name in error messages."""
+        self._stream, self._descriptor = stream, _descriptor(stream)  # keep the stream, which closes the descriptor
         self._complete: deque[bytes] = deque()
         self._partial, self._partial_bytes = list[bytes](), 0
         self._name, self._number = name, 0  # the number of complete lines that were received
@@ -191,17 +191,17 @@ class LineStream:
 def available_chunks(
     items: Iterator[Item], max_items: int, paused: Callable[[], bool], first_items: int | None = None
 ) -> Iterator[tuple[list[Item], bool]]:
-    """Group items into chunks of those that have arrived. Yield each chunk, and whether a pause follows it.
+    """Group items into chunks. Yield each chunk, and whether a pause follows it.
 
-    Waits for the first item of a chunk and adds the items that follow without a pause. If `items` raises an error,
-    the items before it are yielded first.
+    A chunk ends at its maximum size, or if the next item has not arrived yet (a pause). If `items` raises an error, the
+    items before it are yielded first.
 
     Args:
         items: Items, for instance a `LineStream`.
         max_items: Maximum number of items per chunk.
         paused: Function that returns whether the next item has not arrived yet.
-        first_items: Maximum number of items of the first chunk and of each chunk after a pause; each other chunk is at
-            most twice as long as the one before. None for `max_items`.
+        first_items: Maximum number of items of the first chunk, and of the first chunk after a pause. The maximum then
+            doubles with each chunk. None: always use `max_items`.
     """
     smallest = min(max_items, first_items or max_items)
     size, is_paused, error = smallest, False, None
@@ -224,7 +224,7 @@ def available_chunks(
 
 
 def never_paused() -> bool:
-    """Return False: the `paused` function of a source whose items are always available."""
+    """Return False. Use this as the function `paused` if all items are always available."""
     return False
 
 

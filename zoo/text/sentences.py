@@ -1,4 +1,4 @@
-"""Check the texts of a request, and split a line into sentences."""
+"""Functions that check input texts, and that split a line into sentences."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,9 +10,9 @@ from sentencex import segment
 from specs import ZooError
 
 MAX_TEXT_LENGTH = 1_000_000
-"""Maximum characters per line. No sentence is longer, and tokenising a longer line only to reject it is slow."""
+"""Maximum number of characters per line. It is checked before tokenisation, which is slow for longer lines."""
 MAX_WORD_LENGTH = 100_000
-"""Maximum characters without a space. The time to tokenise a word grows with the square of its length."""
+"""Maximum number of characters without a space. The time to tokenise a word grows with the square of its length."""
 
 _LANGUAGE_TOKENS = re.compile(r"(\s*>>[^\s<>]+<<\s)*")
 
@@ -40,12 +40,12 @@ def check_text(text: object, number: int, label: str) -> None:
 
     Args:
         text: The text.
-        number: Its number in error messages.
+        number: Number of the text in error messages.
         label: Name of a text in error messages.
 
     Raises:
-        TypeError: It is not a string.
-        ZooError: It has a line break, is too long, or is not valid Unicode.
+        TypeError: The text is not a string.
+        ZooError: The text has a line break, is too long, or is not valid Unicode.
     """
     if not isinstance(text, str):
         raise TypeError(f"{label} {number} is a {type(text).__name__}: pass a str or a list of str")
@@ -80,7 +80,7 @@ def checked_pairs(sources: Iterable[str], targets: Iterable[str], *, first: int 
 
 
 def check_same_length(first: Sequence[str], second: Sequence[str], names: tuple[str, str]) -> None:
-    """Raise ZooError if two lists whose items belong together differ in length. Messages call them by their names."""
+    """Raise ZooError if two lists whose items belong together differ in length. `names` are for the message."""
     if len(first) != len(second):
         raise ZooError(
             f"there are {len(first):,} {names[0]} and {len(second):,} {names[1]}",
@@ -113,15 +113,15 @@ def zip_prefixes(texts: Iterable[str], prefixes: Iterable[str] | None) -> Iterat
 
 
 def split_sentences(text: str, language: str) -> list[str]:
-    """Split a line into sentences, by the abbreviations and the final punctuation marks of its language.
+    """Split a line into sentences, using the abbreviations and final punctuation marks of the language.
 
     Args:
         text: The line.
-        language: Its language code. The rules of English hold for an unknown language.
+        language: Language code. For an unknown language, the rules of English are used.
 
     Returns:
-        The sentences with the white space around them; together they are the line. Marks without any letter or digit
-        are part of a neighbouring sentence.
+        The sentences, including the white space around them, so that their concatenation is the line. Punctuation
+        without any letter or digit is added to a neighbouring sentence.
     """
     sentences: list[str] = []
     for sentence in segment(language, text):
@@ -148,7 +148,7 @@ def excerpt(text: str, width: int = 40) -> str:
 
 
 def check_length(text: str, label: str) -> None:
-    """Reject a text that is too long or has too long a word.
+    """Raise ZooError if a text or one of its words is too long.
 
     Args:
         text: The text.
@@ -164,4 +164,4 @@ def check_length(text: str, label: str) -> None:
         raise ZooError(problem, hint="write one sentence per line: split the text where its sentences end")
     if (longest := max(map(len, text.split()), default=0)) > MAX_WORD_LENGTH:
         problem = f"{label} ({excerpt(text)}) has a word of {longest:,} characters; the maximum is {MAX_WORD_LENGTH:,}"
-        raise ZooError(problem, hint="it would take minutes to tokenise: split the word, or remove it")
+        raise ZooError(problem, hint="split the word, or remove it: tokenising it would take minutes")

@@ -1,4 +1,4 @@
-"""Tokenizer of one side: text to token IDs and back, with SentencePiece (paper, section 5.1)."""
+"""Tokenizer of the source or the target: it converts text to token IDs and back, with SentencePiece (section 5.1)."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from zoo.text.sentences import check_length
 SPACE = "▁"
 """Character with which SentencePiece represents a space before a token."""
 BYTE_TOKENS = 256
-"""Number of tokens that byte fallback takes."""
+"""Number of tokens for byte fallback, one for each byte."""
 _LOG_ERRORS_ONLY = 2
 _SPECIAL_IDS = (PAD, UNK, BOS, EOS)
 _SPECIAL_IDS_WITHOUT_EOS = (PAD, UNK, BOS, -1)  # the token exists, but the model does not append it
 _MAX_LINE_BYTES = 4192
-"""Longest line that SentencePiece learns from. It skips longer lines silently. A higher limit would be no solution: a
-word of more than 65,535 characters makes it abort the process."""
+"""Maximum length of lines that SentencePiece learns from. It silently skips longer ones. Raising this limit in
+SentencePiece does not help, because a word of more than 65,535 characters makes it abort the process."""
 _MAX_BYTES_PER_CHARACTER = 4
 _BYTE_FALLBACK_COVERAGE = 0.9999
-"""Share of a text's characters that get tokens of their own with byte fallback. A model learns the byte tokens from
-the remaining, rare characters."""
+"""With byte fallback, the fraction of a text's characters that are covered by character tokens. The remaining, rare
+characters are encoded as bytes, so that a model learns the byte tokens."""
 
 
 class Tokenizer:
-    """SentencePiece model with the conventions of this package.
+    """Tokenizer for raw text, with a SentencePiece model whose IDs of PAD, UNK, BOS and EOS are those of `specs`.
 
-    The tokenizer takes raw text and cleans it as `zoo.text.lines.clean` does. The model does all other normalisation.
+    Text is first cleaned as in `zoo.text.lines.clean`. The SentencePiece model does all other normalisation.
 
     Attributes:
         content: Content of the model file.
@@ -70,7 +70,7 @@ class Tokenizer:
             lines: Text to learn from.
             section: Settings of the vocabulary.
             size: Number of tokens, including the special tokens.
-            field: Field of the section that specifies the size, for error messages.
+            field: Name of the field with the size, for error messages.
             language_tokens: Additional tokens that no text is ever encoded as, even if it contains them.
 
         Raises:
@@ -95,7 +95,7 @@ class Tokenizer:
 
     @property
     def appends_eos(self) -> bool:
-        """Whether EOS follows the tokens of a source. False for imported models that are not trained with it."""
+        """Whether EOS follows the tokens of a source. False for imported models that were trained without EOS."""
         return bool(self.model.eos_id() == EOS)
 
     def encode(self, text: str) -> list[int]:
@@ -127,7 +127,7 @@ class Tokenizer:
         return list(self.model.encode(clean(text), out_type=str))
 
     def token_strings(self, ids: Iterable[int]) -> list[str]:
-        """Return each token as SentencePiece writes it: `▁` begins a word, a byte is `<0xE4>`, UNK is `⁇`."""
+        """Return each token as a string. A word begins with `▁`, a byte is `<0xE4>`, and UNK is `⁇`."""
         return ["⁇" if id == UNK else str(self.model.id_to_piece(int(id))) for id in ids]
 
     @cached_property
@@ -139,7 +139,7 @@ class Tokenizer:
         return all(token.startswith(SPACE) for token in self.model.id_to_piece(list(range(EOS + 1, self.size))))
 
     def _encode_clean(self, text: str) -> list[int]:
-        # SentencePiece merges adjacent unknown words into one UNK. The toolkits of word lists write one UNK per word.
+        # SentencePiece merges adjacent unknown words into one UNK. Toolkits with word lists use one UNK per word.
         words = self.is_word_level
         return list(self.model.piece_to_id(_words_with_space(text)) if words else self.model.encode(text))
 
@@ -163,7 +163,7 @@ def _words_with_space(text: str) -> list[str]:
 
 
 def damaged_vocabulary(name: str, reason: str) -> ZooError:
-    """Return the error for a damaged vocabulary file.
+    """Return the ZooError for a damaged vocabulary file.
 
     Args:
         name: Name of the file.
@@ -177,7 +177,7 @@ def _load_model(model: bytes, name: str) -> sentencepiece.SentencePieceProcessor
     processor = sentencepiece.SentencePieceProcessor()
     try:
         processor.load_from_serialized_proto(model)
-        # Read all tokens now: invalid text in one of them would otherwise fail at the first sentence that contains it.
+        # Read all tokens now. Otherwise a token with invalid text would raise an error at its first use.
         processor.id_to_piece(list(range(processor.get_piece_size())))
         processor.decode([UNK])
     except (RuntimeError, ValueError, IndexError):
@@ -217,7 +217,7 @@ def _train_model(
 
 
 def _split_long_lines(lines: Iterable[str]) -> Iterator[str]:
-    """Break lines above _MAX_LINE_BYTES at spaces, and inside words that are longer."""
+    """Split lines that are longer than _MAX_LINE_BYTES at spaces. Words that are longer are split, too."""
     max_characters = _MAX_LINE_BYTES // _MAX_BYTES_PER_CHARACTER
     for line in lines:
         if len(line) <= max_characters or len(line.encode()) <= _MAX_LINE_BYTES:
@@ -227,7 +227,7 @@ def _split_long_lines(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _record_failures(lines: Iterable[str], failures: list[BaseException]) -> Iterator[str]:
-    """Record errors of the iterator in `failures`, because SentencePiece swallows them (even KeyboardInterrupt)."""
+    """Store errors of the iterator in `failures`, because SentencePiece ignores them (even KeyboardInterrupt)."""
     try:
         yield from lines
     except GeneratorExit:
@@ -238,12 +238,12 @@ def _record_failures(lines: Iterable[str], failures: list[BaseException]) -> Ite
 
 
 def _training_error(message: str, section: specs.Vocabulary, size: int, field: str) -> ZooError:
-    """Translate an error message of SentencePiece."""
+    """Convert an error message of SentencePiece to a ZooError."""
     if match := re.search(r"value <= (\d+)", message):
         max_size = int(match[1])
         return ZooError(
             f"`{field}` is {size:,}, but this text gives at most {max_size:,} tokens",
-            hint=f"write `{field}={max_size}` or less",
+            hint=f"set `{field}={max_size}` or less",
         )
     if match := re.search(r"(\d+) vs (\d+)\. Increase vocab_size", message):
         min_size = int(match[2])
@@ -252,7 +252,7 @@ def _training_error(message: str, section: specs.Vocabulary, size: int, field: s
         return ZooError(
             f"`{field}` is {size:,}, but this text has {min_size - reserved:,} different characters, "
             f"which need one token each{bytes}",
-            hint=f"write `{field}={min_size}` or more",
+            hint=f"set `{field}={min_size}` or more",
         )
     if "sentences_.empty()" in message:
         return ZooError("there is no text to learn a vocabulary from")

@@ -1,4 +1,4 @@
-"""Vocabulary of a model: the tokenizers of its source and target side."""
+"""Vocabulary of a model: the tokenizers of the source and the target."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _SHARED_FILE, _SIDE_FILE, _TREE_FILE = "vocabulary.model", "vocabulary.{}.model"
 
 
 def check_learnable(section: specs.Vocabulary, task: Task | None = None) -> None:
-    """Reject settings with which no text gives a vocabulary.
+    """Check that a vocabulary with these settings can be learned from text.
 
     Raises:
-        ZooError: The vocabulary can only be imported, or its size leaves no token for text.
+        ZooError: Such a vocabulary can only be imported, or the size leaves no token for text.
     """
     if section.separate_models:
         raise ZooError(
             "a vocabulary with `vocabulary.separate_models` can be imported, but not learned",
-            hint="write `separate_models: false`, or `training.start_from` with the model that has this vocabulary",
+            hint="set `separate_models: false`, or set `training.start_from` to the model that has this vocabulary",
         )
     reserved, sizes = BYTE_TOKENS + EOS + 1, dict(zip(("size", "target_size"), section.sizes, strict=True))
     if isinstance(task, Parsing):
@@ -42,14 +42,14 @@ def check_learnable(section: specs.Vocabulary, task: Task | None = None) -> None
         if section.byte_fallback and size <= reserved:
             raise ZooError(
                 f"`vocabulary.{field}` is {size:,}, but byte and special tokens alone take {reserved}",
-                hint=f"write a larger `vocabulary.{field}`, or `vocabulary.byte_fallback=false`",
+                hint=f"set a larger `vocabulary.{field}`, or `vocabulary.byte_fallback=false`",
             )
 
 
 class Vocabulary:
-    """Tokenizers of the source and the target side, which may be the same.
+    """Tokenizers of the source and the target, which may be the same object.
 
-    PAD, UNK, BOS and EOS have the IDs of `specs`. The target side of a parser is a `TreeTokenizer`, whose text is
+    PAD, UNK, BOS and EOS have the IDs of `specs`. The target of a parser has a `TreeTokenizer`, whose texts are
     bracketed trees.
 
     Attributes:
@@ -59,7 +59,7 @@ class Vocabulary:
     """
 
     def __init__(self, source: Tokenizer, target: Tokenizer | TreeTokenizer | None = None) -> None:
-        """Combine the tokenizers of both sides. Without `target`, `source` serves both."""
+        """Combine two tokenizers. If `target` is None, `source` is used for both sides."""
         self.shared = target is None
         self.source, self.target = source, source if target is None else target
 
@@ -70,12 +70,12 @@ class Vocabulary:
 
     @property
     def source_end(self) -> int:
-        """ID that follows the tokens of a source: EOS, or PAD for an imported model that reads no EOS."""
+        """ID that follows the tokens of a source. It is EOS, or PAD for imported models without EOS after a source."""
         return EOS if self.source.appends_eos else PAD
 
     @property
     def same_on_both_sides(self) -> bool:
-        """Whether both sides have the same tokens with the same IDs, from one tokenizer or from two."""
+        """Whether both sides have the same tokens with the same IDs, even if there are two tokenizers."""
         size, target_size = self.sizes
         ids = range(size)
         return self.shared or (size == target_size and self.source.token_strings(ids) == self.target.token_strings(ids))
@@ -116,10 +116,7 @@ class Vocabulary:
         return self._side(side).token_strings(ids)
 
     def unknown(self, text: str, side: Side = "source") -> list[str]:
-        """Return the parts of a text that have no token, each once.
-
-        A part is a character, or a word if the tokens are whole words.
-        """
+        """Return the characters of a text without a token, each once. If tokens are whole words, return words."""
         parts = clean(text).split(" ") if self.is_word_level(side) else clean(text)
         return [part for part in dict.fromkeys(parts) if UNK in self.encode(part, side)]
 
@@ -151,7 +148,7 @@ class Vocabulary:
             read: Function that reads a file of at most the given number of bytes.
 
         Raises:
-            ZooError: A file is missing, may not be read, or is damaged.
+            ZooError: A file is missing, unreadable or damaged.
         """
 
         def tokenizer(name: str) -> Tokenizer:
@@ -175,14 +172,15 @@ class Vocabulary:
     ) -> Self:
         """Learn a vocabulary from sentence pairs.
 
-        The same pairs in the same order give the same bytes.
+        The result is deterministic: the same pairs in the same order give identical files.
 
         Args:
-            pairs: Function that iterates over the pairs. Called once for a shared vocabulary, otherwise twice.
+            pairs: Function that returns an iterator over the pairs. It is called once for a shared vocabulary, and
+                otherwise twice.
             section: Settings of the vocabulary.
-            count: Number of pairs, if known. Of more than MAX_PAIRS only every n-th pair is used (see
-                `learning_pairs`), except for brackets, which are collected from all pairs.
-            task: Task of the model. The target side of a parser is a `TreeTokenizer`.
+            count: Number of pairs, if known. If there are more than MAX_PAIRS, only every n-th pair is used (see
+                `learning_pairs`). The brackets of trees are always collected from all pairs.
+            task: Task of the model. A parser gets a `TreeTokenizer` for the target.
             language_tokens: Tokens of the languages, which both sides get.
 
         Raises:
@@ -214,7 +212,7 @@ class Vocabulary:
 
 
 def learning_pairs(count: int) -> int:
-    """Return how many of `count` pairs a vocabulary is learned from."""
+    """Return how many of `count` pairs are used to learn a vocabulary."""
     return -(-count // _sampling_step(count))
 
 

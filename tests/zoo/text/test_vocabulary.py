@@ -107,7 +107,7 @@ def test_errors_name_the_size_of_the_target():
         spec = specs.load("tiny", {"vocabulary": own, "architecture.tied_embeddings": "target"})
         with pytest.raises(ZooError, match=rf"`vocabulary\.target_size` is {size:,}") as caught:
             Vocabulary.learn(lambda: iter(PAIRS), spec.vocabulary)
-        assert caught.value.hint.startswith("write `vocabulary.target_size=")
+        assert caught.value.hint.startswith("set `vocabulary.target_size=")
 
 
 LONG = {"of words": "Żółw " * 2_000, "without a space": "猫" * 90_000}

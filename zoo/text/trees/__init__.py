@@ -1,1 +1,1 @@
-"""Constituency trees: bracketed notation, tokens of a parser, and drawings."""
+"""Constituency trees: bracketed notation, tokenisation for parsers, and drawings."""

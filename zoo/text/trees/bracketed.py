@@ -11,14 +11,14 @@ from specs.notation import quote
 from zoo.text.trees.tree import MAX_DEPTH, Tree, leaf, node, with_root
 
 LINE_WIDTH = 100
-"""Columns of a line in indented notation."""
+"""Maximum number of characters per line in indented notation."""
 _INDENT = 2
 # A leaf, an opening bracket with its label, a closing bracket, or anything else.
 _TOKEN = re.compile(r"\(\s*(?:(?P<label>[^()\s]+)(?:\s+(?P<word>[^()\s]+)\s*\))?)?|\)|[^()\s]+")
 _HINT = "write a tree as `(NP (DT the) (NN dog))`"
 _FUNCTION_TAG = re.compile(r"(?<=.)[-=].*")
 _TRACE = "-NONE-"
-# Older treebanks escape these signs, although the notation of trees does not use them.
+# Older treebanks escape these characters, although brackets of trees are only round.
 _OLD_ESCAPES = {"-LCB-": "{", "-RCB-": "}", "-LSB-": "[", "-RSB-": "]", "\\/": "/", "\\*": "*"}
 
 
@@ -45,7 +45,8 @@ def read_treebank(lines: Iterable[str], name: str) -> Iterator[Tree]:
         name: Name of the file in error messages.
 
     Raises:
-        ZooError: A line is not part of a valid tree, a tree has no word or is too deep, or the file has no tree.
+        ZooError: A line is not part of a valid tree, a tree has no word or is nested too deeply, or the file has no
+            tree.
     """
     pending: list[str] = []
     depth = count = first_line = 0
@@ -67,11 +68,11 @@ def read_treebank(lines: Iterable[str], name: str) -> Iterator[Tree]:
             pending.clear()
     yield from read()
     if not count:
-        raise ZooError(f"`{name}` contains no tree", hint="name another file, or remove this part of the corpus")
+        raise ZooError(f"`{name}` contains no tree", hint="give another file, or remove this part of the corpus")
 
 
 def _read_trees(text: str) -> Iterator[Tree]:
-    """Yield the trees of a text. Raise ZooError, without a position, if the text is anything else."""
+    """Yield the trees of a text. Raise ZooError, without a line number, if the text contains anything else."""
     unclosed: list[tuple[str, list[Tree]]] = []
     for token in _TOKEN.finditer(text):
         label, word = token["label"] or "", token["word"]
@@ -83,7 +84,7 @@ def _read_trees(text: str) -> Iterator[Tree]:
             unclosed.append((label, []))
             continue
         elif token[0] != ")":
-            raise ZooError(f"{quote(token[0])} is a word without brackets of its own", hint=_HINT)
+            raise ZooError(f"{quote(token[0])} is a word without a pair of brackets around it", hint=_HINT)
         elif not unclosed:
             raise ZooError("a closing bracket has no opening bracket", hint=_HINT)
         else:
@@ -102,13 +103,13 @@ def _read_trees(text: str) -> Iterator[Tree]:
 
 
 def simplify(tree: Tree) -> Tree:
-    r"""Reduce a tree to what a parser learns.
+    r"""Simplify a tree of a treebank for training and evaluation.
 
-    Removes traces, constituents that are empty without them, and function tags (`NP-SBJ-1` becomes `NP`). Replaces
-    old escapes in words (`1\/2` becomes `1/2`) and adds ROOT at the top.
+    Removes traces, constituents that only contain traces, and function tags (`NP-SBJ-1` becomes `NP`). Replaces old
+    escapes in words (`1\/2` becomes `1/2`), and adds ROOT at the top.
 
     Raises:
-        ZooError: No word is left, or the tree below ROOT is too deep.
+        ZooError: No word is left, or the tree below ROOT is nested too deeply.
     """
     stack: list[list[Tree]] = [[]]
     depth = 0
@@ -122,7 +123,7 @@ def simplify(tree: Tree) -> Tree:
         elif children := stack.pop():
             stack[-1].append(Tree(_category(visited.label), tuple(children)))
     if not stack[0]:
-        raise ZooError("the tree has no word", hint="leave it out")
+        raise ZooError("the tree has no word", hint="leave the tree out")
     simplified = stack[0][0]
     rooted = with_root(simplified)
     if rooted.children[0] is simplified and depth == MAX_DEPTH:
@@ -131,16 +132,16 @@ def simplify(tree: Tree) -> Tree:
 
 
 def format_tree(tree: Tree, width: int = LINE_WIDTH) -> str:
-    """Return the Penn Treebank's indented notation of a tree. `read_tree` gives the same tree again.
+    """Format a tree in the indented notation of the Penn Treebank, which `read_tree` can parse.
 
-    A constituent is on one line if it fits. Otherwise its label has a line of its own, with the children indented
-    below. A leaf is never broken, however long it is.
+    A constituent is on one line if it fits. Otherwise its label is on a separate line, with the children indented
+    below. A leaf is always on one line.
     """
     return "\n".join(_indented_lines(tree, width, 0, 0))
 
 
 def _indented_lines(tree: Tree, width: int, depth: int, closing: int) -> list[str]:
-    """Format a subtree whose last line must leave room for `closing` brackets of outer constituents."""
+    """Format a subtree. The last line leaves space for `closing` brackets of outer constituents."""
     indent, flat = " " * (_INDENT * depth), str(tree)
     if tree.word or len(indent) + len(flat) + closing <= width:
         return [indent + flat]

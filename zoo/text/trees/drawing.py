@@ -1,4 +1,4 @@
-"""Draw trees as SVG, with the words at the bottom and each constituent above its parts."""
+"""Drawing of trees as SVG, with the words at the bottom and each constituent above its parts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from html import escape
 from zoo.text.trees.tree import XX, Tree, unescape_brackets
 
 WORD, TAG, LABEL, SENTENCE = 15, 11, 13, 14
-"""Font sizes in pixels: of words, parts of speech, constituent labels, and the sentence above a tree."""
+"""Font sizes of words, parts of speech, constituent labels, and the sentence above a tree. Unit: pixels."""
 _WORD_GAP, _ROW_HEIGHT, _MARGIN, _TREE_GAP, _CORNER_RADIUS = 16, 40, 24, 48, 6
 _TAG_TO_WORD = 21  # pixels from the baseline of a part of speech down to the baseline of its word
 _BOLD_FACTOR = 1.13  # width of a bold letter relative to a regular one
@@ -39,9 +39,9 @@ text {{ font-family: Helvetica, Arial, sans-serif; text-anchor: middle }}
 def draw_svg(*trees: Tree) -> str:
     """Return a self-contained SVG image of the trees.
 
-    Several trees are drawn below one another, each under its sentence. The colours follow the reader's preference for
-    a light or dark theme. The title of the image is the bracketed notation. Words show round brackets instead of
-    `-LRB-` and `-RRB-`. The tag `XX` (no part of speech) is not drawn.
+    Several trees are drawn below one another, each under its sentence. The colours follow the browser's light or dark
+    theme. The title of the image is the bracketed notation. `-LRB-` and `-RRB-` are drawn as round brackets. The tag
+    `XX` (no part of speech) is not drawn.
     """
     parts: list[str] = []
     max_width, y = 0.0, float(_MARGIN)
@@ -72,7 +72,7 @@ def draw_svg(*trees: Tree) -> str:
 def width(text: str, size: float, *, bold: bool = False) -> float:
     """Estimate the width of a text in pixels.
 
-    Fonts differ between readers. The estimate is generous and fits wide fonts such as DejaVu Sans.
+    Browsers use different fonts, so the estimate is large enough for wide fonts such as DejaVu Sans.
 
     Args:
         text: The text.
@@ -84,7 +84,7 @@ def width(text: str, size: float, *, bold: bool = False) -> float:
 
 def _relative_width(letter: str) -> float:
     """Return the width of a letter relative to the font size."""
-    if unicodedata.category(letter) in ("Mn", "Me", "Cf"):  # combines with the letter before it, or is invisible
+    if unicodedata.category(letter) in ("Mn", "Me", "Cf"):  # a combining or invisible character
         return 0.0
     if letter in _NARROW:
         return 0.42
@@ -95,7 +95,7 @@ def _relative_width(letter: str) -> float:
 
 @dataclass(frozen=True)
 class _Box:
-    """Tree with the width that it needs in pixels, and its row. Row 0 holds the words."""
+    """Node of a tree, with the width that its drawing needs in pixels, and its row. Row 0 has the words."""
 
     tree: Tree
     children: tuple[_Box, ...]
@@ -115,14 +115,14 @@ class _Box:
 
     @property
     def clearance(self) -> float:
-        """Pixels above the label's baseline that edges must keep free. Negative for a word without a visible tag."""
+        """Distance in pixels that edges keep above the label's baseline. Negative for a word without a visible tag."""
         if self.children:
             return 2.0 + LABEL
         return 2.0 + TAG if _display_label(self.tree) else WORD + 3 - _TAG_TO_WORD
 
 
 class _TreePicture:
-    """SVG elements of one tree, from its root at the top to its words. No two elements overlap.
+    """SVG elements of one tree, from the root at the top to the words. Elements do not overlap.
 
     Boxes of the same row occupy separate columns. Edges run down through free columns and across between rows.
     """

@@ -1,4 +1,4 @@
-"""Tokenizer of a parser's target side: a tree as a sequence of brackets and words, and back (paper, section 6.3)."""
+"""Tokenizer of a parser's target: it converts a tree to a sequence of brackets and words, and back (section 6.3)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from zoo.text.trees.tree import ESCAPED, MAX_DEPTH, ROOT, XX, Tree, leaf, node, 
 
 Linearisation = Literal["vinyals", "tensor2tensor", "initials"]
 MAX_OPENING_RUN = 64
-"""Largest number of constituents that begin at one word and are still counted. Treebanks have runs of about ten."""
+"""Upper limit for `TreeTokenizer.max_opening_run`. In treebanks, about ten constituents may begin at one word."""
 _FIRST = EOS + 1
 _LABEL_AND_NEXT = re.compile(r"\(\s*([^()\s]*)\s*(?=([()]|[^()\s]+))")
 _OPENING_RUN = re.compile(r"(?:\(\s*[^()\s]*\s*)+")
@@ -27,7 +27,7 @@ _UNKNOWN = "⁇"
 
 
 class _StoredTokenizer(BaseModel):
-    """Content of a tokenizer's file."""
+    """Content of the JSON file of a tokenizer."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
 
@@ -39,15 +39,15 @@ class _StoredTokenizer(BaseModel):
 
 
 class TreeTokenizer:
-    """Target side of a parser's vocabulary: an opening and a closing bracket per label, and tokens for words.
+    """Tokenizer of a parser's target. It has an opening and a closing bracket token per label, and tokens for words.
 
-    The linearisation decides how a word is written:
+    The linearisation determines the tokens of words:
 
     - `vinyals`: every word is `XX`, so `(NP XX XX )NP` is a noun phrase of two words (Vinyals et al., 2015).
-    - `initials`: a word is its first character, `(NP t d )NP`. This tells the decoder which word comes next.
-    - `tensor2tensor` (code of the authors): a word is its part of speech, `NP DT NN /NP`.
+    - `initials`: a word is its first character, as in `(NP t d )NP`. The decoder then knows which word comes next.
+    - `tensor2tensor` (the code of the paper's authors): a word is its part of speech, as in `NP DT NN /NP`.
 
-    A ROOT with a single constituent is not written. The IDs start with the special tokens of `specs`, followed by the
+    If ROOT has only one child, ROOT is omitted. The IDs start with the special tokens of `specs`, followed by the
     opening brackets, the closing brackets and the words.
 
     Attributes:
@@ -70,8 +70,8 @@ class TreeTokenizer:
         Args:
             labels: Labels of constituents.
             tags: Tokens that stand for words.
-            linearisation: How a word is written.
-            size: Number of IDs. Defaults to as many as needed.
+            linearisation: Which tokens stand for words.
+            size: Number of IDs. Defaults to the number of tokens.
             max_opening_run: Largest number of constituents that begin at one word, if known.
 
         Raises:
@@ -86,7 +86,7 @@ class TreeTokenizer:
             raise ZooError(
                 f"`vocabulary.target_size` is {self.size:,}, but the {len(labels):,} labels and {len(tags):,} word "
                 f"tokens of these trees need {first[-1]:,}",
-                hint=f"write `vocabulary.target_size={first[-1]}` or more",
+                hint=f"set `vocabulary.target_size={first[-1]}` or more",
             )
         self._opening_ids = dict(zip(labels, self.opening, strict=True))
         self._closing_ids = dict(zip(labels, self.closing, strict=True))
@@ -97,11 +97,11 @@ class TreeTokenizer:
 
     @classmethod
     def learn(cls, lines: Iterable[str], linearisation: Linearisation, size: int) -> Self:
-        """Collect the tokens of bracketed trees, in alphabetical order.
+        """Create a tokenizer for bracketed trees. Labels and tags are in alphabetical order.
 
         Args:
             lines: Trees, one per line, each with ROOT at its top.
-            linearisation: How a word is written.
+            linearisation: Which tokens stand for words.
             size: Number of IDs.
         """
         labels, tags, longest_run = Counter[str](), Counter[str](), 1
@@ -120,7 +120,7 @@ class TreeTokenizer:
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Self:
-        """Restore a tokenizer from its `content`.
+        """Load a tokenizer from its `content`.
 
         Raises:
             ValueError: The content is damaged.
@@ -128,7 +128,7 @@ class TreeTokenizer:
         """
         stored = _StoredTokenizer.model_validate_json(content)
         if len({*stored.labels}) < len(stored.labels) or len({*stored.tags}) < len(stored.tags):
-            raise ValueError("two labels are the same")
+            raise ValueError("a label occurs twice")
         return cls(stored.labels, stored.tags, stored.linearisation, stored.size, stored.in_a_row)
 
     @property
@@ -139,7 +139,7 @@ class TreeTokenizer:
         return (json.dumps({**fields, "tags": self.tags}, ensure_ascii=False, indent=1) + "\n").encode()
 
     def encode(self, text: str) -> list[int]:
-        """Return the IDs of a bracketed tree, with UNK for labels, parts of speech and initials without a token.
+        """Return the token IDs of a bracketed tree. Labels and words without a token become UNK.
 
         Raises:
             ZooError: The text is not exactly one tree.
@@ -151,7 +151,7 @@ class TreeTokenizer:
         return list(map(self.encode, texts))
 
     def sample(self, ids: list[int], alpha: float) -> list[int]:
-        """Return `ids` unchanged: a tree has only one tokenisation."""
+        """Return `ids` unchanged, because a tree has only one tokenisation."""
         return ids
 
     def _ids(self, tree: Tree) -> Iterator[int]:
@@ -163,11 +163,11 @@ class TreeTokenizer:
                 yield (self._closing_ids if closes else self._opening_ids).get(visited.label, UNK)
 
     def word_ids(self, words: Iterable[str]) -> tuple[int, ...]:
-        """Return the token that each word must have in a tree, with UNK for unknown initials.
+        """Return the token IDs that the words of a sentence must have in its tree.
 
         Returns:
-            One ID per word for the linearisation `initials`. Empty for the others, whose tokens do not follow from
-            the words.
+            One ID per word for the linearisation `initials`, with UNK for unknown initials. Empty for the other
+            linearisations, whose tokens are not determined by the words.
         """
         if self.linearisation != "initials":
             return ()
@@ -182,14 +182,15 @@ class TreeTokenizer:
         return [f"▁{self._names.get(id, _UNKNOWN)}" for id in ids]
 
     def to_tree(self, ids: Iterable[int], words: Sequence[str]) -> Tree:
-        """Return the tree that the tokens describe over these words. Tokens that are no tree are repaired.
+        """Convert token IDs and the words of the sentence to a tree. Invalid sequences are repaired.
 
-        A bracket that closes an outer constituent also closes the constituents inside it. Brackets that close nothing
-        and empty constituents are dropped. Remaining words are added to the constituent that is open at the end.
+        A closing bracket of an outer constituent also closes the constituents inside it. Closing brackets without an
+        opening bracket, and empty constituents, are dropped. Remaining words are added to the constituent that is open
+        at the end.
 
         Args:
-            ids: IDs of tokens in any order.
-            words: At least one word.
+            ids: The token IDs. They may be any sequence.
+            words: The words, at least one.
         """
         children: list[list[Tree]] = [[]]
         labels: list[int] = []
@@ -220,7 +221,7 @@ class TreeTokenizer:
 
 
 def _initial(word: str) -> str:
-    """Return the first character of a tree's word: 0 for any digit, and an escape for a round bracket."""
+    """Return the initial of a word in a tree: the first character, 0 for any digit, or the escape of a bracket."""
     first = next((escape for escape in ESCAPED if word.startswith(escape)), word[0])
     return "0" if first.isdigit() else first
 
@@ -231,7 +232,7 @@ def _word_token(linearisation: Linearisation, tag: str, word: str) -> str:
 
 
 def _line_hides_root(line: str) -> bool:
-    """Return whether a bracketed tree has a root that linearisations leave out, without parsing the tree."""
+    """Return the same as `_hides_root` for a tree in bracketed notation, without parsing it completely."""
     depth = children = 0
     for bracket in _ROUND_BRACKET.findall(line):
         children += depth == 1 and bracket == "("
@@ -240,7 +241,7 @@ def _line_hides_root(line: str) -> bool:
 
 
 def _hides_root(tree: Tree) -> bool:
-    """Return whether the root is not written, because its only child marks where the tree begins and ends."""
+    """Return whether ROOT is omitted, because it has only one child, which covers the same words."""
     return len(tree.children) == 1 and tree.children[0].label != ROOT
 
 

@@ -1,4 +1,4 @@
-"""Constituency trees, and how their leaves become a sentence."""
+"""Constituency trees, and the conversion of their words to a sentence."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import NamedTuple
 ROOT = "TOP"
 """Label of the constituent that covers a whole sentence."""
 MAX_DEPTH = 500
-"""Largest number of nested constituents in a tree that is read. Code that draws trees may therefore recurse."""
+"""Largest number of nested constituents in a tree from a file. Code that draws trees can therefore use recursion."""
 XX = "XX"
 """Tag of a word whose part of speech is not specified."""
 _SPACE_BEFORE_PUNCTUATION = re.compile(r" (?=[.,?])")
 _ESCAPES = {"(": "-LRB-", ")": "-RRB-"}
 ESCAPED = tuple(_ESCAPES.values())
-"""Notation for the round brackets of a sentence in the words of a tree."""
+"""Escapes that replace round brackets in the words of a tree."""
 
 
 class Visit(NamedTuple):
-    """Step of a traversal: a constituent opens, a word is reached, or a constituent closes."""
+    """Step of a traversal: a constituent opens, a word is reached, or a constituent closes (`closes` is True)."""
 
     tree: Tree
     closes: bool
@@ -28,10 +28,10 @@ class Visit(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Tree:
-    """Constituent (a label with children) or leaf (a part of speech with a word). Build them with `node` and `leaf`.
+    """Constituent (a label with children) or leaf (a part of speech with a word). Create them with `node` and `leaf`.
 
-    `str(tree)` is the bracketed notation, `(NP (DT the) (NN dog))`. Two trees are equal if their notation is the same.
-    No method recurses, so that trees of any depth are safe.
+    `str(tree)` is the bracketed notation, such as `(NP (DT the) (NN dog))`. Two trees are equal if their notation is
+    the same. Methods do not use recursion, so trees may have any depth.
     """
 
     label: str
@@ -88,21 +88,21 @@ def leaf(label: str, word: str) -> Tree:
 
 
 def with_root(tree: Tree) -> Tree:
-    """Return the tree below a ROOT node. Treebanks may label the root with nothing or with `ROOT`; both become ROOT."""
+    """Return the tree with ROOT as its root. In treebanks, the root may have no label or the label `ROOT`."""
     if tree.label in ("", "ROOT") and tree.children:
         return replace(tree, label=ROOT)
     return tree if tree.label == ROOT and tree.children else node(ROOT, tree)
 
 
 def escape_brackets(word: str) -> str:
-    """Return a word of a sentence in treebank notation, where round brackets are escaped: `(` becomes `-LRB-`."""
+    """Convert a word of a sentence to treebank notation, where round brackets are escaped: `(` becomes `-LRB-`."""
     for sign, escape in _ESCAPES.items():
         word = word.replace(sign, escape)
     return word
 
 
 def unescape_brackets(word: str) -> str:
-    """Return a word of a tree as it appears in the sentence: `-LRB-` becomes `(`."""
+    """Convert a word of a tree to its form in the sentence: `-LRB-` becomes `(`."""
     for sign, escape in _ESCAPES.items():
         word = word.replace(escape, sign)
     return word

@@ -1,4 +1,4 @@
-"""Words as treebanks count them: punctuation marks and contractions are words of their own."""
+"""Tokenisation into words as in treebanks: punctuation marks and parts of contractions are separate words."""
 
 from functools import lru_cache
 from typing import Any
@@ -11,13 +11,13 @@ def tokenize_words(text: str, language: str) -> str:
 
     Args:
         text: The sentence.
-        language: Its language code. Only English has rules; other sentences are returned unchanged.
+        language: Language code. Only English sentences are changed.
     """
     return " ".join(_tokenizer().tokenize(text)) if language.partition("-")[0] == "en" else text
 
 
 @lru_cache
 def _tokenizer() -> Any:
-    from nltk.tokenize.destructive import NLTKWordTokenizer  # takes 0.15 s, and only parsing needs it
+    from nltk.tokenize.destructive import NLTKWordTokenizer  # takes 0.15 s to import, and only parsing needs it
 
     return NLTKWordTokenizer()
