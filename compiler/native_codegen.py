@@ -127,7 +127,7 @@ class NativeCodeGenerator:
         """Return the operand that contains a value.
 
         Raises:
-            UnsupportedGraph: No instruction has computed the value. It depends on the memory, which is not in a buffer.
+            UnsupportedGraph: No buffer contains the value, because it would have to be computed from the memory.
         """
         if value in self.operands:
             return self.operands[value]

@@ -74,7 +74,7 @@ class ActivationOperation(Operation):
 
 @dataclass(frozen=True)
 class Relu(ActivationOperation):
-    """max(0, x) (3.3)."""
+    """ReLU: max(0, x) (3.3)."""
 
     activation = ActivationKind.RELU
     code = "relu({0})"
@@ -87,7 +87,7 @@ class Relu(ActivationOperation):
 
 @dataclass(frozen=True)
 class Silu(ActivationOperation):
-    """x · sigmoid(x), also called swish (Elfwing et al. 2018)."""
+    """SiLU, also called swish: x · sigmoid(x) (Elfwing et al. 2018)."""
 
     activation = ActivationKind.SILU
     code = "silu({0})"
@@ -100,7 +100,7 @@ class Silu(ActivationOperation):
 
 @dataclass(frozen=True)
 class Gelu(ActivationOperation):
-    """x · Φ(x) with the normal distribution function Φ (Hendrycks & Gimpel 2016), without approximation."""
+    """GELU: x · Φ(x) with the normal distribution function Φ (Hendrycks & Gimpel 2016), without approximation."""
 
     activation = ActivationKind.GELU
     code = "gelu({0})"
@@ -113,7 +113,7 @@ class Gelu(ActivationOperation):
 
 @dataclass(frozen=True)
 class GeluTanh(ActivationOperation):
-    """x · (1 + tanh(√(2/π) · (x + 0.044715 x³))) / 2, which approximates GELU (Hendrycks & Gimpel 2016)."""
+    """Approximation of GELU: x · (1 + tanh(√(2/π) · (x + 0.044715 x³))) / 2 (Hendrycks & Gimpel 2016)."""
 
     activation = ActivationKind.GELU_TANH
     code = "gelu({0}, approximate='tanh')"

@@ -52,7 +52,7 @@ class NormOperation(Operation):
 
 @dataclass(frozen=True)
 class LayerNorm(NormOperation):
-    """(x - mean) / sqrt(variance + epsilon) · gain + bias (3.1; Ba et al. 2016)."""
+    """Layer normalisation: (x - mean) / sqrt(variance + epsilon) · gain + bias (3.1; Ba et al. 2016)."""
 
     vectors: ClassVar = {"gain": Initializer.ONE, "bias": Initializer.ZERO}
     calls = ("torch.nn.functional.layer_norm",)
@@ -70,7 +70,7 @@ class LayerNorm(NormOperation):
 
 @dataclass(frozen=True)
 class RmsNorm(NormOperation):
-    """x / sqrt(mean of x² + epsilon) · gain (Zhang & Sennrich 2019, equation 4)."""
+    """RMSNorm: x / sqrt(mean of x² + epsilon) · gain (Zhang & Sennrich 2019, equation 4)."""
 
     vectors: ClassVar = {"gain": Initializer.ONE}
     calls = ("torch.nn.functional.rms_norm",)

@@ -264,7 +264,7 @@ class Operation(ABC):
         return None
 
     def loops_in_python(self, inputs: ValueTypes) -> bool:
-        """Return whether the emitted code loops over positions in Python. torch.compile would compile each length."""
+        """Return whether the emitted code loops over positions in Python. torch.compile would unroll the loop."""
         return False
 
     def is_exportable(self, inputs: ValueTypes) -> bool:

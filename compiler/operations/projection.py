@@ -80,7 +80,7 @@ class _Int8(_Projection):
 
 @dataclass(frozen=True)
 class Linear(_Projection):
-    """x W, or x W + b: x [..., i], W [i, o] [, b [o]] -> [..., o]."""
+    """Linear map x W, or x W + b: x [..., i], W [i, o] [, b [o]] -> [..., o]."""
 
     is_projection = True
     caption = ("linear", "Linear")
@@ -123,7 +123,7 @@ class Logits(_Projection):
 
 
 class QuantisedLinear(_Int8, Linear):
-    """x W + b in int8, with one scale per row of x and per column of W: x [..., i], W [i, o], scales [o] [, b [o]].
+    """Linear map in int8, with one scale per row of x and column of W: x [..., i], W [i, o], scales [o] [, b [o]].
 
     Integer sums are exact. The scale of a row depends on that row alone, so that no row depends on other rows.
     """
