@@ -141,7 +141,7 @@ def evaluate(
             hypotheses, references, language=language, tokenize=tokenize or "13a", lowercase=lowercase
         )
     elif hypotheses is not None or references is not None:
-        hint = "give both files, or a model with `--spec` or `--model`"
+        hint = "give both files; `zoo decode MODEL -i SOURCES -o FILE` writes the translations of a model"
         raise ZooError("`--hypotheses` and `--references` must be given together", hint=hint)
     else:
         options.refuse("files", language=language, tokenize=tokenize, lowercase=lowercase)

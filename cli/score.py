@@ -28,6 +28,7 @@ _CHUNK_LINES = 4096  # maximum number of pairs that are sorted by length and sco
 
 
 def score(
+    name: options.Name = None,
     spec: options.OfSpec = None,
     model: options.Model = None,
     from_: options.From = None,
@@ -57,7 +58,7 @@ def score(
 ) -> None:
     """Print the log-probability of given translations or trees.
 
-    Select a model with either --spec or --model. Pairs come from stdin, as source and target separated by a tab, or
+    Select a model by MODEL, --model or --spec. Pairs come from stdin, as source and target separated by a tab, or
     from --source and --target. Each pair gives one line with the natural logarithm of its probability.
 
     With --json, each line becomes an object with `log_probability`, `tokens` (the target's tokens and the end of
@@ -74,11 +75,13 @@ def score(
     if (source is None) != (target is None):
         given, missing = ("--source", "--target") if target is None else ("--target", "--source")
         raise ZooError(f"`{given}` needs `{missing}`", hint="give both files, or write pairs to stdin")
+    if name is not None and model is not None:
+        raise ZooError("MODEL and `--model` both name a model", hint="leave one of them out")
     messages = report()
     interactive = (source is None and is_typed(None)) or sys.stdout.isatty()
     how: BackendOptions = {"device": device, "precision": precision, "backend": backend}
     translator = open_model(
-        from_options(spec, model, messages), **how, max_batch_tokens=max_batch_tokens, report=messages
+        from_options(spec, name or model, messages), **how, max_batch_tokens=max_batch_tokens, report=messages
     )
     progress = messages if output or not interactive else Report()
     score_tokens = partial(translator.score_tokens, source=from_, target=to, report=progress)

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from specs import EOS, Archive, Files, Parsing, Spec, ZooError
 from specs.corpus import Direction
+from specs.corpus_paths import language_suffix
 from specs.notation import dump
 from zoo.data.cleaning import (
     CleaningCounts,
@@ -44,6 +45,7 @@ _CHUNK_PAIRS = 8192
 _LANGUAGE_PAIRS = 500  # number of pairs from which the languages are detected
 _CHUNK_CHARACTERS = 4_000_000  # encoding takes fifty bytes per character
 _MAX_SCORED_TEXT = 256_000_000
+_MAX_OVERLAP = 0.01  # share of a set in the training text from which on there is a warning
 _PAIR_OVERHEAD = 200  # bytes of memory per pair, in addition to its text
 _SCORED_SPLITS: dict[Split, PairStatus] = {"dev": PairStatus.DEV, "test": PairStatus.TEST}
 _COUNTS_FILE, _SECTIONS_FILE = "counts.json", "sections.yaml"
@@ -142,6 +144,7 @@ def prepare(spec: Spec, report: Report, vocabulary: Vocabulary | None = None) ->
         vocabulary = None
     if vocabulary is None:
         check_learnable(spec.vocabulary, spec.task)
+    _check_suffixes(spec, report)
     with closing(ParallelCorpus(spec, report, storage.prepared())) as corpus:
         folder = storage.prepared() / fingerprint(spec, corpus, vocabulary)
         if prepared := _open_existing(folder, report):
@@ -158,6 +161,22 @@ def prepare(spec: Spec, report: Report, vocabulary: Vocabulary | None = None) ->
     prepared = PreparedCorpus(folder)
     report.info(f"the prepared corpus is in {folder}")
     return prepared
+
+
+def _check_suffixes(spec: Spec, report: Report) -> None:
+    """Warn about a file whose suffix is the language of the other side, such as `train.de` for an English source."""
+    for split in ("train", "dev", "test"):
+        for number, part in enumerate(getattr(spec.corpus, split)):
+            if not isinstance(part, (Files, Archive)):
+                continue
+            languages = spec.corpus.direction(part)
+            for side, own, other in (("source", *languages), ("target", *languages[::-1])):
+                file = getattr(part, side)
+                if own != other and language_suffix(file) == other:
+                    report.warn(
+                        f"`corpus.{split}[{number}].{side}` is `{file}`, but the {side} language is `{own}`: "
+                        "correct the languages, or the order of the files"
+                    )
 
 
 def _open_existing(folder: Path, report: Report) -> PreparedCorpus | None:
@@ -215,11 +234,16 @@ class _Preparation:
         """Number of training pairs that were read from each part of the corpus."""
         self._first_pairs: dict[Direction, list[Pair]] = {}
         """The first training pairs of each direction from the user's files and archives."""
+        self._scored_pairs: dict[Split, set[Pair]] = {}
+        """The pairs of dev and of test, without those that are held out from the training text."""
+        self._overlap: dict[Split, set[Pair]] = {"dev": set(), "test": set()}
+        """Those of them that are in the training text, too."""
 
     def write(self) -> None:
         """Read and clean the corpus, learn the vocabulary, encode the text, and write everything."""
         # Read the small sets first, to report their errors before the long work.
         scored = {split: self._read_scored(split) for split in _SCORED_SPLITS}
+        self._scored_pairs = {split: {pair for pair, _ in pairs} for split, pairs in scored.items()}
         statuses, counts = classify_pairs(
             self._with_progress("reading", self._read_train()),
             deduplicate=self.spec.corpus.deduplicate,
@@ -228,6 +252,7 @@ class _Preparation:
         )
         _require_pairs(counts)
         self._check_languages()
+        self._check_overlap()
         vocabulary = self.vocabulary or self._learn_vocabulary(statuses, counts)
         vocabulary.save(self.folder)
         languages = [
@@ -265,11 +290,23 @@ class _Preparation:
             self.part_counts.append(0)
             for pair in self.corpus.part_pairs("train", number):
                 self.part_counts[number] += 1
+                for split, pairs in self._scored_pairs.items():
+                    if pair in pairs:
+                        self._overlap[split].add(pair)
                 if isinstance(part, (Files, Archive)):
                     first_pairs = self._first_pairs.setdefault(self.spec.corpus.direction(part), [])
                     if len(first_pairs) < _LANGUAGE_PAIRS:
                         first_pairs.append(pair)
                 yield pair
+
+    def _check_overlap(self) -> None:
+        """Warn if many pairs of dev or test are in the training text, too."""
+        for split, pairs in self._scored_pairs.items():
+            if len(self._overlap[split]) > _MAX_OVERLAP * len(pairs):
+                self.report.warn(
+                    f"{len(self._overlap[split]):,} of {len(pairs):,} pairs of `corpus.{split}` are in `corpus.train`, "
+                    "too, so its scores will be too good"
+                )
 
     def _check_languages(self) -> None:
         """Warn if a side of the corpus seems to be in another language than the spec specifies."""

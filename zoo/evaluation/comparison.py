@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Unpack
 
-from specs import METADATA_FIELDS, Parsing, Spec, ZooError, difference
+from specs import METADATA_FIELDS, Parsing, ZooError, difference
 from specs.notation import quote
 from zoo.evaluation.bootstrap import SEED, interval_half_width, p_value, sample_counts
 from zoo.evaluation.evaluate import check_split, read_split
 from zoo.evaluation.files import resolve_language
 from zoo.evaluation.metrics import get_metric
-from zoo.evaluation.outputs import EvaluationSet, ModelOutputs
+from zoo.evaluation.outputs import ModelOutputs
 from zoo.evaluation.text_metrics import TEXT_METRICS, TextMetric, read_aligned, text_metric
 from zoo.generation.compilation import BackendOptions
 from zoo.generation.loading import open_model
@@ -105,31 +105,29 @@ def compare_models(
         ZooError: The models' sets differ, a model is a parser, or a folder has no valid model.
     """
     known_split = check_split(split)
-    outputs: list[list[str]] = []
-    sets: list[EvaluationSet] = []
-    used_specs: list[Spec] = []
+    translators = []
     for folder in (first, second):
         translator = open_model(folder, max_batch_tokens=max_batch_tokens, report=report, **options)
         if isinstance(translator.spec.task, Parsing):
             problem = f"`{folder}` is a parser, and only translations are compared"
             raise ZooError(problem, hint=f"`zoo evaluate --model {folder}` scores it")
-        used_specs.append(translator.spec)
-        sets.append(read_split(translator.spec, known_split, report, translator.vocabulary))
-        if sets[0] != sets[-1]:
-            raise ZooError(
-                f"the {split} sets of `{first}` and `{second}` are not the same sentences",
-                hint="translate one set with both (`zoo decode --output`), and compare the files with `--references`",
-            )
-        language = translator.spec.corpus.target
-        outputs.append(ModelOutputs(translator, sets[-1], report).texts)
-    differing = difference(used_specs[1], used_specs[0]).items()
+        translators.append(translator)
+    texts, others = (read_split(each.spec, known_split, report, each.vocabulary) for each in translators)
+    if texts != others:
+        raise ZooError(
+            f"the {split} sets of `{first}` and `{second}` are not the same sentences",
+            hint="translate one set with both (`zoo decode --output`), and compare the files with `--references`",
+        )
+    outputs = [ModelOutputs(each, texts, report).texts for each in translators]
+    one, other = (each.spec for each in translators)
+    differing = difference(other, one).items()
     settings = (
         f"{key}: {quote(a)} and {quote(b)}"
         for key, (a, b) in differing
         if key not in (*METADATA_FIELDS, "corpus.folder")
     )
-    references = sets[0].references
-    return ComparedModels(compare(outputs[0], outputs[1], references, language), len(references), tuple(settings))
+    compared = compare(outputs[0], outputs[1], texts.references, other.corpus.target)
+    return ComparedModels(compared, len(texts.references), tuple(settings))
 
 
 def _compare_by(

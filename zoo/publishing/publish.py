@@ -82,6 +82,8 @@ def publish(
         outputs = proof.decode_reference_outputs(translator, report) if with_text else None
         dev = read_split(spec, "dev", report, translator.vocabulary).pairs(spec.default_direction) if with_text else ()
         pairs = proof.choose_pairs(dev, translator)
+        if spec.corpus.test and "test" not in source.known_scores:
+            report.info(f"the card has no test scores: `zoo evaluate --model {source.folder}` computes them")
         facts = facts_of_run(spec, source, source_weights)
         _complete(bundle, facts, source_weights, translator, pairs, source.known_scores, outputs)
         del translator  # `verify_folder` loads the model again

@@ -28,6 +28,10 @@ def initial_model(spec: Spec, report: Report | None = None) -> Model | None:
     if differing:
         hint = "set the model's values in the spec, because training starts with the model's weights and tokens"
         raise ZooError(f"`training.start_from: {name}` does not fit the spec:{''.join(differing)}", hint=hint)
+    theirs, ours = ((each.corpus.source, each.corpus.target) for each in (model.spec, spec))
+    if theirs != ours and report is not None:
+        directions = f"translates from {' to '.join(theirs)}, but the spec from {' to '.join(ours)}"
+        report.warn(f"`training.start_from: {name}` {directions}")
     return model
 
 

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import torch
 
+import specs
 from compiler import trainable
 from compiler.switches import fast_float32, matrix_libraries, matrix_library
 from specs import Spec, ZooError
@@ -103,7 +104,14 @@ def run_training(
             report = report if processes.first else Report()
             if processes.first:
                 lock.enter_context(chosen.locked())
-            if not fresh and chosen.exists and chosen.spec == spec and (reason := end_of_training(chosen, spec)):
+            if not fresh:
+                _require_steps_left(chosen, spec)
+            if (
+                not fresh
+                and chosen.exists
+                and _same_but_limits(chosen.spec, spec)
+                and (reason := end_of_training(chosen, spec))
+            ):
                 report.info(f"nothing left to train: {reason}; `{chosen.weights}` is averaged and scored")
                 return TrainingResult(chosen, True, processes.first)
             ended = _train(spec, chosen, processes, fresh=fresh, report=report)
@@ -112,6 +120,23 @@ def run_training(
             report.info(f"averaged the last checkpoints into {chosen.weights}")
             _score_dev_set(chosen, str(processes.device), report)
     return TrainingResult(chosen, ended, processes.first)
+
+
+def _require_steps_left(run: Run, spec: Spec) -> None:
+    """Raise ZooError if a run is beyond `training.steps`, since fewer steps would only change its records."""
+    checkpoints = list_checkpoints(run)
+    if checkpoints and checkpoints[-1].step > spec.training.steps:
+        raise ZooError(
+            f"`training.steps` is {spec.training.steps:,}, but `{run.folder}` is already at step "
+            f"{checkpoints[-1].step:,}",
+            hint="write a larger number, start over with `--fresh`, or train in another folder with `--run DIR`",
+        )
+
+
+def _same_but_limits(one: Spec, other: Spec) -> bool:
+    """Return whether two specs differ at most in the limits of a training run."""
+    limits = {"training.steps", "training.max_tokens", "training.max_minutes"}
+    return set(specs.difference(one, other)) <= limits
 
 
 def train_steps(spec: Spec, run: Path | str, device: str = "auto", report: Report | None = None) -> None:

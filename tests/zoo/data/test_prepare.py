@@ -445,3 +445,19 @@ def test_trees_are_prepared_like_other_corpora(linearisation):
         assert list(tokenizer.to_tree(ids, leaves).leaves()) == leaves
     translation = specs.load("tiny", {**parts, "vocabulary.size": 90})
     assert prepare(translation, Report()).fingerprint != prepared.fingerprint
+
+
+def test_swapped_files_give_a_warning_even_if_the_corpus_is_prepared_already(folder, report):
+    prepared_of(folder, report)
+    assert not report.warnings
+    prepare(spec_of(folder, corpus__source="de", corpus__target="en"), report)
+    assert "`corpus.train[0].source` is `train.en`, but the source language is `de`" in report.warnings[0]
+    assert len(report.warnings) == 4, "source and target of train and dev"
+
+
+def test_a_dev_set_within_the_training_text_gives_a_warning(folder, report):
+    write(folder, "inside", [*TRAIN[:5], *DEV])
+    prepared_of(folder, report, corpus__dev=[part("inside")])
+    assert report.warnings == [
+        "5 of 25 pairs of `corpus.dev` are in `corpus.train`, too, so its scores will be too good"
+    ]

@@ -186,6 +186,13 @@ def test_limits_are_named_and_bound_the_progress(world: World, words: Any, limit
     assert list_checkpoints(run)[-1].step > last
 
 
+def test_fewer_steps_than_a_run_has_are_refused(finished_run: Run, world: World) -> None:
+    before = finished_run.spec_file.read_bytes()
+    with pytest.raises(ZooError, match=r"`training.steps` is 10, but `.*` is already at step 24"):
+        train(world("training.steps=10"), run=finished_run.folder, device="cpu")
+    assert finished_run.spec_file.read_bytes() == before
+
+
 def test_weights_of_corpus_parts_say_how_often_their_pairs_are_used(
     world: World, trainer: Callable[..., Trainer]
 ) -> None:
