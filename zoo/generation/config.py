@@ -35,20 +35,25 @@ class GenerationOptions(TypedDict, total=False):
     workers: int | Literal["auto"] | None
 
 
-class TranslationOptions(GenerationOptions, total=False):
-    """Options of `Translator.translate`: languages, sentence splitting, and those of the search."""
+class LanguageOptions(TypedDict, total=False):
+    """Languages of a request to a model of several languages."""
 
     source: str | None
-    """Code of the source language, for a model of several languages.
+    """Code of the language of the texts.
 
-    It is not needed if the model has only two languages, or if it does not read a token of the source language.
+    A model of two languages, or one that only reads the token of the target language, does not need it.
     """
     target: str | None
-    """Code of the language to translate into, for a model of several languages."""
+    """Code of the language to translate into."""
+
+
+class TranslationOptions(GenerationOptions, LanguageOptions, total=False):
+    """Options of a translation."""
+
     split: bool
-    """Whether to translate each sentence of a text separately, if the model was trained on single sentences and the
-    text has no prefix. The white space between the sentences is kept. If false, only a text that is too long for the
-    model is split. Default: true."""
+    """Whether to translate each sentence of a text by itself, if the model was trained on single sentences and the text
+    has no prefix. The white space between the sentences is kept. If false, only a text that is too long for the model
+    is split. Default: true."""
 
 
 class GenerationConfig(Decoding):

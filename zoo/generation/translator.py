@@ -13,7 +13,13 @@ from compiler.program import TranslationModel
 from specs import Spec, ZooError
 from zoo.generation.attention import Attention, compute_attention
 from zoo.generation.batching import MIN_ROW_TOKENS
-from zoo.generation.config import GenerationConfig, GenerationOptions, TranslationOptions, check_max_batch_tokens
+from zoo.generation.config import (
+    GenerationConfig,
+    GenerationOptions,
+    LanguageOptions,
+    TranslationOptions,
+    check_max_batch_tokens,
+)
 from zoo.generation.constraints import Constraint
 from zoo.generation.engine import resolve_workers, search
 from zoo.generation.ensemble import Ensemble
@@ -326,13 +332,7 @@ class Translator:
 
     @overload
     def score(  # type: ignore[overload-overlap]
-        self,
-        sources: str,
-        targets: str,
-        *,
-        source: str | None = None,
-        target: str | None = None,
-        max_batch_tokens: int | None = None,
+        self, sources: str, targets: str, *, max_batch_tokens: int | None = None, **languages: Unpack[LanguageOptions]
     ) -> float: ...
     @overload
     def score(
@@ -340,27 +340,24 @@ class Translator:
         sources: Iterable[str],
         targets: Iterable[str],
         *,
-        source: str | None = None,
-        target: str | None = None,
         max_batch_tokens: int | None = None,
+        **languages: Unpack[LanguageOptions],
     ) -> list[float]: ...
     def score(
         self,
         sources: str | Iterable[str],
         targets: str | Iterable[str],
         *,
-        source: str | None = None,
-        target: str | None = None,
         max_batch_tokens: int | None = None,
+        **languages: Unpack[LanguageOptions],
     ) -> float | list[float]:
         """Return the natural log-probability of each target as the translation of its source, with EOS.
 
         Args:
             sources: One text, or several.
             targets: One translation, or as many as there are texts.
-            source: Code of the language of the texts (see `translate`).
-            target: Code of the language of the translations.
             max_batch_tokens: Tokens of a batch, counting padding. None for the translator's default.
+            **languages: Codes of the languages, for a model of several languages (see `LanguageOptions`).
 
         Raises:
             ZooError: The numbers of sources and targets differ, or a source is empty and the model reads no EOS.
@@ -372,9 +369,8 @@ class Translator:
         scores = self.score_tokens(
             [sources] if isinstance(sources, str) else sources,
             [targets] if isinstance(targets, str) else targets,
-            source=source,
-            target=target,
             max_batch_tokens=max_batch_tokens,
+            **languages,
         )
         log_probabilities = [score.log_probability for score in scores]
         return log_probabilities[0] if single else log_probabilities
