@@ -84,7 +84,7 @@ class Artefact:
         return self.folder
 
     def _write(self, write: Callable[[Path], None]) -> None:
-        """Fill a new folder, and move it to the artefact's name when it is complete."""
+        """Fill a new folder, and rename it to the artefact's name when it is complete."""
         staging = self.folder.with_name(f".{self.folder.name}.{uuid4().hex}.new")
         staging.mkdir()
         try:

@@ -119,7 +119,7 @@ class NativeCodeGenerator:
         self.instructions.append(Instruction(opcode, self._allocate(node), **fields))
 
     def alias_input(self, node: Node) -> None:
-        """Use the operand of a node's first input as its result. No instruction is added."""
+        """Let a node's result share the buffer of the node's first input. No instruction is added."""
         if node.type.kind is ValueKind.FLOAT:  # tokens and positions have no buffer
             self.operands[node.name] = self.operand(node.inputs[0])
 

@@ -28,7 +28,7 @@ class Decoding(Section):
         description="Beam size (section 6.1: 4). 1 is greedy search. Sampling ignores it. Unit: hypotheses.",
     )
     alpha: Annotated[float, Field(ge=0, le=MAX_ALPHA)] = Field(
-        description="alpha, the exponent of the length penalty (section 6.1: 0.6). 0 is no penalty."
+        description="alpha, the exponent of the length penalty (section 6.1: 0.6). 0 means no penalty."
     )
     length_penalty: Literal["gnmt", "power"] = Field(
         description="Divisor of a hypothesis's log-probability. gnmt: ((5 + length) / 6)^alpha (Wu et al. 2016, cited "

@@ -71,7 +71,7 @@ def calibrations() -> Path:
 
 
 def verified() -> Path:
-    """Return the folder that caches the digests of large files."""
+    """Return the folder in which digests of large files are cached."""
     return home() / "verified"
 
 

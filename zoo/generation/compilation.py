@@ -176,7 +176,7 @@ def compile_spec(
 
 
 def _artefact_times() -> dict[Path, tuple[int, int]]:
-    """Return the times at which each artefact was last used and was created. Unit: nanoseconds since the epoch."""
+    """Return when each artefact was last used and when it was created, in nanoseconds since the epoch."""
     times = {}
     for folder in storage.compiled().glob("[!.]*"):
         with suppress(OSError):

@@ -182,7 +182,7 @@ class ParserPreprocessor(Preprocessor):
             if self.constrained and max_length < (needed := min_tree_tokens(len(words))):
                 raise ZooError(
                     f"the tree of {name} needs at least {needed:,} tokens, but may have at most {max_length:,}",
-                    hint="raise `decoding.extra_length` in the model's spec; learned positions limit it, too",
+                    hint="raise `decoding.extra_length` in the model's spec (learned positions also set a maximum)",
                 )
             self.pending_words[index] = words
         word_tokens = self.word_tokens(map(escape_brackets, words))

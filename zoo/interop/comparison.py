@@ -79,9 +79,9 @@ def require_engine(format: ImportFormat) -> None:
     """Raise ZooError unless the engine of a format is installed, so that an imported model can be compared with it."""
     if format.engine is None:
         problem = f"cannot check a model of the format {format.name}: zoo runs no engine of that format"
-        raise ZooError(problem, hint="leave `--check` out")
+        raise ZooError(problem, hint="run the command without `--check`")
     if find_spec(format.engine) is None:
-        hint = f"`pip install {format.engine}`, or leave `--check` out"
+        hint = f"`pip install {format.engine}`, or run the command without `--check`"
         raise ZooError(f"cannot check the model: its engine `{format.engine}` is not installed", hint=hint)
 
 
@@ -144,7 +144,8 @@ def _engine_errors(format: ImportFormat) -> Iterator[None]:
     except Exception as error:
         reason = next(iter(str(error).splitlines()), "")
         problem = f"`{format.engine}` fails: {type(error).__name__}: {reason}"[:_MAX_MESSAGE]
-        raise ZooError(problem, hint="check with other sentences, or leave `--check` out", exit_code=1) from error
+        hint = "check with other sentences, or run the command without `--check`"
+        raise ZooError(problem, hint=hint, exit_code=1) from error
 
 
 def _acceptable(texts: Sequence[str], translator: Translator, report: Report) -> list[str]:

@@ -188,9 +188,9 @@ def _verdict(pair: RowPair, name: str) -> Verdict | None:
 
 
 def _judgement(pair: RowPair, name: str) -> str:
-    """Return the verdict on the paper's ordering.
+    """Return whether the measurements confirm the paper's order of two rows.
 
-    If the paper does not order the two rows, return whether the second row is better or worse.
+    If the paper gives no order, return whether the second row is better or worse.
     """
     difference, verdict = pair.differences.get(name), _verdict(pair, name)
     if verdict or difference is None:

@@ -226,7 +226,7 @@ def _require_same_vocabulary(prepared: PreparedCorpus, run: Run) -> None:
 
 @contextmanager
 def _torch_threads(count: int, report: Report) -> Iterator[None]:
-    """Make torch use as many threads as at the start of the run, because they determine the order of sums."""
+    """Make torch use as many threads as at the start of the run, because their number determines the order of sums."""
     before = torch.get_num_threads()
     if count != before:
         report.info(f"using {count} threads as at the start of the run, instead of {before}, for the same results")

@@ -289,7 +289,7 @@ class Trainer:
         return time.monotonic() - saved >= 60 * training.checkpoint_minutes
 
     def inputs(self) -> Iterator[StepInput]:
-        """Yield the inputs of the following steps, without end."""
+        """Yield the inputs of the following steps. The iterator never ends."""
         start, rank, count = self.progress, self.processes.rank, self.processes.count
         with closing(self.data.batches_from(start.epoch, start.batch, start.drawn)) as batches:
             for number, given in enumerate(batches, start=start.step + 1):

@@ -230,7 +230,7 @@ def test_failures_and_nan_of_an_engine_are_reported(imported: ImportedModel) -> 
     with pytest.raises(ZooError, match=r"`an_engine` fails: IndexError: index out of range in self\n\n") as error:
         compare(imported, ["a " * 11], Report())
     assert error.value.exit_code == 1
-    assert "leave `--check` out" in str(error.value.hint)
+    assert "without `--check`" in str(error.value.hint)
     with pytest.raises(ZooError, match="differs from the one that `an engine` runs"):
         compare(imported, ["a house", "a dog"], Report(), FaultyEngine)
 

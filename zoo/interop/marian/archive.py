@@ -75,7 +75,7 @@ class Archive:
         return name in self.left
 
     def rows(self, name: str) -> int:
-        """Return the number of rows of a matrix, and keep it. Raise ZooError if there is no such matrix."""
+        """Return the number of rows of a matrix. The matrix can still be taken. Raise ZooError if there is none."""
         self._require(name)
         shape, _ = self._header(name)
         if len(shape) != 2:

@@ -84,7 +84,7 @@ def _read_trees(text: str) -> Iterator[Tree]:
             unclosed.append((label, []))
             continue
         elif token[0] != ")":
-            raise ZooError(f"{quote(token[0])} is a word without a pair of brackets around it", hint=_HINT)
+            raise ZooError(f"{quote(token[0])} is a word that is not in brackets of its own", hint=_HINT)
         elif not unclosed:
             raise ZooError("a closing bracket has no opening bracket", hint=_HINT)
         else:
@@ -123,7 +123,7 @@ def simplify(tree: Tree) -> Tree:
         elif children := stack.pop():
             stack[-1].append(Tree(_category(visited.label), tuple(children)))
     if not stack[0]:
-        raise ZooError("the tree has no word", hint="leave the tree out")
+        raise ZooError("the tree contains no words", hint="remove this tree")
     simplified = stack[0][0]
     rooted = with_root(simplified)
     if rooted.children[0] is simplified and depth == MAX_DEPTH:
