@@ -81,15 +81,15 @@ class GraphBuilder:
         """Add a state of this layer: an input that one decoder step passes to the next. `update_state` sets it."""
         return self.input(_join(self._layer, self._prefix + name), *shape)
 
-    def update_state(self, state: Value, value: Value, length_axis: int | None = None) -> None:
-        """Set the value that the state has in the next decoder step.
+    def update_state(self, state: Value, value: Value, length_axis: int) -> None:
+        """Set the value that the state has in the next decoder step, or the end of it if the state's length is fixed.
 
         Args:
             state: A value that `state` returned.
-            value: The new value. Its first axis is the rows (hypotheses).
-            length_axis: The axis that grows with each step; None: the size is fixed.
+            value: The positions of the state, followed by the new ones. Its first axis is the rows (hypotheses).
+            length_axis: The axis of the positions.
         """
-        self._states[state.name] = StepState(value.name, length_axis=length_axis)
+        self._states[state.name] = StepState(value.name, length_axis)
 
     def output(self, name: str, value: Value) -> None:
         """Make a value an output of the graph, with this name."""

@@ -1,4 +1,4 @@
-"""State of a decoder between steps: create it, read a step's inputs from it, and select, join or reorder its rows."""
+"""State of a decoder between steps: create it, read a step's inputs from it, rewind it, and reorder its rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from torch.nn import functional
 
 from compiler.graph import Graph
 from compiler.operations.operation import ValueKind, ValueType
-from compiler.size import BEAMS, CAPACITY, SOURCE
+from compiler.size import BEAMS, CAPACITY, PAST, SOURCE, Size
 
 ALLOWED = "allowed"
 """Name of the mask of allowed tokens. It is passed together with the inputs of a step's graph."""
@@ -29,11 +29,14 @@ class State:
     memory: Mapping[str, Tensor]
     """The encoder's outputs, one row per sentence."""
     carried: Mapping[str, Tensor]
-    """Values that a step passes to the next one, such as keys and values of earlier tokens, one row per hypothesis."""
+    """Values that a step passes to the next one, such as keys and values of earlier tokens, one row per hypothesis.
+
+    They may have more positions than the next step reads, so that tokens can be taken back (see `StepState`).
+    """
     position: Int[Tensor, "sentences beams"]
     """The number of tokens that each hypothesis has read."""
     read: tuple[int, ...]
-    """The number of tokens that the hypotheses of each sentence have read, on the CPU, to avoid waiting for a GPU."""
+    """At most how many tokens the hypotheses of each sentence have read, on the CPU, to avoid waiting for a GPU."""
 
 
 class Decoder:
@@ -63,33 +66,49 @@ class Decoder:
         position = torch.zeros(sentences, 1, dtype=torch.long, device=source.device)
         return State(source, memory, carried, position, (0,) * sentences)
 
-    def inputs(self, state: State, token: Int[Tensor, " rows"], allowed: Tensor | None = None) -> dict[str, Tensor]:
-        """Return the inputs of the step that reads `token`. If `allowed` is given, add it under the name ALLOWED."""
-        position, memory = state.position, {"source": state.source, **state.memory}
-        carried = {name: self._extend_cache(name, value, max(state.read)) for name, value in state.carried.items()}
-        if not self._rows_are_sentences and position.shape[1] > 1:
-            memory = {name: value.repeat_interleave(position.shape[1], 0) for name, value in memory.items()}
-        shape = position.shape if self._rows_are_sentences else (token.shape[0], 1)
-        inputs = {"token": token.view(shape), "position": position.reshape(shape), **memory, **carried}
+    def inputs(self, state: State, tokens: Int[Tensor, "rows k"], allowed: Tensor | None = None) -> dict[str, Tensor]:
+        """Return the inputs of the step that reads `tokens`, and the mask ALLOWED if `allowed` is given."""
+        (rows, new), position, memory = tokens.shape, state.position, {"source": state.source, **state.memory}
+        sentences, beams = position.shape
+        end = max(state.read) + new
+        carried = {name: self._input_positions(name, value, end) for name, value in state.carried.items()}
+        if not self._has_beams and beams > 1:
+            memory = {name: value.repeat_interleave(beams, 0) for name, value in memory.items()}
+        position = position.unsqueeze(2)
+        if new > 1:
+            position = position + torch.arange(new, device=position.device)
+        shape = (sentences, beams, new) if self._has_beams else (rows, new)
+        inputs = {"token": tokens.reshape(shape), "position": position.reshape(shape), **memory, **carried}
         if allowed is not None:
-            inputs[ALLOWED] = allowed.expand(token.shape[0], -1).view(*shape, -1)
+            inputs[ALLOWED] = allowed.expand(rows * new, -1).view(rows, new, -1)
         return inputs
 
-    def advance(self, state: State, results: Mapping[str, Tensor]) -> State:
+    def advance(self, state: State, results: Mapping[str, Tensor], new: int) -> State:
         """Return the state after a step.
 
         Args:
             state: The state that the step read.
             results: The outputs of the step's graph.
+            new: The number of tokens that the step read.
         """
-        carried, read = {name: results[name] for name in state.carried}, tuple(count + 1 for count in state.read)
-        return replace(state, carried=carried, position=state.position + 1, read=read)
+        carried, read = {name: results[name] for name in state.carried}, tuple(count + new for count in state.read)
+        return replace(state, carried=carried, position=state.position + new, read=read)
+
+    def rewind(self, state: State, counts: Int[Tensor, " rows"]) -> State:
+        """Return the state before the last tokens of each row (see `StepwiseDecoder.rewind`)."""
+        by_sentence = counts.view(state.position.shape)
+        fewest = int(counts.min())
+        more = None if bool((counts == fewest).all()) else (counts - fewest).to(state.position.device)
+        carried = {name: self._drop_positions(name, value, fewest, more) for name, value in state.carried.items()}
+        read = tuple(count - min(row) for count, row in zip(state.read, by_sentence.tolist(), strict=True))
+        position = state.position - by_sentence.to(state.position.device)
+        return replace(state, carried=carried, position=position, read=read)
 
     def select(self, state: State, sentences: Int[Tensor, " kept"], parents: Int[Tensor, "kept beams"]) -> State:
         """Return the state of the kept sentences, in which each beam continues the beam that `parents` names."""
         kept, carried = sentences.to(parents.device, non_blocking=True), self._step.states
         rows = (kept[:, None] * state.position.shape[1] + parents).flatten()
-        position = state.position.index_select(0, kept)[:, :1].expand(parents.shape)
+        position = state.position.flatten().index_select(0, rows).view(parents.shape)
         if sentences.shape[0] == state.source.shape[0]:
             selected = {name: value.index_select(carried[name].row_axis, rows) for name, value in state.carried.items()}
             return replace(state, carried=selected, position=position)
@@ -110,7 +129,11 @@ class Decoder:
         }
         carried = {
             name: _concatenate(
-                value, second.carried[name], entry.row_axis, entry.length_axis, pad_at_end=self._is_preallocated(name)
+                value,
+                second.carried[name],
+                entry.row_axis,
+                entry.length_axis,
+                pad_at_end=self._length(name) == CAPACITY,
             )
             for name, value in first.carried.items()
             if (entry := self._step.states[name])
@@ -123,38 +146,64 @@ class Decoder:
 
         Then no two steps have the same sizes, so recording them is useless.
         """
-        entries = self._step.states.items()
-        if not all(entry.length_axis is None or self._is_preallocated(name) for name, entry in entries):
+        if any(self._length(name) == PAST for name in self._step.states):
             return None
         output = self._step.types[self._step.outputs["log_probabilities"]]
         return replace(self._step, inputs={**self._step.inputs, ALLOWED: replace(output, kind=ValueKind.MASK)})
 
     @cached_property
-    def _rows_are_sentences(self) -> bool:
-        """Whether the step takes one row per sentence, with the sentence's beams as positions."""
+    def _has_beams(self) -> bool:
+        """Whether the step has one memory per sentence, and an axis for the sentence's beams."""
         return self._step.inputs["token"].shape[1] == BEAMS
 
-    def _is_preallocated(self, name: str) -> bool:
-        """Return whether a state is a preallocated cache, which has spare positions for later steps."""
-        axis = self._step.states[name].length_axis
-        return axis is not None and self._step.inputs[name].shape[axis] == CAPACITY
+    def _length(self, name: str) -> Size:
+        """Return how many positions of a state the step reads: PAST, CAPACITY, or a number."""
+        return self._step.inputs[name].shape[self._step.states[name].length_axis]
 
-    def _extend_cache(self, name: str, value: Tensor, read: int) -> Tensor:
-        """Return the cache. Add positions first if it is preallocated and full after `read` positions."""
-        axis = self._step.states[name].length_axis
-        if axis is None or not self._is_preallocated(name) or read < value.shape[axis]:
+    def _input_positions(self, name: str, value: Tensor, end: int) -> Tensor:
+        """Return the positions of a state that the step reads. `end` positions fit into a preallocated cache."""
+        axis, length = self._step.states[name].length_axis, self._length(name)
+        if length == CAPACITY:
+            return value if end <= value.shape[axis] else _pad(value, axis, _in_blocks(end))
+        return value if length == PAST else _last(value, axis, length.constant)
+
+    def _drop_positions(self, name: str, value: Tensor, count: int, more: Tensor | None) -> Tensor:
+        """Return a state without its last positions. Those of a preallocated cache are hidden, and overwritten later.
+
+        Args:
+            name: The name of the state.
+            value: The state.
+            count: How many positions to drop from all rows.
+            more: How many to drop from each row in addition. The others move to the end.
+        """
+        entry = self._step.states[name]
+        if self._length(name) == CAPACITY:
             return value
-        return _pad(value, axis, value.shape[axis] + CACHE_BLOCK)
+        value = value.narrow(entry.length_axis, 0, value.shape[entry.length_axis] - count)
+        if more is None:
+            return value
+        rows = value.movedim((entry.row_axis, entry.length_axis), (0, 1))
+        index = (torch.arange(rows.shape[1], device=rows.device) - more[:, None]).clamp(min=0)
+        moved = rows.take_along_dim(index.view(*index.shape, *[1] * (rows.ndim - 2)), 1)
+        return moved.movedim((0, 1), (entry.row_axis, entry.length_axis))
 
     def _shrink_cache(self, name: str, value: Tensor, read: int) -> Tensor:
-        """Return a cache without the positions that no row uses. `read` is the largest position of its rows."""
-        axis = self._step.states[name].length_axis
-        if axis is None:
-            return value
-        if not self._is_preallocated(name):
-            return value.narrow(axis, value.shape[axis] - read, read)
-        length = max(CACHE_BLOCK, -(-read // CACHE_BLOCK) * CACHE_BLOCK)
-        return value.narrow(axis, 0, min(value.shape[axis], length))
+        """Return a cache without the positions that no row has reached."""
+        axis, length = self._step.states[name].length_axis, self._length(name)
+        if length == CAPACITY:
+            return value.narrow(axis, 0, min(value.shape[axis], max(CACHE_BLOCK, _in_blocks(read))))
+        return _last(value, axis, read) if length == PAST else value
+
+
+def _in_blocks(positions: int) -> int:
+    """Return the capacity of a preallocated cache for a number of positions."""
+    return -(-positions // CACHE_BLOCK) * CACHE_BLOCK
+
+
+def _last(value: Tensor, axis: int, count: int) -> Tensor:
+    """Return the last positions of a tensor."""
+    length = value.shape[axis]
+    return value if length == count else value.narrow(axis, length - count, count)
 
 
 def _source_axis(memory: ValueType) -> int | None:

@@ -120,20 +120,28 @@ class EmittedProgram(nn.Module):
         """Return the state before the first step, with one row per sentence. Sources end with EOS, and PAD follows."""
         return self._decoder.begin(source, self.run(Purpose.ENCODE, source=source))
 
-    def decode_step(self, state: State, token: Int[Tensor, " rows"]) -> tuple[Float[Tensor, "rows V"], State]:
-        """Return the float32 log-probabilities of the token after `token` (BOS at first), and the next state.
+    def advance(self, state: State, tokens: Int[Tensor, "rows k"]) -> tuple[Float[Tensor, "rows k V"], State]:
+        """Return the float32 log-probabilities after each token, and the next state (see `StepwiseDecoder.advance`).
 
         The state that is passed in becomes invalid, because its caches may be overwritten.
         """
-        results, state = self._step(state, token)
-        return results["log_probabilities"], state
+        results, state = self._step(state, tokens)
+        return results["log_probabilities"].view(*tokens.shape, -1), state
 
     def top_k(
-        self, state: State, token: Int[Tensor, " rows"], count: int, allowed: Bool[Tensor, "#rows V"] | None = None
+        self,
+        state: State,
+        tokens: Int[Tensor, "rows k"],
+        count: int,
+        allowed: Bool[Tensor, "#rows·k V"] | None = None,
     ) -> tuple[TopK, State]:
-        """Return the best `count` allowed tokens after `token`, and the next state (see `StepwiseDecoder.top_k`)."""
-        results, state = self._step(state, token, count, allowed)
+        """Return the best `count` allowed tokens after each token, and the next state (see `StepwiseDecoder.top_k`)."""
+        results, state = self._step(state, tokens, count, allowed)
         return TopK(*(results[name] for name in TopK._fields)), state
+
+    def rewind(self, state: State, counts: Int[Tensor, " rows"]) -> State:
+        """Return the state before the last tokens of each row (see `StepwiseDecoder.rewind`)."""
+        return self._decoder.rewind(state, counts)
 
     def select(self, state: State, sentences: Int[Tensor, " kept"], parents: Int[Tensor, "kept beams"]) -> State:
         """Return the state of some of the sentences, with new rows (see `StepwiseDecoder.select`)."""
@@ -156,12 +164,12 @@ class EmittedProgram(nn.Module):
             return self._functions[purpose](self, inputs)
 
     def _step(
-        self, state: State, token: Int[Tensor, " rows"], count: int | None = None, allowed: Tensor | None = None
+        self, state: State, tokens: Int[Tensor, "rows k"], count: int | None = None, allowed: Tensor | None = None
     ) -> tuple[Results, State]:
-        """Run a decoder step. Return its results and the next state."""
-        inputs = self._decoder.inputs(state, token, allowed)
+        """Return the results of a step, one row for each token, and the state after it."""
+        inputs = self._decoder.inputs(state, tokens, allowed)
         results = self._recorded(self._run_step, inputs, count) if self._recorded else self._run_step(inputs, count)
-        return results, self._decoder.advance(state, results)
+        return results, self._decoder.advance(state, results, tokens.shape[1])
 
     def _run_step(self, inputs: Mapping[str, Tensor], count: int | None) -> Results:
         """Run a step. Arguments and results are those of `compiler.cuda_graph.Step`."""

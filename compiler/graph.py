@@ -14,7 +14,7 @@ from enum import StrEnum
 from itertools import chain, count
 
 from compiler.operations.operation import GraphError, Operation, ValueType
-from compiler.size import CAPACITY, PAST, Size
+from compiler.size import Size
 from compiler.weights import Parameter, StoredTensor
 
 
@@ -45,13 +45,21 @@ class Node:
 
 @dataclass(frozen=True)
 class StepState:
-    """State that one decoder step passes to the next. `value` is the result that becomes the next step's input."""
+    """State that one decoder step passes to the next. `value` is the result that becomes the next step's input.
+
+    The size of that input along the axis of the positions is one of:
+
+    - PAST: the whole value, a cache that grows;
+    - CAPACITY: the whole value, a cache that is written in place;
+    - a number r: the last r positions of the value. The value contains the r positions before the step and the new
+      ones, so that the next step can also start from an earlier position.
+    """
 
     value: str
+    length_axis: int
+    """The axis of the positions."""
     row_axis: int = 0
     """The axis of the hypotheses."""
-    length_axis: int | None = None
-    """The axis of the positions, which grows with each step; None: the state has a fixed size."""
 
 
 @dataclass(frozen=True)
@@ -139,13 +147,13 @@ def verify(graph: Graph) -> None:
 
 
 def _verify_states(graph: Graph, types: Mapping[str, ValueType]) -> None:
-    """Check that the next value of each state has the same type as the state, except for an axis that grows."""
+    """Check that the next value of each state has the same type as the state, except for the number of positions."""
     for name, state in graph.states.items():
         if name not in graph.inputs:
             raise GraphError(f"the state `{name}` is not an input of the graph")
         before, after = (list(types[value].shape) for value in (name, state.value))
         axis = state.length_axis
-        if axis is not None and len(before) == len(after) and before[axis] in (PAST, CAPACITY):
+        if len(before) == len(after):
             before[axis] = after[axis]
         same_axis = state.row_axis == state.length_axis
         if before != after or types[name].kind is not types[state.value].kind or same_axis:

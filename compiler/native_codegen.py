@@ -77,6 +77,8 @@ class NativeCodeGenerator:
         self.uses = Counter(i for node in graph.nodes for i in node.inputs) + Counter(graph.results.values())
         self.fused: set[str] = set()
         """Nodes without an instruction, because the instruction of the next node (norm or activation) computes them."""
+        self.with_state = set[str]()
+        """Results of recurrences, whose first position is the state before the new positions."""
         self.free: dict[int, list[int]] = {}
         """The unused buffers, by row length."""
 
@@ -160,22 +162,17 @@ class NativeCodeGenerator:
         self.operands[node.name] = slot
 
     def recurrent_state(self, node: Node, state: str) -> Operand:
-        """Return the cache slot of the state of a recurrent layer.
+        """Return the cache slot of a recurrent state, which must become the node's result.
+
+        The result's buffer has rows for the new positions only.
 
         Raises:
-            UnsupportedGraph: The next state is not the last position of the node's result.
+            UnsupportedGraph: The next state is another value.
         """
-        successor = self.nodes.get(self.graph.states[state].value)
-        if (
-            successor is None
-            or successor.operation.sliced_range() != (1, -1, None)
-            or successor.inputs != (node.name,)
-            or successor.type != node.type
-        ):
+        if self.graph.states[state].value != node.name:
             name = type(node.operation).__name__
-            raise UnsupportedGraph(
-                f"it has no instruction for {name} whose next state is not its last position: {_USE_EAGER}"
-            )
+            raise UnsupportedGraph(f"it has no instruction for {name} whose next state is another value: {_USE_EAGER}")
+        self.with_state.add(node.name)
         return Operand(list(self.graph.states).index(state))
 
     def concatenate(self, node: Node) -> None:

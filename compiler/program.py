@@ -17,7 +17,8 @@ State = TypeVar("State")
 class TopK(NamedTuple):
     """The best next tokens of each row, by log-probability. If two are equal, the token with the lower ID comes first.
 
-    They never include PAD, BOS or tokens that are not allowed.
+    They never include PAD, BOS or tokens that are not allowed. A step that reads k tokens per row has k rows of results
+    for each row of the state, one after the other.
     """
 
     values: Float32[Tensor, "rows count"]
@@ -28,7 +29,7 @@ class TopK(NamedTuple):
 
 
 class StepwiseDecoder(Protocol[State]):
-    """Methods of a program that a search calls: encode sources, decode one token per step, and reorder hypotheses.
+    """Methods of a program that a search calls: encode sources, read and take back tokens, and reorder hypotheses.
 
     Each row of a state is a hypothesis. The hypotheses of a sentence are consecutive rows, and all sentences have the
     same number of rows. A state is invalid after it was passed to any of these methods.
@@ -37,19 +38,44 @@ class StepwiseDecoder(Protocol[State]):
     def encode(self, source: Int[Tensor, "sentences source"], /) -> State:
         """Return the state before the first token, with one row per sentence. Sources end with EOS, and PAD follows."""
 
-    def decode_step(self, state: State, token: Int[Tensor, " rows"], /) -> tuple[Float32[Tensor, "rows V"], State]:
-        """Return the log-probabilities of the token after `token` (BOS at first), and the next state."""
-
-    def top_k(
-        self, state: State, token: Int[Tensor, " rows"], count: int, allowed: Bool[Tensor, "#rows V"] | None = None, /
-    ) -> tuple[TopK, State]:
-        """Return the best `count` tokens after `token`, and the next state.
+    def advance(self, state: State, tokens: Int[Tensor, "rows k"], /) -> tuple[Float32[Tensor, "rows k V"], State]:
+        """Read k tokens per row. Return the log-probabilities of the token after each of them, and the next state.
 
         Args:
-            state: The state that `token` continues.
-            token: The token that each row reads; BOS at first.
-            count: How many tokens to return for each row.
-            allowed: True for the tokens that a row may choose; None: all.
+            state: The state that the tokens continue. Its rows may have read different numbers of tokens.
+            tokens: The tokens; the first that a row reads is BOS.
+        """
+
+    def top_k(
+        self,
+        state: State,
+        tokens: Int[Tensor, "rows k"],
+        count: int,
+        allowed: Bool[Tensor, "#rows·k V"] | None = None,
+        /,
+    ) -> tuple[TopK, State]:
+        """Read k tokens per row. Return the best `count` tokens after each of them, and the next state.
+
+        Args:
+            state: The state that the tokens continue.
+            tokens: The tokens; the first that a row reads is BOS.
+            count: How many tokens to return after each token.
+            allowed: True for the tokens that may follow each token; one row for all, or one for each; None: all.
+
+        Returns:
+            The best tokens, in k rows for each row of the state, and the next state.
+        """
+
+    def rewind(self, state: State, counts: Int[Tensor, " rows"], /) -> State:
+        """Return the state before the last tokens of each row, as if these had never been read.
+
+        Only tokens of the last `advance` or `top_k` can be taken back, because recurrences, convolutions and restricted
+        attention keep no more than that. `select` and `join` may come in between.
+
+        Args:
+            state: The state.
+            counts: How many tokens to take back from each row. Pass a tensor on the CPU, because the values are read
+                there.
         """
 
     def select(self, state: State, sentences: Int[Tensor, " kept"], parents: Int[Tensor, "kept beams"], /) -> State:

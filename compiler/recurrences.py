@@ -32,16 +32,16 @@ def ssru(
 
 def ssru_step(
     gate: Float[Tensor, "rows new d"], value: Float[Tensor, "rows new d"], state: Float[Tensor, "rows 1 d"]
-) -> Float[Tensor, "rows new d"]:
-    """Return the states of an SSRU that continues from a state, for a few new positions.
+) -> Float[Tensor, "rows 1+new d"]:
+    """Continue an SSRU from a state, for a few new positions. Return the state, and then those at the new positions.
 
     The computation runs in at least float32. The result is rounded to the type of `value` at the end.
     """
     gate, x, state = (tensor.to(torch.promote_types(tensor.dtype, torch.float32)) for tensor in (gate, value, state))
-    forget, states = gate.sigmoid(), [state[:, 0]]
-    for factor, new in zip(forget.unbind(1), ((1 - forget) * x).unbind(1), strict=True):
-        states.append(factor * states[-1] + new)
-    return torch.stack(states[1:], 1).to(value.dtype)
+    states = [state[:, 0]]
+    for factor, new in zip(gate.sigmoid().unbind(1), x.unbind(1), strict=True):
+        states.append(torch.lerp(new, states[-1], factor))
+    return torch.stack(states, 1).to(value.dtype)
 
 
 def lstm(
@@ -71,27 +71,28 @@ def lstm(
 
 def lstm_step(
     x: Float[Tensor, "rows new inner"],
-    state: Float[Tensor, "rows 2 outer"],
+    state: Float[Tensor, "rows 1 2*outer"],
     matrix: Float[Tensor, "inner gates"],
     recurrent: Float[Tensor, "outer gates"],
     bias: Float[Tensor, " gates"],
-) -> Float[Tensor, "rows new+1 outer"]:
-    """Continue an LSTM layer from a state. Return the hidden state at each new position, and then the last cell state.
+) -> Float[Tensor, "rows 1+new 2*outer"]:
+    """Continue an LSTM layer from a state. Return the state, and then those at the new positions.
 
     Args:
         x: The inputs.
-        state: The last hidden state and the last cell state.
+        state: The last hidden state and the last cell state, concatenated.
         matrix: The weights of the inputs.
         recurrent: The weights of the hidden state.
         bias: The bias of the gates.
     """
-    (hidden, cell), states = state.unbind(1), []
+    hidden, cell = state[:, 0].chunk(2, -1)
+    states = [hidden, cell]
     for projected in (x @ matrix + bias).unbind(1):
         input_gate, forget_gate, new, output_gate = (projected + hidden @ recurrent).chunk(4, -1)
         cell = forget_gate.sigmoid() * cell + input_gate.sigmoid() * new.tanh()
         hidden = output_gate.sigmoid() * cell.tanh()
-        states.append(hidden)
-    return torch.stack([*states, cell], 1)
+        states += hidden, cell
+    return torch.stack(states, 1).view(x.shape[0], -1, state.shape[2])
 
 
 def _reversed_positions(tokens: Int[Tensor, "batch n"]) -> Int[Tensor, "batch n"]:

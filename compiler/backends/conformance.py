@@ -21,8 +21,8 @@ ROWS, SOURCE_LENGTH, TARGET_LENGTH = 4, 9, 7
 def disagreement(program: Program, seed: int = 0, weights: Mapping[str, Tensor] | None = None) -> dict[Purpose, float]:
     """Return the largest difference between a program and the interpreter, relative to the largest value.
 
-    Both run on random sentences of different lengths. The interpreter runs the graph before any pass. The program's
-    decoder runs step by step until the longest target ends.
+    Both run on random sentences of different lengths. The interpreter runs the graph before any pass. The decoder reads
+    one to four tokens per step, takes some of them back, and drops and adds sentences, until all targets end.
 
     Args:
         program: The program to check.
@@ -78,19 +78,48 @@ def _evaluation_mode(program: Program) -> Iterator[None]:
 
 def _run(program: Program, purpose: Purpose, source: Tensor, target: Tensor) -> Tensor:
     """Run the program for one purpose. Return the two sums of the loss, or the log-probabilities of the target."""
+    if purpose is Purpose.DECODE_STEP:
+        return _decode(program, source, target)
     source, target = source.to(program.device), target.to(program.device)
     if purpose is Purpose.TRAIN:
         assert isinstance(program, EmittedProgram)
         loss = program(source, target)
         return torch.stack([loss.smoothed, loss.plain]).cpu()
-    if purpose is Purpose.SCORE:
-        return program.score(source, target).cpu()
-    state, steps = program.encode(source), []
-    for token in target[:, :-1].unbind(1):
-        log_probabilities, state = program.decode_step(state, token)
-        steps.append(log_probabilities.cpu())
-    labels = target[:, 1:].cpu()
-    return torch.stack(steps, 1).gather(-1, labels[..., None])[..., 0] * (labels != PAD)
+    return program.score(source, target).cpu()
+
+
+def _decode(program: Program, source: Tensor, target: Tensor) -> Tensor:
+    """Return the log-probabilities of the target's tokens, read in random steps.
+
+    After each step, each row takes back a random number of its tokens. Sentences leave at the end of the target. The
+    second half of them join the others after the first step.
+    """
+    generator, (rows, length) = torch.Generator().manual_seed(0), target[:, 1:].shape
+    found, positions, sentences = (
+        torch.zeros(rows, length),
+        torch.zeros(rows, dtype=torch.long),
+        torch.arange(rows // 2),
+    )
+    state, waiting = program.encode(source[: rows // 2].to(program.device)), True
+    while len(sentences):
+        read = positions[sentences]
+        new = min(int(torch.randint(1, 5, (), generator=generator)), length - int(read.max()))
+        index = read[:, None] + torch.arange(new)
+        log_probabilities, state = program.advance(state, target[sentences[:, None], index].to(program.device))
+        labels = target[sentences[:, None], index + 1]
+        found[sentences[:, None], index] = log_probabilities.float().cpu().gather(-1, labels[..., None])[..., 0]
+        counts = torch.randint(new, (len(sentences),), generator=generator)
+        state = program.rewind(state, counts)
+        positions[sentences] += new - counts
+        if waiting:
+            others = torch.arange(rows // 2, rows)
+            state = program.join(state, program.encode(source[others].to(program.device)))
+            sentences, waiting = torch.cat([sentences, others]), False
+        (left,) = (positions[sentences] < length).nonzero(as_tuple=True)
+        if 0 < len(left) < len(sentences):
+            state = program.select(state, left, torch.zeros(len(left), 1, dtype=torch.long))
+        sentences = sentences[left]
+    return found * (target[:, 1:] != PAD)
 
 
 def _expected(spec: Spec, purpose: Purpose, source: Tensor, target: Tensor, weights: Mapping[str, Tensor]) -> Tensor:

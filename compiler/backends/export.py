@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 EXAMPLE_SIZES: Mapping[str, int] = {"batch": 3, "source": 7, "beams": 2, "capacity": 16, "new": 5}
 """Sizes of the example inputs for tracing. All differ, because torch.export treats equal sizes, 0 and 1 as fixed."""
 MAX_SIZES: Mapping[str, int] = {"batch": 4096, "source": 4096, "beams": 64, "capacity": 4096, "new": 64}
+_ONE_TOKEN: Mapping[str, int] = {"new": 1}
 
 TRANSLATING = (Purpose.ENCODE, Purpose.DECODE_STEP)
 """The purposes that are exported."""
@@ -67,20 +68,29 @@ def dynamic_shapes(graph: Graph) -> tuple[dict[int, Any], ...]:
     for node in graph.nodes:
         if node.operation.adds_positions and node.parameters and graph.purpose is Purpose.ENCODE:
             limits["source"] = graph.parameters[node.parameters[0]].origin.shape[0]  # learned positions are limited
-    symbols = sorted({symbol for type_ in graph.inputs.values() for size in type_.shape for symbol in size.symbols})
-    dims = {name: Dim(name, min=1, max=limits[name]) for name in symbols}
+    symbols = {symbol for type_ in graph.inputs.values() for size in type_.shape for symbol in size.symbols}
+    symbols -= fixed_sizes(graph).keys()
+    dims = {name: Dim(name, min=1, max=limits[name]) for name in sorted(symbols)}
 
     def dim(size: Size) -> Any:
         return next((dims[name] for name in dims if size == Size.symbol(name)), Dim.DYNAMIC)
 
     return tuple(
-        {i: dim(size) for i, size in enumerate(type_.shape) if size.symbols} for type_ in graph.inputs.values()
+        {i: dim(size) for i, size in enumerate(type_.shape) if size.symbols - fixed_sizes(graph).keys()}
+        for type_ in graph.inputs.values()
     )
+
+
+def fixed_sizes(graph: Graph) -> Mapping[str, int]:
+    """Return the symbolic sizes that are exported as constants: one new token, if recurrences loop over new tokens."""
+    fields = [node.operation.receptive_field() for node in graph.nodes]
+    is_step = graph.purpose is Purpose.DECODE_STEP
+    return _ONE_TOKEN if is_step and any(field and field.sequential for field in fields) else {}
 
 
 def _example(made: EmittedProgram, name: str, purpose: Purpose) -> Tensor:
     type_ = made.graphs[purpose].inputs[name]
-    shape = [size(**EXAMPLE_SIZES) for size in type_.shape]
+    shape = [size(**{**EXAMPLE_SIZES, **fixed_sizes(made.graphs[purpose])}) for size in type_.shape]
     if type_.kind is ValueKind.INTEGER:
         return torch.full(shape, 3)
     return torch.zeros(shape, dtype=next(made.parameters()).dtype)
@@ -105,6 +115,32 @@ def _with_names(graph: Graph, run: Callable[[list[Tensor]], Sequence[Tensor]]) -
     def function(_: nn.Module, inputs: Mapping[str, Any]) -> dict[str, Tensor]:
         outputs = run([inputs[name] for name in graph.inputs])
         return dict(zip(graph.results, outputs, strict=True))
+
+    return _one_by_one(graph, function) if fixed_sizes(graph) else function
+
+
+def _one_by_one(graph: Graph, step: Function) -> Function:
+    """Return a function that reads any number of new tokens by a step that reads one."""
+
+    def function(parameters: nn.Module, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        count = inputs["token"].shape[-1]
+        if count == 1:
+            return step(parameters, inputs)
+        given, parts = dict(inputs), [dict[str, Tensor]() for _ in range(count)]
+        for index, part in enumerate(parts):
+            given |= {name: inputs[name].narrow(-1, index, 1) for name in ("token", "position")}
+            results = step(parameters, given)
+            part["log_probabilities"] = results["log_probabilities"]
+            for name, state in graph.states.items():
+                axis, length = state.length_axis, given[name].shape[state.length_axis]
+                if results[name].shape[axis] > length:  # the positions before the step, and the new one
+                    part[name] = results[name].narrow(axis, length if index else 0, 1 if index else length + 1)
+                    given[name] = results[name].narrow(axis, 1, length)
+                else:
+                    given[name] = results[name]
+        axes = {name: graph.states[name].length_axis for name in parts[0] if name in graph.states}
+        joined = {name: torch.cat([part[name] for part in parts], axes.get(name, 1)) for name in parts[0]}
+        return {**{name: given[name] for name in graph.states}, **joined}
 
     return function
 

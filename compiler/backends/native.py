@@ -84,47 +84,54 @@ class NativeProgram:
         _raise_for(self.library.zoo_encode(self.handle, *arguments, ctypes.byref(handle)))
         return _State(self, handle.value, source.shape[0])
 
-    def decode_step(self, state: _State, token: Int[Tensor, " rows"]) -> tuple[Float[Tensor, "rows V"], _State]:
-        """Return the log-probabilities of the token after `token` (BOS at first), and the next state."""
-        log_probabilities = torch.empty(token.shape[0], self.vocabulary)
-        self._step(state, token, 1, log_probabilities=log_probabilities)
+    def advance(self, state: _State, tokens: Int[Tensor, "rows k"]) -> tuple[Float[Tensor, "rows k V"], _State]:
+        """Return the log-probabilities after each token, and the next state (see `StepwiseDecoder.advance`)."""
+        log_probabilities = torch.empty(*tokens.shape, self.vocabulary)
+        self._step(state, tokens, 1, log_probabilities=log_probabilities)
         return log_probabilities, state
 
     def top_k(
         self,
         state: _State,
-        token: Int[Tensor, " rows"],
+        tokens: Int[Tensor, "rows k"],
         count: int,
-        allowed: Bool[Tensor, "#rows V"] | None = None,
+        allowed: Bool[Tensor, "#rows·k V"] | None = None,
     ) -> tuple[TopK, _State]:
-        """Return the best `count` allowed tokens after `token`, and the next state.
+        """Return the best `count` allowed tokens after each token, and the next state (see `StepwiseDecoder.top_k`).
 
         The logits are computed and searched block by block, so that they are never all in memory at once.
         """
-        return self._step(state, token, min(count, self.vocabulary), allowed), state
+        return self._step(state, tokens, min(count, self.vocabulary), allowed), state
+
+    def rewind(self, state: _State, counts: Int[Tensor, " rows"]) -> _State:
+        """Return the state before the last tokens of each row. Any number of tokens can be taken back."""
+        counts = _as_int64(counts)
+        _check_rows(state, counts, "counts")
+        _raise_for(self.library.zoo_rewind(state.handle, counts.data_ptr()))
+        return state
 
     def _step(
         self,
         state: _State,
-        token: Tensor,
+        tokens: Tensor,
         count: int,
         allowed: Tensor | None = None,
         log_probabilities: Tensor | None = None,
     ) -> TopK:
-        rows, token = state.sentences * state.beams, _as_int64(token)
-        if token.shape[0] != rows:
-            raise ValueError(f"got {token.shape[0]} tokens for {rows} rows")
+        tokens = _as_int64(tokens)
+        _check_rows(state, tokens, "rows of tokens")
+        k, rows = tokens.shape[1], tokens.numel()
         mask: tuple[int | None, int] = (None, 0)
         if allowed is not None:
             allowed = allowed.to("cpu", torch.bool).expand(rows, self.vocabulary)
             allowed = allowed if allowed.stride(1) == 1 else allowed.contiguous()
             mask = (allowed.data_ptr(), allowed.stride(0))
-        values, tokens = torch.empty(rows, count), torch.empty(rows, count, dtype=torch.long)
+        values, best = torch.empty(rows, count), torch.empty(rows, count, dtype=torch.long)
         ends = torch.empty(rows)
-        outputs: list[int | None] = [tensor.data_ptr() for tensor in (values, tokens, ends)]
+        outputs: list[int | None] = [tensor.data_ptr() for tensor in (values, best, ends)]
         outputs.append(None if log_probabilities is None else log_probabilities.data_ptr())
-        _raise_for(self.library.zoo_step(self.handle, state.handle, token.data_ptr(), count, *outputs, *mask))
-        return TopK(values, tokens, ends)
+        _raise_for(self.library.zoo_step(self.handle, state.handle, tokens.data_ptr(), k, count, *outputs, *mask))
+        return TopK(values, best, ends)
 
     def select(self, state: _State, sentences: Int[Tensor, " kept"], parents: Int[Tensor, "kept beams"]) -> _State:
         """Return the state of some of the sentences, with new rows (see `StepwiseDecoder.select`)."""
@@ -228,6 +235,13 @@ class NativeProgram:
 def _as_int64(tensor: Tensor) -> Tensor:
     """Return the tensor as a contiguous int64 tensor on the CPU, the layout that the kernels read."""
     return tensor.to("cpu", torch.long).contiguous()
+
+
+def _check_rows(state: _State, tensor: Tensor, name: str) -> None:
+    """Raise ValueError if a tensor does not have a row for each row of the state."""
+    rows = state.sentences * state.beams
+    if tensor.shape[0] != rows:
+        raise ValueError(f"got {tensor.shape[0]} {name} for {rows} rows")
 
 
 _ERRORS: Mapping[int, tuple[type[Exception], str]] = {

@@ -17,12 +17,15 @@ from torch import Tensor
 from compiler.artefact import Artefact
 from compiler.backends import export
 from compiler.backends.backend import Backend, BuildRequest, weights_digest
-from compiler.backends.export import TRANSLATING, artefact_key, assemble_program, export_programs
+from compiler.backends.export import TRANSLATING, artefact_key, assemble_program, export_programs, fixed_sizes
 from compiler.decoder import CACHE_BLOCK
 from compiler.emitted import EmittedProgram
 from compiler.graph import Graph
 from compiler.operations.operation import ValueKind
 from specs import Spec, ZooError
+
+MAX_NEW_TOKENS = 8
+"""The largest number of tokens that a decoder step can read."""
 
 
 class Profile(NamedTuple):
@@ -42,7 +45,8 @@ def input_profiles(graph: Graph, spec: Spec) -> dict[str, Profile]:
     smallest = {"batch": 1, "beams": 1, "source": 1, "capacity": CACHE_BLOCK, "new": 1}
     usual = {"batch": 32, "beams": beam, "source": min(32, max_source), "new": 1}
     usual["capacity"] = min(2 * CACHE_BLOCK, capacity)
-    largest = {"batch": 256, "beams": max(8, beam), "source": max_source, "capacity": capacity, "new": 1}
+    largest = {"batch": 256, "beams": max(8, beam), "source": max_source, "capacity": capacity, "new": MAX_NEW_TOKENS}
+    largest |= fixed_sizes(graph)
     return {
         name: Profile(*(tuple(size(**sizes) for size in type_.shape) for sizes in (smallest, usual, largest)))
         for name, type_ in graph.inputs.items()

@@ -133,15 +133,20 @@ inline float dot(const float* x, const float* y) {
 }
 
 // Arguments for the hypotheses of a sentence, all heads. The key and the value of hypothesis r at position t are in
-// stored row ancestry[r * max_positions + t]. Most hypotheses share most stored rows.
+// stored row ancestry[r * max_positions + t]. Most hypotheses share most stored rows. Each hypothesis has k queries, at
+// the positions from positions[r] on, which see the keys up to their own position.
 struct CachedAttention {
     const float *queries, *keys, *values;
     float* out;
     const int32_t* ancestry;
+    const int64_t* positions;
     int64_t query_stride, key_stride, value_stride, out_stride;
-    int64_t rows, max_positions, length, heads, groups, key_width, value_width;  // groups: heads of queries per key
+    int64_t rows, k, max_positions, length, heads, groups, key_width, value_width;  // groups: heads of queries per key
     float scale;
     const Bias* bias;
+
+    // Returns the number of keys that a query sees. The queries of a hypothesis are consecutive.
+    int64_t visible(int64_t query) const { return positions[query / k] + query % k + 1; }
 
     // Prefetches the stored rows of position t, which are too scattered for the hardware prefetcher. Forced inline,
     // because GCC removes a call that only prefetches as a call without effect.
@@ -159,52 +164,55 @@ struct CachedAttention {
 // Computes V vectors of one hypothesis' weighted sum of values.
 template <int V>
 inline void mix(const CachedAttention& p, const float* weights, float factor, const float* values,
-    const int32_t* stored,
-                float* out) {
+                const int32_t* stored, int64_t length, float* out) {
     Vector sums[V] = {};
-    for (int64_t t = 0; t < p.length; t++)
+    for (int64_t t = 0; t < length; t++)
         for (int v = 0; v < V; v++)
             sums[v] = sums[v] + weights[t] * load(values + stored[t] * p.value_stride + v * LANES);
     for (int v = 0; v < V; v++) store(out + v * LANES, sums[v] * factor);
 }
 
-// Runs attention over the cache. `scores` is scratch memory for all rows and heads, and one more float for each.
+// Runs attention over the cache. `scores` is scratch memory for all queries and heads, and one more float for each.
 inline void attend(const CachedAttention& p, float* scores) {
     constexpr int64_t AHEAD = 2;
-    const int64_t padded = round_up(p.length, LANES);
+    const int64_t padded = round_up(p.length, LANES), queries = p.rows * p.k;
     for (int64_t t = 0; t < AHEAD; t++) p.prefetch(t);
     for (int64_t t = 0; t < p.length; t++) {
         p.prefetch(t + AHEAD);
         for (int64_t row = 0; row < p.rows; row++) {
-            const float* key = p.keys + p.ancestry[row * p.max_positions + t] * p.key_stride;
-            const float* query = p.queries + row * p.query_stride;
-            float* score = scores + row * padded + t;
-            for (int64_t head = 0; head < p.heads; head++, query += p.key_width) {
-                if (head && head % p.groups == 0) key += p.key_width;
-                const float x = p.key_width == 64 ? dot<64 / LANES>(query, key) : dot(query, key, p.key_width);
-                score[head * p.rows * padded] = x;
+            if (t >= p.positions[row] + p.k) continue;
+            const float* first_key = p.keys + p.ancestry[row * p.max_positions + t] * p.key_stride;
+            for (int64_t i = row * p.k; i < (row + 1) * p.k; i++) {
+                const float *key = first_key, *query = p.queries + i * p.query_stride;
+                float* score = scores + i * padded + t;
+                for (int64_t head = 0; head < p.heads; head++, query += p.key_width) {
+                    if (head && head % p.groups == 0) key += p.key_width;
+                    const float x = p.key_width == 64 ? dot<64 / LANES>(query, key) : dot(query, key, p.key_width);
+                    score[head * queries * padded] = x;
+                }
             }
         }
     }
-    float* factors = scores + p.heads * p.rows * padded;
-    for (int64_t i = 0; i < p.heads * p.rows; i++) {
-        if (p.bias) p.bias->add(scores + i * padded, i / p.rows, p.length, 1 - p.length, p.scale);
-        factors[i] = 1.0f / scores_to_weights(scores + i * padded, p.length, padded, p.bias ? 1.0f : p.scale);
+    float* factors = scores + p.heads * queries * padded;
+    for (int64_t i = 0; i < p.heads * queries; i++) {
+        const int64_t visible = p.visible(i % queries);
+        if (p.bias) p.bias->add(scores + i * padded, i / queries, visible, 1 - visible, p.scale);
+        factors[i] = 1.0f / scores_to_weights(scores + i * padded, visible, padded, p.bias ? 1.0f : p.scale);
     }
-    for (int64_t i = 0; i < p.heads * p.rows; i++) {
-        const int64_t head = i / p.rows, row = i % p.rows;
+    for (int64_t i = 0; i < p.heads * queries; i++) {
+        const int64_t head = i / queries, query = i % queries, visible = p.visible(query);
         const float *weights = scores + i * padded, factor = factors[i];
         const float* values = p.values + head / p.groups * p.value_width;
-        const int32_t* stored = p.ancestry + row * p.max_positions;
-        float* out = p.out + row * p.out_stride + head * p.value_width;
+        const int32_t* stored = p.ancestry + query / p.k * p.max_positions;
+        float* out = p.out + query * p.out_stride + head * p.value_width;
         int64_t column = 0;
         for (; column + 4 * LANES <= p.value_width; column += 4 * LANES)
-            mix<4>(p, weights, factor, values + column, stored, out + column);
+            mix<4>(p, weights, factor, values + column, stored, visible, out + column);
         for (; column + LANES <= p.value_width; column += LANES)
-            mix<1>(p, weights, factor, values + column, stored, out + column);
+            mix<1>(p, weights, factor, values + column, stored, visible, out + column);
         for (; column < p.value_width; column++) {
             float all = 0.0f;
-            for (int64_t t = 0; t < p.length; t++) all += weights[t] * values[stored[t] * p.value_stride + column];
+            for (int64_t t = 0; t < visible; t++) all += weights[t] * values[stored[t] * p.value_stride + column];
             out[column] = all * factor;
         }
     }

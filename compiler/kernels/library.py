@@ -75,9 +75,11 @@ SIGNATURES: Mapping[str, tuple[str, str]] = {
     ),
     "zoo_step": (
         "int",
-        "void* program, void* state, const int64_t* tokens, int64_t count, float* values, int64_t* top_tokens, "
+        "void* program, void* state, const int64_t* tokens, int64_t k, int64_t count, float* values, "
+        "int64_t* top_tokens, "
         "float* ends, float* log_probabilities, const uint8_t* allowed, int64_t allowed_stride",
     ),
+    "zoo_rewind": ("int", "void* state, const int64_t* counts"),
     "zoo_select": ("int", "void* state, const int64_t* sentences, int64_t kept, const int64_t* parents, int64_t beams"),
     "zoo_join": ("int", "void* first, void* second"),
     "zoo_free_state": ("void", "void* state"),

@@ -63,14 +63,19 @@ class Execution {
             for (int64_t i = 0; i < s.length; i++) positions.push_back(i);
         execute(program.encode);
     }
-    void step(const TopK& wanted) {
-        top_k = wanted;
+    // Reads k tokens of each hypothesis.
+    void step(int64_t tokens_per_row, const TopK& wanted) {
+        k = tokens_per_row, top_k = wanted;
         for (Sentence& s : state.sentences) {
-            s.add_position(program.cache);
-            positions.insert(positions.end(), size_t(s.rows), s.position);
+            s.add_positions(program.cache, k);
+            for (const int64_t position : s.positions)
+                for (int64_t i = 0; i < k; i++) positions.push_back(position + i);
         }
         execute(program.step);
-        for (Sentence& s : state.sentences) s.used += s.rows, s.position++;
+        for (Sentence& s : state.sentences) {
+            s.used += s.rows * k;
+            for (int64_t& position : s.positions) position += k;
+        }
     }
 
   private:
@@ -79,6 +84,7 @@ class Execution {
     const int64_t* tokens;
     Workspace& work;
     std::vector<int64_t> positions;  // the position of each row in its sentence
+    int64_t k = 1;                   // rows of each hypothesis
     TopK top_k{};
 
     int64_t rows() const { return int64_t(positions.size()); }
@@ -228,13 +234,15 @@ class Execution {
         const int64_t width = round_up(i.width, LANES);
         int64_t row = 0;
         for (const Sentence& s : state.sentences) {
-            float* stored = s.cache_slot(program.cache, i.c);
-            for (int64_t r = 0; r < s.rows; r++, row++) {
+            float *stored = s.cache_slot(program.cache, i.c), *to = stored + s.used * width;
+            for (int64_t r = 0; r < s.rows; r++) {
                 const float* previous = nullptr;
-                if (s.position) previous = stored + s.ancestry[size_t(r * s.max_positions + s.position - 1)] * width;
-                float *to = stored + (s.used + r) * width, *out = at(i.out, i.out_column, row);
-                ssru_state(at(i.a, i.a_column, row), at(i.b, i.b_column, row), previous, to, i.width);
-                std::memcpy(out, to, size_t(i.width) * sizeof(float));
+                const int64_t position = s.positions[size_t(r)];
+                if (position) previous = stored + s.ancestry[size_t(r * s.max_positions + position - 1)] * width;
+                for (int64_t j = 0; j < k; j++, row++, previous = to, to += width) {
+                    ssru_state(at(i.a, i.a_column, row), at(i.b, i.b_column, row), previous, to, i.width);
+                    std::memcpy(at(i.out, i.out_column, row), to, size_t(i.width) * sizeof(float));
+                }
             }
         }
     }
@@ -304,7 +312,7 @@ class Execution {
         int64_t row = 0;
         for (const Sentence& s : state.sentences) {
             float* to = s.cache_slot(program.cache, i.out) + s.used * width;
-            for (int64_t end = row + s.rows; row < end; row++, to += width)
+            for (int64_t end = row + s.rows * k; row < end; row++, to += width)
                 std::memcpy(to, at(i.a, i.a_column, row), size_t(i.width) * sizeof(float));
         }
     }
@@ -313,16 +321,15 @@ class Execution {
         const Bias bias = bias_of(i);
         int64_t row = 0;
         for (const Sentence& s : state.sentences) {
-            float* scores = work.scores.grow(s.rows * i.heads * (round_up(s.position + 1, LANES) + 1));
+            const int64_t length = s.position() + k, shared = i.heads / i.groups;
+            float* scores = work.scores.grow(s.rows * k * i.heads * (round_up(length, LANES) + 1));
             attend(CachedAttention{at(i.a, i.a_column, row), s.cache_slot(program.cache, i.b),
-                s.cache_slot(program.cache, i.c),
-                        at(i.out, i.out_column, row), s.ancestry.data(), stride(i.a), round_up(i.heads / i.groups * i.key_width,
-                            LANES),
-                        round_up(i.heads / i.groups * i.value_width, LANES), stride(i.out), s.rows, s.max_positions,
-                            s.position + 1, i.heads, i.groups,
-                        i.key_width, i.value_width, i.scale, i.constants ? &bias : nullptr},
+                        s.cache_slot(program.cache, i.c), at(i.out, i.out_column, row), s.ancestry.data(),
+                        s.positions.data(), stride(i.a), round_up(shared * i.key_width, LANES),
+                        round_up(shared * i.value_width, LANES), stride(i.out), s.rows, k, s.max_positions, length,
+                        i.heads, i.groups, i.key_width, i.value_width, i.scale, i.constants ? &bias : nullptr},
                    scores);
-            row += s.rows;
+            row += s.rows * k;
         }
     }
 
@@ -345,9 +352,9 @@ class Execution {
                             at(i.out, i.out_column, row) + head * i.value_width, stride(i.a), i.value_width,
                                 stride(i.out),
                             s.length, s.padded, i.key_width, i.value_width, i.scale},
-                       s.rows, scores);
+                       s.rows * k, scores);
             }
-            row += s.rows;
+            row += s.rows * k;
         }
     }
 
@@ -445,13 +452,18 @@ int zoo_encode(void* handle, const int64_t* tokens, const int32_t* lengths, int6
     });
 }
 
-int zoo_step(void* program, void* state, const int64_t* tokens, int64_t count, float* values, int64_t* top_tokens,
-             float* ends, float* log_probabilities, const uint8_t* allowed, int64_t allowed_stride) {
+int zoo_step(void* program, void* state, const int64_t* tokens, int64_t k, int64_t count, float* values,
+             int64_t* top_tokens, float* ends, float* log_probabilities, const uint8_t* allowed,
+             int64_t allowed_stride) {
     return status_of([&] {
-        if (count < 1) throw std::out_of_range("count");
+        if (k < 1 || count < 1) throw std::out_of_range("count");
         const TopK wanted{count, values, top_tokens, ends, log_probabilities, allowed, allowed_stride};
-        Execution(*static_cast<Program*>(program), *static_cast<State*>(state), tokens).step(wanted);
+        Execution(*static_cast<Program*>(program), *static_cast<State*>(state), tokens).step(k, wanted);
     });
+}
+
+int zoo_rewind(void* state, const int64_t* counts) {
+    return status_of([&] { static_cast<State*>(state)->rewind(counts); });
 }
 
 int zoo_select(void* state, const int64_t* sentences, int64_t kept, const int64_t* parents, int64_t beams) {

@@ -55,9 +55,11 @@ class BlockPool {
 thread_local BlockPool block_pool;
 
 // Sentence whose rows are its hypotheses, which share stored rows of earlier positions. For each hypothesis and
-// position, `ancestry` contains the stored row of the key and value, so that selecting hypotheses copies indices only.
+// position, `ancestry` contains the stored row of the key and value, so that selecting hypotheses copies indices only,
+// and taking back positions only lowers their number.
 struct Sentence {
-    int64_t length = 0, padded = 0, position = 0, rows = 1;
+    int64_t length = 0, padded = 0, rows = 1;
+    std::vector<int64_t> positions = {0};  // number of positions of each hypothesis
     Block<float> memory;            // key slots as [width, padded], others as [head, length, width of a head]
     Block<float> cache;             // [slot, capacity, width]
     int64_t capacity = 0, used = 0; // number of stored rows
@@ -71,29 +73,36 @@ struct Sentence {
     float* cache_slot(const Slots& slots, int64_t slot) const {
         return cache.data + slots.offset[size_t(slot)] * capacity; }
 
-    // Reserves stored rows for one more position, and enters them into the ancestry.
-    void add_position(const Slots& slots) {
-        if (used + rows > capacity) compact(slots);
-        if (position >= max_positions) {
-            const int64_t grown = std::max<int64_t>(32, 2 * max_positions);
+    int64_t position() const { return *std::max_element(positions.begin(), positions.end()); }
+
+    // Reserves stored rows for k more positions of each hypothesis, and enters them into the ancestry. The stored rows
+    // of a hypothesis are consecutive.
+    void add_positions(const Slots& slots, int64_t k) {
+        if (used + rows * k > capacity) compact(slots, k);
+        if (position() + k > max_positions) {
+            const int64_t grown = std::max<int64_t>(round_up(position() + k, 32), 2 * max_positions);
             std::vector<int32_t> copied(size_t(rows * grown));
             for (int64_t row = 0; row < rows; row++)
-                std::copy_n(ancestry.begin() + row * max_positions, position, copied.begin() + row * grown);
+                std::copy_n(ancestry.begin() + row * max_positions, positions[size_t(row)],
+                    copied.begin() + row * grown);
             ancestry.swap(copied), max_positions = grown;
         }
-        for (int64_t row = 0; row < rows; row++) ancestry[size_t(row * max_positions + position)] = int32_t(used + row);
+        for (int64_t row = 0; row < rows; row++)
+            for (int64_t i = 0; i < k; i++)
+                ancestry[size_t(row * max_positions + positions[size_t(row)] + i)] = int32_t(used + row * k + i);
     }
 
-    // Removes stored rows that no hypothesis uses. Doubles the capacity if more than half of the rows remain.
-    void compact(const Slots& slots) {
+    // Removes stored rows that no hypothesis uses. Doubles the capacity if they and k more positions are more than half.
+    void compact(const Slots& slots, int64_t k) {
         std::vector<int32_t> new_row(size_t(used), -1);
         for (int64_t row = 0; row < rows; row++)
-            for (int64_t t = 0; t < position; t++) new_row[size_t(ancestry[size_t(row * max_positions + t)])] = 0;
+            for (int64_t t = 0; t < positions[size_t(row)]; t++)
+                new_row[size_t(ancestry[size_t(row * max_positions + t)])] = 0;
         int32_t alive = 0;
         for (int32_t& to : new_row)
             if (to == 0) to = alive++;
-        const bool grow = 2 * (alive + rows) > capacity;
-        const int64_t grown = grow ? std::max<int64_t>(2 * capacity, round_up(alive + rows, 16)) : capacity;
+        const bool grow = 2 * (alive + rows * k) > capacity;
+        const int64_t grown = grow ? std::max<int64_t>(2 * capacity, round_up(alive + rows * k, 16)) : capacity;
         Block<float> larger;
         if (grow) larger = block_pool.take(slots.others * grown);
         float* to = grow ? larger.data : cache.data;
@@ -107,7 +116,7 @@ struct Sentence {
         if (grow) cache.swap(larger), block_pool.give(std::move(larger));
         capacity = grown, used = alive;
         for (int64_t row = 0; row < rows; row++)
-            for (int64_t t = 0; t < position; t++) {
+            for (int64_t t = 0; t < positions[size_t(row)]; t++) {
                 int32_t& row_index = ancestry[size_t(row * max_positions + t)];
                 row_index = new_row[size_t(row_index)];
             }
@@ -128,25 +137,42 @@ struct State {
     // Keeps some sentences. Row j of the i-th one continues from row parents[i, j] of the same sentence.
     void select(const int64_t* kept_sentences, int64_t kept, const int64_t* parents, int64_t beams) {
         std::vector<std::vector<int32_t>> new_ancestries(static_cast<size_t>(kept));
+        std::vector<std::vector<int64_t>> new_positions(static_cast<size_t>(kept));
         for (int64_t i = 0, offset = -1; i < kept; offset = kept_sentences[i++]) {
             if (kept_sentences[i] <= offset || kept_sentences[i] >= int64_t(sentences.size()))
                 throw std::out_of_range("sentence");
             const Sentence& s = sentences[size_t(kept_sentences[i])];
             std::vector<int32_t>& ancestry = new_ancestries[size_t(i)];
             ancestry.resize(size_t(beams * s.max_positions));
+            new_positions[size_t(i)].reserve(size_t(beams));
             for (int64_t row = 0; row < beams; row++) {
                 const int64_t parent = parents[i * beams + row];
                 if (parent < 0 || parent >= s.rows) throw std::out_of_range("row");
-                std::copy_n(s.ancestry.begin() + parent * s.max_positions, s.position,
+                const int64_t position = s.positions[size_t(parent)];
+                std::copy_n(s.ancestry.begin() + parent * s.max_positions, position,
                     ancestry.begin() + row * s.max_positions);
+                new_positions[size_t(i)].push_back(position);
             }
         }
         for (int64_t i = 0; i < kept; i++) {
             if (kept_sentences[i] != i) sentences[size_t(i)] = std::move(sentences[size_t(kept_sentences[i])]);
             sentences[size_t(i)].ancestry.swap(new_ancestries[size_t(i)]);
+            sentences[size_t(i)].positions.swap(new_positions[size_t(i)]);
             sentences[size_t(i)].rows = beams;
         }
         truncate(kept);
+    }
+
+    // Takes back the last positions of each row.
+    void rewind(const int64_t* counts) {
+        const int64_t* count = counts;
+        for (const Sentence& s : sentences)
+            for (const int64_t position : s.positions) {
+                if (*count < 0 || *count > position) throw std::out_of_range("position");
+                count++;
+            }
+        for (Sentence& s : sentences)
+            for (int64_t& position : s.positions) position -= *counts++;
     }
 
     void join(State& other) {

@@ -10,7 +10,7 @@ from compiler.builder import GraphBuilder, Value
 from compiler.lower.positions import StackPositions
 from compiler.operations.cache import AppendToCache
 from compiler.operations.mask import PaddingMask
-from compiler.operations.views import Concat, Slice
+from compiler.operations.views import Concat
 from specs import Architecture
 
 
@@ -61,7 +61,7 @@ class LayerContext:
         b, shape = self.builder, new.type.shape
         before = b.state(name, *shape[:-2], count, shape[-1])
         both = b.node(f"all_{name}", AppendToCache(), (before, new))
-        b.update_state(before, b.node(f"last_{name}", Slice(len(shape) - 2, start=-count), (both,)))
+        b.update_state(before, both, length_axis=len(shape) - 2)
         return RecentPositions(before, both)
 
 

@@ -22,7 +22,7 @@ def _lstm(x: Value, width: int, context: LayerContext, prefix: str, tokens: tupl
     parameters.append(b.parameter(f"{prefix}bias", 4 * width, initial=Initializer.ZERO))
     if context.position is None:
         return b.node(f"{prefix}hidden", LstmOperation(backwards=bool(tokens)), (x, *tokens), *parameters)
-    state = b.state("hidden_and_cell", x.type.shape[0], 2, width)
-    hidden_and_last_cell = b.node("hidden_and_last_cell", LstmOperation(), (x, state), *parameters)
-    b.update_state(state, b.node("last_hidden_and_cell", Slice(1, start=-2), (hidden_and_last_cell,)))
-    return b.node("hidden", Slice(1, stop=-1), (hidden_and_last_cell,))
+    state = b.state("hidden_and_cell", x.type.shape[0], 1, 2 * width)
+    states = b.node("hidden_and_cell_from_state", LstmOperation(), (x, state), *parameters)
+    b.update_state(state, states, length_axis=1)
+    return b.node("hidden", Slice(2, stop=width), (b.node("new_hidden_and_cell", Slice(1, start=1), (states,)),))

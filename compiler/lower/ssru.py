@@ -28,6 +28,6 @@ def _ssru(x: Value, width: int, context: LayerContext, prefix: str, tokens: tupl
     if context.position is None:
         return b.node(f"{prefix}averages", SsruOperation(backwards=bool(tokens)), (gate, value, *tokens))
     state = b.state("average", x.type.shape[0], 1, width)
-    averages = b.node("averages", SsruOperation(), (gate, value, state))
-    b.update_state(state, b.node("last_average", Slice(1, start=-1), (averages,)))
-    return averages
+    states = b.node("averages_from_state", SsruOperation(), (gate, value, state))
+    b.update_state(state, states, length_axis=1)
+    return b.node("averages", Slice(1, start=1), (states,))

@@ -9,7 +9,7 @@ EOS. Both are padded.
 | `score`       | the same                                     | log_probabilities [batch, target]                |
 | `encode`      | source                                       | memory [batch, source, d_model]                  |
 | `decode_step` | token and position [batch, new], source,     | log_probabilities [batch, new, V]                |
-|               | memory, and the state of the step before     |                                                  |
+|               | memory, and the state of the step before     | and the new positions of the state               |
 | `attend`      | those of `score`                             | the same, and the weights of each attention,     |
 |               |                                              | [batch, h, queries, keys], by its name           |
 """

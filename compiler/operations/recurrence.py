@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from compiler.graph import Node
     from compiler.native_codegen import NativeCodeGenerator
 
-TWO = Size.of(2)
-
 
 @dataclass(frozen=True)
 class Recurrence(Operation):
@@ -76,7 +74,7 @@ class Ssru(Recurrence):
     """Simpler simple recurrent unit: c_t = f_t · c_(t-1) + (1 - f_t) · z_t with f = sigmoid(gate) (Kim et al. 2019).
 
     Inputs: gate and z [batch, n, d], optionally the state [batch, 1, d], which is c before the first position (0 by
-    default). Result: all c_t, [batch, n, d].
+    default). Result: all c_t, [batch, n, d]; given a state, it precedes them as one more position.
     """
 
     position_inputs = (0, 1)
@@ -88,16 +86,20 @@ class Ssru(Recurrence):
         rows, length, width = value.shape
         expected = (rows, ONE, width) if self._states(inputs) else (rows, length)
         require(gate == value and all(each.shape == expected for each in rest), self, *inputs)
-        return value
+        return ValueType((rows, length + len(self._states(inputs)), width))
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         gate, value, *rest = inputs
-        forget, result = gate.sigmoid(), value.clone()
-        for row in range(value.shape[0]):
-            c = value.new_zeros(value.shape[2]) if self.backwards or not rest else rest[0][row, 0]
-            for t in self._order(row, value.shape[1], rest):
+        forget, states = gate.sigmoid(), [] if self.backwards else rest
+        rows, length, width = value.shape
+        result = value.new_zeros(rows, len(states) + length, width)
+        for state in states:
+            result[:, :1] = state
+        for row in range(rows):
+            c = states[0][row, 0] if states else value.new_zeros(width)
+            for t in self._order(row, length, rest):
                 c = forget[row, t] * c + (1 - forget[row, t]) * value[row, t]
-                result[row, t] = c
+                result[row, len(states) + t] = c
         return result
 
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
@@ -119,10 +121,10 @@ class Ssru(Recurrence):
 class Lstm(Recurrence):
     """Layer of LSTM cells with forget gates (Hochreiter & Schmidhuber 1997; Gers et al. 2000).
 
-    Inputs: x [batch, n, i], optionally the state [batch, 2, o]: hidden state and cell before the first position.
+    Inputs: x [batch, n, i], optionally the state [batch, 1, 2o]: hidden state and cell before the first position.
     Parameters: input matrix [i, 4o], recurrent matrix [o, 4o] and bias [4o]; the gates are concatenated in the order
-    of `torch.nn.LSTM`: input, forget, cell, output. Result: the hidden states [batch, n, o]; given a state, the last
-    cell follows as one more position.
+    of `torch.nn.LSTM`: input, forget, cell, output. Result: the hidden states [batch, n, o]; given a state, that state
+    and then hidden state and cell of each position, [batch, 1 + n, 2o].
     """
 
     calls = ("compiler.recurrences.lstm", "compiler.recurrences.lstm_step")
@@ -133,26 +135,26 @@ class Lstm(Recurrence):
         states = self._states(inputs)
         (rows, length, inner), (width, gates) = x.shape, recurrent
         require(matrix == (inner, gates) and bias == (gates,) and gates == width * 4, self, x, ValueType(matrix))
-        expected = (rows, TWO, width) if states else (rows, length)
+        expected = (rows, ONE, width * 2) if states else (rows, length)
         require(all(each.shape == expected for each in rest), self, *inputs)
-        return ValueType((rows, length + len(states), width))
+        return ValueType((rows, length + 1, width * 2) if states else (rows, length, width))
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         (x, *rest), (matrix, recurrent, bias) = inputs, parameters
         rows, length, width = x.shape[0], x.shape[1], recurrent.shape[0]
-        stateful = bool(rest) and not self.backwards
-        result = x.new_zeros(rows, length + stateful, width)
+        states = [] if self.backwards else rest
+        result = x.new_zeros(rows, len(states) + length, 2 * width)
+        for state in states:
+            result[:, :1] = state
         for row in range(rows):
-            hidden, cell = rest[0][row] if stateful else x.new_zeros(2, width)
+            hidden, cell = states[0][row, 0].chunk(2) if states else x.new_zeros(2, width)
             for t in self._order(row, length, rest):
                 gates = x[row, t] @ matrix + hidden @ recurrent + bias
                 enter, forget, new, out = gates.chunk(4)
                 cell = forget.sigmoid() * cell + enter.sigmoid() * new.tanh()
                 hidden = out.sigmoid() * cell.tanh()
-                result[row, t] = hidden
-            if stateful:
-                result[row, length] = cell
-        return result
+                result[row, len(states) + t, :width], result[row, len(states) + t, width:] = hidden, cell
+        return result if states else result[:, :, :width]
 
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
         x, *rest = inputs

@@ -67,7 +67,8 @@ class Slice(Operation):
         place = codegen.operands.get(node.inputs[0])
         if place is None:  # a slice of logits, which have no buffer
             return
-        if node.type == codegen.graph.types[node.inputs[0]]:
+        is_new_part = node.inputs[0] in codegen.with_state and self.sliced_range() == (1, 1, None)
+        if is_new_part or node.type == codegen.graph.types[node.inputs[0]]:
             codegen.alias_input(node)
             return
         if len(node.type.shape) != 3 or self.dimension not in (-1, 2):
@@ -139,36 +140,55 @@ class Concat(Operation):
 
 
 @dataclass(frozen=True)
-class FoldBeams(Operation):
-    """Change from one row per sentence to one row per hypothesis: [batch, beams, ...] -> [batch·beams, 1, ...]."""
+class BeamsToRows(Operation):
+    """Give each hypothesis a row: [batch, beams, new, ...] -> [batch·beams, new, ...]."""
 
     view = True
     shares_buffer = True
-    code = "{0}.flatten(0, 1).unsqueeze(1)"
+    code = "{0}.flatten(0, 1)"
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         batch, beams, *rest = inputs[0].shape
-        return ValueType((batch * beams, Size.of(1), *rest), inputs[0].kind)
+        return ValueType((batch * beams, *rest), inputs[0].kind)
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
-        return inputs[0].flatten(0, 1)[:, None]
+        return inputs[0].flatten(0, 1)
 
 
 @dataclass(frozen=True)
-class UnfoldBeams(Operation):
-    """Reverse `FoldBeams`: x [batch·beams, 1, w], like [batch, beams] -> [batch, beams, w].
+class RowsToQueries(Operation):
+    """Join the positions of all hypotheses of a sentence, so that they are queries of one attention.
 
-    Only the shape of `like` is used.
+    x [batch·beams, new, w] and any value `like` [batch, beams, new, ...] -> [batch, beams·new, w].
     """
 
     view = True
     shares_buffer = True
-    code = "{0}.view(*{1}.shape, -1)"
+    code = "{0}.view({1}.shape[0], -1, {0}.shape[2])"
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
-        x, like = inputs
-        require(len(like.shape) == 2 and x.shape[0] == like.shape[0] * like.shape[1], self, *inputs)
-        return ValueType((*like.shape, x.shape[2]))
+        (rows, length, width), (batch, beams, new) = inputs[0].shape, inputs[1].shape[:3]
+        require(rows == batch * beams and length == new, self, *inputs)
+        return ValueType((batch, beams * new, width))
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
-        return inputs[0].view(*inputs[1].shape, -1)
+        x, like = inputs
+        return x.reshape(like.shape[0], -1, x.shape[2])
+
+
+@dataclass(frozen=True)
+class QueriesToRows(Operation):
+    """Undo `RowsToQueries`: x [batch, beams·new, w] and `like` [batch, beams, new, ...] -> [batch·beams, new, w]."""
+
+    view = True
+    shares_buffer = True
+    code = "{0}.view(-1, {1}.shape[2], {0}.shape[2])"
+
+    def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
+        (sentences, queries, width), (batch, beams, new) = inputs[0].shape, inputs[1].shape[:3]
+        require(sentences == batch and queries == beams * new, self, *inputs)
+        return ValueType((batch * beams, new, width))
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        x, like = inputs
+        return x.reshape(-1, like.shape[2], x.shape[2])

@@ -4,81 +4,106 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from compiler.graph import Graph, Graphs, Node, Purpose, infer_types, unique_name, verify
+from compiler.graph import Graph, Graphs, Node, Purpose, infer_types, prune, unique_name, verify
 from compiler.operations.operation import GraphError, Operation, ValueKind, ValueType
-from compiler.operations.views import FoldBeams, UnfoldBeams
+from compiler.operations.views import BeamsToRows, QueriesToRows, RowsToQueries
 from compiler.options import CompileOptions
 from compiler.size import BATCH, BEAMS, NEW
 from specs import Spec
 
 
 def beams_as_queries(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
-    """Put all beams of a sentence into one row of the decoder step, so that they read the memory only once."""
+    """Make all beams of a sentence queries of one cross-attention, so that they read the memory once."""
     if Purpose.DECODE_STEP not in graphs:
         return graphs
     try:
-        return {**graphs, Purpose.DECODE_STEP: _rows_per_sentence(graphs[Purpose.DECODE_STEP])}
-    except GraphError:  # some value needs one row per hypothesis
+        return {**graphs, Purpose.DECODE_STEP: _one_memory_per_sentence(graphs[Purpose.DECODE_STEP])}
+    except GraphError:  # some value needs one memory per hypothesis
         return graphs
 
 
-def _rows_per_sentence(graph: Graph) -> Graph:
-    """Use the axis of new positions for beams. Nodes that depend on states still get one row per hypothesis."""
-    types, (separate, rows) = graph.types, _separate_hypotheses(graph)
-    like = next((n for n, type_ in graph.inputs.items() if type_ == ValueType((BATCH, NEW), ValueKind.INTEGER)), None)
-    if like is None:
-        raise GraphError("no input has the shape [batch, new], which gives the number of hypotheses")
-    nodes: dict[str, Node] = {}
-    folded: dict[str, str] = {}
-
-    def fold(value: str, layer: str) -> str:
-        if value not in folded:
-            folded[value] = unique_name(f"{value}_rows", types, nodes)
-            nodes[folded[value]] = Node(folded[value], FoldBeams(), (value,), (), types[value], layer)
-        return folded[value]
-
-    for node in graph.nodes:
-        if node.name in separate:
-            read = (i if i in rows or NEW not in types[i].shape else fold(i, node.layer) for i in node.inputs)
-            node = replace(node, inputs=tuple(read))
-            if node.name not in rows:
-                folded[node.name] = unique_name(f"{node.name}_rows", types, nodes)
-                nodes[folded[node.name]] = replace(node, name=folded[node.name])
-                node = replace(node, operation=UnfoldBeams(), inputs=(folded[node.name], like), parameters=())
-        nodes[node.name] = node
-    states = {
-        name: state if state.value in rows else replace(state, value=fold(state.value, ""))
-        for name, state in graph.states.items()
-    }
+def _one_memory_per_sentence(graph: Graph) -> Graph:
+    """Give the inputs an axis of beams. Every hypothesis is a row, except in the nodes that also read the memory."""
+    types, per_sentence = graph.types, _nodes_per_sentence(graph)
     inputs = {name: _input_type(name, type_, graph) for name, type_ in graph.inputs.items()}
-    changed = infer_types(replace(graph, inputs=inputs, nodes=tuple(nodes.values()), states=states))
+    given = [name for name, type_ in graph.inputs.items() if inputs[name] != type_ and name not in graph.states]
+    if not given:
+        raise GraphError("no input has the axis of new positions, which gives the number of hypotheses")
+    nodes: dict[str, Node] = {}
+    rows = {name: name for name in types}
+    """The name under which each value has one row per hypothesis."""
+    queries: dict[str, str] = {}
+    """The name under which a value has one row per sentence."""
+
+    def convert(names: dict[str, str], value: str, operation: Operation, layer: str) -> str:
+        read = rows[value] if names is queries else value
+        like = () if isinstance(operation, BeamsToRows) else (given[0],)
+        names[value] = unique_name(f"{value}_{'queries' if names is queries else 'rows'}", types, nodes)
+        nodes[names[value]] = Node(names[value], operation, (read, *like), (), types[value], layer)
+        return names[value]
+
+    for name in given:
+        convert(rows, name, BeamsToRows(), "")
+    for node in graph.nodes:
+        if node.name not in per_sentence:
+            nodes[node.name] = replace(node, inputs=tuple(rows[i] for i in node.inputs))
+            continue
+        read = []
+        for i in node.inputs:
+            if i not in per_sentence and _is_per_row(types[i]):
+                read.append(queries.get(i) or convert(queries, i, RowsToQueries(), node.layer))
+            else:
+                read.append(i)
+        nodes[node.name] = replace(node, inputs=tuple(read))
+        if _is_per_row(node.type):
+            convert(rows, node.name, QueriesToRows(), node.layer)
+    changed = prune(infer_types(replace(graph, inputs=inputs, nodes=tuple(nodes.values())).with_results(rows)))
     verify(changed)
     return changed
 
 
-def _separate_hypotheses(graph: Graph) -> tuple[set[str], set[str]]:
-    """Return the nodes that need one row per hypothesis: those that read a state, or remove the axis of new positions.
+def _nodes_per_sentence(graph: Graph) -> set[str]:
+    """Return the nodes that read both the memory and hypotheses, and those around them that split or merge heads.
 
-    Also return the values that keep one row per hypothesis, because `UnfoldBeams` does not apply to their shape.
+    Raises:
+        GraphError: One of them needs a value of hypotheses that cannot have one row per sentence.
     """
-    by_name, types = {node.name: node for node in graph.nodes}, graph.types
-    separate, rows = set[str](), set(graph.states)
+    types, by_name = graph.types, {node.name: node for node in graph.nodes}
+    depends = {name for name, type_ in graph.inputs.items() if name in graph.states or NEW in type_.shape}
+    for node in graph.nodes:
+        if depends.intersection(node.inputs):
+            depends.add(node.name)
+    found = {
+        node.name
+        for node in graph.nodes
+        if node.name in depends and any(i not in depends and BATCH in types[i].shape for i in node.inputs)
+    }
     while True:
-        known = len(separate)
+        known = len(found)
         for node in graph.nodes:
-            shape = node.type.shape
-            reduces = NEW not in shape and any(NEW in types[i].shape for i in node.inputs)
-            if node.name in separate or reduces or rows.intersection(node.inputs):
-                separate.add(node.name)
-                separate.update(i for i in node.inputs if i in by_name and _has_heads(by_name[i].operation))
-                if node.type.kind is not ValueKind.FLOAT or len(shape) != 3 or shape[1] != NEW:
-                    rows.add(node.name)
-        if len(separate) == known:
-            return separate, rows
+            needed = {i for i in node.inputs if i in depends and not _is_per_row(types[i])}
+            if node.name in found:
+                if not needed <= by_name.keys():
+                    raise GraphError(f"`{node.name}` reads {needed} and the memory")
+                found |= needed
+            elif needed & found:
+                found.add(node.name)
+        if len(found) == known:
+            break
+    for name in found:
+        node = by_name[name]
+        field = node.operation.receptive_field()
+        mixes = field is not None and any(node.inputs[i] in depends for i in field.inputs)
+        if mixes or len(node.type.shape) < 3 or (node.type.shape[0], node.type.shape[-2]) != (BATCH, NEW):
+            raise GraphError(f"`{name}` combines positions of hypotheses")
+    if lost := [value for value in graph.results.values() if value in found and not _is_per_row(types[value])]:
+        raise GraphError(f"the outputs {lost} have one row per sentence")
+    return found
 
 
-def _has_heads(operation: Operation) -> bool:
-    return operation.splits_heads or operation.keeps_heads
+def _is_per_row(type_: ValueType) -> bool:
+    """Return whether a value can have one row per hypothesis or one per sentence: [batch, new, w]."""
+    return type_.kind is ValueKind.FLOAT and len(type_.shape) == 3 and type_.shape[:2] == (BATCH, NEW)
 
 
 def _input_type(name: str, type_: ValueType, graph: Graph) -> ValueType:
@@ -86,4 +111,4 @@ def _input_type(name: str, type_: ValueType, graph: Graph) -> ValueType:
         shape = list(type_.shape)
         shape[graph.states[name].row_axis] = BATCH * BEAMS
         return replace(type_, shape=tuple(shape))
-    return replace(type_, shape=tuple(BEAMS if size == NEW else size for size in type_.shape))
+    return replace(type_, shape=(BATCH, BEAMS, *type_.shape[1:])) if NEW in type_.shape else type_

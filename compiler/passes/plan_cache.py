@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from compiler.graph import Graph, Graphs, Node, Purpose, infer_types
 from compiler.options import CompileOptions
-from compiler.size import CAPACITY
+from compiler.size import CAPACITY, PAST
 from specs import Spec
 
 
@@ -60,8 +60,9 @@ def _growing_caches(graph: Graph) -> dict[str, str]:
     """
     caches = {}
     for node in graph.nodes:
-        if node.operation.appends_to_cache and (state := graph.states.get(node.inputs[0])):
-            cache = node.inputs[0]
+        cache = node.inputs[0]
+        state = graph.states.get(cache)
+        if node.operation.appends_to_cache and state and graph.inputs[cache].shape[state.length_axis] == PAST:
             readers = [n for n in graph.nodes if cache in n.inputs]
             others = [n for n in readers if not n.operation.reads_cache_slots]
             if state.value == node.name and others == [node] and cache not in graph.results.values():

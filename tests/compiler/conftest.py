@@ -165,13 +165,16 @@ class HandWrittenProgram:
     def next(
         self, state: int, tokens: Tensor, count: int = 1, with_all: bool = True, allowed: Tensor | None = None
     ) -> tuple[Tensor, ...]:
-        """Run a step. Return the values and IDs of the top tokens, EOS's value, and all log-probabilities."""
-        rows = len(tokens)
+        """Run a step that reads tokens [rows] or [rows, k]. Return the results in one row for each token.
+
+        They are the values and IDs of the top tokens, EOS's value, and all log-probabilities.
+        """
+        rows, k = tokens.numel(), tokens.numel() // len(tokens)
         values, ids = torch.empty(rows, count), torch.empty(rows, count, dtype=torch.long)
         ends, everything = torch.empty(rows), torch.empty(rows, self.vocabulary)
         pointers = [t.data_ptr() for t in (values, ids, ends)] + [everything.data_ptr() if with_all else None]
         mask = (None, 0) if allowed is None else (allowed.data_ptr(), allowed.stride(0))
-        status = self.library.zoo_step(self.handle, state, tokens.data_ptr(), count, *pointers, *mask)
+        status = self.library.zoo_step(self.handle, state, tokens.data_ptr(), k, count, *pointers, *mask)
         assert status == Status.DONE
         return values, ids, ends, everything
 

@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +19,12 @@ from compiler import (
     Purpose,
     artefact,
     build,
-    emit,
     graphs,
     interpret,
 )
 from compiler.assemble import prepare_build
 from compiler.backends import BACKENDS, BuildRequest
 from compiler.backends.conformance import disagreement
-from compiler.backends.eager import functions
-from compiler.graph import stored_tensors
-from compiler.initialization import initial_weights
 from compiler.instruction import MAX_INT8_ROWS
 from compiler.kernels import library
 from specs import Spec, ZooError
@@ -274,53 +269,53 @@ def test_the_state_of_every_sublayer_is_carried_whichever_passes_run(small: Call
 
 
 @pytest.mark.parametrize("architecture", ["post", "student", *SUBLAYERS])
-@pytest.mark.parametrize("planned", [False, True])
-def test_several_new_positions_in_one_step_equal_single_steps(
-    small: Callable[..., Spec], architecture: str, planned: bool
+@pytest.mark.parametrize("disabled", [(), ("beams_as_queries",), ("plan_cache",)], ids=str)
+def test_several_new_tokens_in_one_step_equal_single_steps(
+    small: Callable[..., Spec], architecture: str, disabled: tuple[str, ...]
 ) -> None:
-    spec = small(**ARCHITECTURES[architecture])
-    variant = changed(spec, disabled_passes=["beams_as_queries", *([] if planned else ["plan_cache"])])
-    optimised = graphs(variant, [Purpose.ENCODE, Purpose.DECODE_STEP])
-    weights, step = initial_weights(spec, optimised), optimised[Purpose.DECODE_STEP]
+    """Also if the interpreter runs the graphs after all passes."""
+    spec = changed(small(**ARCHITECTURES[architecture]), disabled_passes=disabled)
+    program = build(spec, [Purpose.ENCODE, Purpose.DECODE_STEP], backend="eager")
+    weights = program.weights()
+    interpreted = {
+        purpose: lambda _, inputs, graph=graph: interpret(graph, weights, inputs)
+        for purpose, graph in program.graphs.items()
+    }
+    other = EmittedProgram(spec, program.graphs, interpreted, "").eval()
+    other.share(weights)
     source, tokens = torch.tensor([[7, 8, 9, 3], [5, 3, 0, 0]]), torch.randint(4, 101, (2, 7))
-    emitted = functions(emit([step]))[Purpose.DECODE_STEP]
-    program = EmittedProgram(spec, {Purpose.DECODE_STEP: step}, {}, "").eval()
-    program.share({name: weights[name] for name in stored_tensors([step])})
     results = []
-    for run in (partial(emitted, program), partial(interpret, step, weights)):
+    for each in (program, other):
         for widths in ([1] * 7, [3, 1, 3], [7]):
-            memory = interpret(optimised[Purpose.ENCODE], weights, {"source": source})
-            sizes = {"batch": 2, "past": 0, "capacity": 16}
-            carried = {name: torch.zeros([size(**sizes) for size in step.inputs[name].shape]) for name in step.states}
-            rows, start = [], 0
-            for width in widths:
-                position = torch.arange(start, start + width).expand(2, -1)
-                inputs = {"token": tokens[:, start : start + width], "position": position, "source": source}
-                outputs = run({**inputs, **memory, **carried})
-                rows.append(outputs["log_probabilities"])
-                carried, start = {name: outputs[name] for name in carried}, start + width
-            results.append(torch.cat(rows, 1))
-    for other in results[1:]:
-        torch.testing.assert_close(other, results[0], atol=1e-5, rtol=1e-5)
+            state, steps = each.encode(source), []
+            for part in tokens.split(widths, 1):
+                log_probabilities, state = each.advance(state, part)
+                steps.append(log_probabilities)
+            results.append(torch.cat(steps, 1))
+    for result in results[1:]:
+        torch.testing.assert_close(result, results[0], atol=1e-5, rtol=1e-5)
 
 
 def _walk(program: Any) -> Iterator[torch.Tensor]:
-    """Yield the results of steps in which rows are selected, suppressed, joined and dropped, beyond a first cache."""
+    """Yield the results of steps in which rows are selected, suppressed, joined and dropped, beyond a first cache.
+
+    Some steps read several tokens, and each row takes back some of them.
+    """
     generator, mask_generator = torch.Generator().manual_seed(0), torch.Generator().manual_seed(1)
 
-    def tokens(rows: int) -> torch.Tensor:
-        return torch.randint(4, 101, (rows,), generator=generator)
+    def tokens(rows: int, new: int = 1) -> torch.Tensor:
+        return torch.randint(4, 101, (rows, new), generator=generator)
 
     def start(*sources: list[int]) -> Any:
         length = max(map(len, sources))
         source = torch.tensor([[*row, *[0] * (length - len(row))] for row in sources])
-        _, state = program.top_k(program.encode(source), torch.full((len(sources),), 2), 4)
+        _, state = program.top_k(program.encode(source), torch.full((len(sources), 1), 2), 4)
         return program.select(state, torch.arange(len(sources)), torch.zeros(len(sources), 3, dtype=torch.long))
 
     state, sentences = start([7, 8, 9, 10, 11, 3], [5, 3], [9, 6, 3]), 3
     for step in range(24):
         if step % 5 == 4:
-            best, state = program.top_k(state, tokens(3 * sentences), 6)
+            best, state = program.top_k(state, tokens(3 * sentences, 1 + step % 4), 6)
             yield best.values
             yield best.ends
         elif step % 5 == 3:
@@ -332,8 +327,10 @@ def _walk(program: Any) -> Iterator[torch.Tensor]:
             yield (allowed[:1] if step == 13 else allowed).expand(3 * sentences, -1).gather(1, possible).float()
             yield best.ends
         else:
-            log_probabilities, state = program.decode_step(state, tokens(3 * sentences))
+            log_probabilities, state = program.advance(state, tokens(3 * sentences, 1 + step % 4))
             yield log_probabilities
+            if step % 4:
+                state = program.rewind(state, torch.randint(1 + step % 4, (3 * sentences,), generator=generator))
         if step == 7:
             state, sentences = program.join(state, start([20, 21, 22, 23, 24, 25, 26, 27, 3], [30, 3])), 5
         kept = [0, 2, 3] if step == 12 else [1, 2] if step == 19 else list(range(sentences))

@@ -83,7 +83,7 @@ def test_flops_are_those_that_torch_counts(small: Callable[..., Spec], passes: t
     state = program.encode(source)
     for past in range(3):
         with FlopCounterMode(display=False) as counter:
-            _, state = program.decode_step(state, target[:, 0])
+            _, state = program.advance(state, target[:, :1])
         at_step = {**at, "past": past, "new": 1, "beams": 1, "capacity": CACHE_BLOCK}
         assert counter.get_total_flops() == costs[Purpose.DECODE_STEP](**at_step)
     with FlopCounterMode(display=False) as counter:
@@ -111,7 +111,7 @@ def test_flops_and_parameters_of_shipped_specs(every: bool) -> None:
         runs: dict[Purpose, Callable[[], object]] = {
             Purpose.SCORE: lambda p=program, s=source, t=target: p.score(s, t),  # type: ignore[misc]
             Purpose.ENCODE: lambda p=program, s=source: p.encode(s),  # type: ignore[misc]
-            Purpose.DECODE_STEP: lambda p=program, s=state, t=target: p.decode_step(s, t[:, 0]),  # type: ignore[misc]
+            Purpose.DECODE_STEP: lambda p=program, s=state, t=target: p.advance(s, t[:, :1]),  # type: ignore[misc]
         }
         for purpose, run in runs.items():
             assert count_flops(run) == cost(optimised[purpose]).flops(**at), (name, purpose)
@@ -132,7 +132,7 @@ def test_cache_bytes_are_those_of_the_state(small: Callable[..., Spec]) -> None:
     program = build(small(), TRANSLATE)
     state = program.encode(torch.randint(4, 101, (3, 7)))
     for _ in range(4):
-        _, state = program.decode_step(state, torch.tensor([2, 2, 2]))
+        _, state = program.advance(state, torch.tensor([[2], [2], [2]]))
     size = sum(tensor.nbytes for tensor in state.carried.values())
     assert size == cost(program.graphs[Purpose.DECODE_STEP]).cache_bytes(batch=3, beams=1, capacity=CACHE_BLOCK)
 
@@ -167,7 +167,7 @@ class TestMemoryTraffic:
     def test_each_weight_is_read_once_per_step(self, small: Callable[..., Spec]) -> None:
         """Without rows only the weights remain, except the embedding, of which a step reads single rows."""
         step = graphs(small(tied_embeddings="target"))[Purpose.DECODE_STEP]
-        at = {"batch": 0, "beams": 0, "source": 7, "capacity": 16}
+        at = {"batch": 0, "beams": 0, "new": 1, "source": 7, "capacity": 16}
         assert memory_traffic(step)(**at) == 4 * sum(parameter.count for parameter in step.parameters.values())
 
     def test_all_beams_read_the_memory_once(self, small: Callable[..., Spec]) -> None:

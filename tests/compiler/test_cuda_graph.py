@@ -120,15 +120,17 @@ def _search(program: EmittedProgram, beams: int) -> Iterator[Tensor]:
     def start(sentences: int, length: int) -> Any:
         source = torch.randint(4, 101, (sentences, length), generator=draw)
         source[:, -1] = EOS
-        _, state = program.top_k(program.encode(source), torch.full((sentences,), BOS), beams)
+        _, state = program.top_k(program.encode(source), torch.full((sentences, 1), BOS), beams)
         return program.select(state, torch.arange(sentences), torch.zeros(sentences, beams, dtype=torch.long))
 
     state, sentences = start(6, 9), 6
     for step in range(40):
-        tokens = torch.randint(4, 101, (sentences * beams,), generator=draw)
-        allowed = torch.rand(len(tokens), 101, generator=draw) < 0.2 if step % 3 == 2 else None
+        tokens = torch.randint(4, 101, (sentences * beams, 3 if 20 <= step < 28 else 1), generator=draw)
+        allowed = torch.rand(tokens.numel(), 101, generator=draw) < 0.2 if step % 3 == 2 else None
         best, state = program.top_k(state, tokens, 2 * beams, allowed)
         yield from (best.values, best.ends)
+        if tokens.shape[1] > 1:
+            state = program.rewind(state, torch.randint(tokens.shape[1], (len(tokens),), generator=draw))
         if step % 10 == 4 and sentences > 1:  # one sentence is finished
             sentences -= 1
         kept = torch.arange(sentences)
@@ -144,10 +146,10 @@ def _steps(
     state, draw = program.encode(source), torch.Generator().manual_seed(4)
     for token in tokens:
         if count is None:
-            result, state = program.decode_step(state, token)
+            result, state = program.advance(state, token[:, None])
         else:
             allowed = (torch.rand(len(token), 101, generator=draw) < 0.2).to(token.device) if masks else None
-            result, state = program.top_k(state, token, count, allowed)
+            result, state = program.top_k(state, token[:, None], count, allowed)
         yield result
 
 
@@ -280,7 +282,7 @@ def test_only_the_latest_recordings_are_kept(two: Callable[..., Any]) -> None:
     _, recorded, recorder = two(N=1)
 
     def step(count: int) -> int:
-        recorded.top_k(recorded.encode(torch.tensor([[5, EOS]])), torch.tensor([7]), count)
+        recorded.top_k(recorded.encode(torch.tensor([[5, EOS]])), torch.tensor([[7]]), count)
         return int(recorder.records)
 
     assert [step(count) for count in range(MAX_RECORDINGS + 2, 0, -1)] == list(range(1, MAX_RECORDINGS + 3))

@@ -54,15 +54,15 @@ def test_nothing_is_written_in_place_and_no_attention_is_fused(exported: Any) ->
 def test_every_symbolic_size_is_free(small: Callable[..., Spec], exported: Any) -> None:
     program = exported[Purpose.DECODE_STEP].module(check_guards=False)  # the guards are stricter than the code
     graph = graphs(small(N=1), TRANSLATE)[Purpose.DECODE_STEP]
-    for batch, beams, source, room in ((1, 1, 1, 16), (2, 1, 9, 32), (1, 4, 3, 16), (5, 3, 2, 48)):
-        sizes = {"batch": batch, "beams": beams, "source": source, "capacity": room}
+    for batch, beams, new, source, room in ((1, 1, 1, 1, 16), (2, 1, 3, 9, 32), (1, 4, 1, 3, 16), (5, 3, 2, 2, 48)):
+        sizes = {"batch": batch, "beams": beams, "new": new, "source": source, "capacity": room}
         shapes = {name: [size(**sizes) for size in type_.shape] for name, type_ in graph.inputs.items()}
         inputs = [
             torch.full(shape, 3) if graph.inputs[name].kind == "integer" else torch.zeros(shape)
             for name, shape in shapes.items()
         ]
         outputs = dict(zip(graph.results, program(*inputs), strict=True))
-        assert outputs["log_probabilities"].shape == (batch, beams, 101)
+        assert outputs["log_probabilities"].shape == (batch * beams, new, 101)
 
 
 def test_auto_says_why_no_backend_can_build_a_request(small: Callable[..., Spec]) -> None:
@@ -149,7 +149,7 @@ def test_tensorrt_profiles_contain_every_length_of_the_spec(small: Callable[...,
                     assert 1 <= smallest <= usual <= largest
             assert profiles["source"].max[1] == longest + 1
             assert profiles["decoder.0.keys"].max[2] >= int(longest * factor) + extra + 1
-            rows, (batch, beams) = profiles["decoder.0.keys"].usual[0], profiles["token"].usual
+            rows, (batch, beams, _) = profiles["decoder.0.keys"].usual[0], profiles["token"].usual
             assert rows == batch * beams
 
 
@@ -159,8 +159,8 @@ def test_tensorrt_refuses_inputs_beyond_the_profile_and_says_which_option_to_rai
     source = input_profiles(optimised[Purpose.ENCODE], spec)
     check_shapes(source, [torch.zeros(source["source"].max)])
     token = {"token": input_profiles(optimised[Purpose.DECODE_STEP], spec)["token"]}
-    batch, beams = token["token"].max
-    for profiles, shape in ((source, (1, source["source"].max[1] + 1)), (token, (batch, beams + 1))):
+    batch, beams, _ = token["token"].max
+    for profiles, shape in ((source, (1, source["source"].max[1] + 1)), (token, (batch, beams + 1, 1))):
         with pytest.raises(ZooError, match="was built for at most") as caught:
             check_shapes(profiles, [torch.zeros(shape)])
         assert "`decoding.beam`" in str(caught.value.hint)

@@ -29,7 +29,7 @@ def test_invalid_graphs(small: Callable[..., Spec]) -> None:
         "is not a layer": replace(graph, nodes=(replace(first, layer="Encoder 0"), *graph.nodes[1:])),
         "never computed": replace(graph, outputs={"memory": "nothing"}),
         "unused parameters": replace(graph, parameters={**graph.parameters, **unused}),
-        "is not an input": replace(graph, states={"nothing": StepState(first.name)}),
+        "is not an input": replace(graph, states={"nothing": StepState(first.name, length_axis=1)}),
     }
     for message, wrong in invalid.items():
         with pytest.raises(GraphError, match=message):
@@ -67,7 +67,7 @@ class TestStates:
 
     def test_a_state_grows_along_its_length_axis(self) -> None:
         verify(self.graph(StepState("grown", length_axis=2)))
-        for wrong in (StepState("grown"), StepState("grown", length_axis=1), StepState("new", length_axis=3)):
+        for wrong in (StepState("grown", length_axis=1), StepState("new", length_axis=3)):
             with pytest.raises(GraphError, match="but its next value"):
                 verify(self.graph(wrong))
 

@@ -173,7 +173,7 @@ def test_an_ssru_over_a_source_runs_in_both_directions(new_program: Any, width: 
 
 @pytest.mark.parametrize(("heads", "key_width", "value_width"), [(2, 16, 64), (3, 5, 7)])
 def test_each_hypothesis_keeps_its_own_past(new_program: Any, heads: int, key_width: int, value_width: int) -> None:
-    """Hypotheses are selected, sentences dropped and joined at random; each past is compared with a copy."""
+    """Hypotheses read, take back and are selected, sentences dropped and joined; each past is compared with a copy."""
     ids, k, v, beams = 30, heads * key_width, heads * value_width, 4
     q_table, k_table, v_table = (torch.randn(ids, width) for width in (k, k, v))
     program = new_program(cache=[k, k, v])
@@ -186,14 +186,20 @@ def test_each_hypothesis_keeps_its_own_past(new_program: Any, heads: int, key_wi
     program.output(out, v + k)
     program.open()
 
-    def step(state: int, pasts: list[list[list[int]]]) -> None:
-        for past in (past for sentence in pasts for past in sentence):
-            past.append(int(torch.randint(ids, ())))
-        flat = [torch.tensor(past) for sentence in pasts for past in sentence]
-        results = program.run(state, torch.stack([past[-1] for past in flat]))
-        for result, past in zip(results, flat, strict=True):
-            close(result[None, :v], attention(q_table[past[-1:]], k_table[past], v_table[past], heads, 0.5))
-            close(result[v:], ssru(q_table[past][None], k_table[past][None])[0, -1])
+    def step(state: int, pasts: list[list[list[int]]], new: int) -> None:
+        flat = [past for sentence in pasts for past in sentence]
+        tokens = torch.randint(ids, (len(flat), new))
+        results = program.run(state, tokens).unflatten(0, tokens.shape)
+        for past, read, rows in zip(flat, tokens.tolist(), results, strict=True):
+            for token, result in zip(read, rows, strict=True):
+                past.append(token)
+                keys = k_table[past]
+                close(result[None, :v], attention(q_table[past[-1:]], keys, v_table[past], heads, 0.5))
+                close(result[v:], ssru(q_table[past][None], keys[None])[0, -1])
+        counts = torch.randint(new, (len(flat),))
+        assert program.library.zoo_rewind(state, counts.data_ptr()) == 0
+        for past, count in zip(flat, counts.tolist(), strict=True):
+            del past[len(past) - count :]
 
     def choose(state: int, pasts: list[list[list[int]]], kept: Sequence[int]) -> list[list[list[int]]]:
         parents = torch.stack([torch.randint(len(pasts[i]), (beams,)) for i in kept])
@@ -202,11 +208,11 @@ def test_each_hypothesis_keeps_its_own_past(new_program: Any, heads: int, key_wi
 
     state, pasts = program.start(torch.arange(3), [1] * 3), [[[]] for _ in range(3)]
     for turn in range(45):
-        step(state, pasts)
+        step(state, pasts, 1 + turn % 3)
         pasts = choose(state, pasts, [i for i in range(len(pasts)) if i == 0 or turn % 7 != 3])
         if turn % 7 == 5:
             other_state, others = program.start(torch.arange(2), [1] * 2), [[[]] for _ in range(2)]
-            step(other_state, others)
+            step(other_state, others, 2)
             others = choose(other_state, others, range(2))
             assert program.library.zoo_join(state, other_state) == 0
             program.library.zoo_free_state(other_state)
@@ -321,7 +327,7 @@ def test_a_matrix_that_is_too_large_is_refused(library: Any) -> None:
 
 def step_status(program: Any, state: int, tokens: Tensor) -> int:
     outputs = [torch.empty(1, dtype=torch.long) for _ in range(3)]
-    arguments = (tokens.data_ptr(), 1, *(tensor.data_ptr() for tensor in outputs), None, None, 0)
+    arguments = (tokens.data_ptr(), 1, 1, *(tensor.data_ptr() for tensor in outputs), None, None, 0)
     return int(program.library.zoo_step(program.handle, state, *arguments))
 
 

@@ -67,7 +67,8 @@ def test_a_suppressed_token_has_no_probability(small: Callable[..., Spec]) -> No
     weights, suppressed = _random_weights(spec), [0, 2, 50]
     weights["output_bias"][suppressed] = -1e9
     program = compiler.build(spec, weights=weights, backend="eager")
-    log_p, _ = program.decode_step(program.encode(torch.tensor([[5, 6, 3]])), torch.tensor([2]))
+    log_p, _ = program.advance(program.encode(torch.tensor([[5, 6, 3]])), torch.tensor([[2]]))
+    log_p = log_p[:, 0]
     left = torch.tensor([token for token in range(101) if token not in suppressed])
     assert (log_p[:, suppressed] < -1e8).all()
     torch.testing.assert_close(log_p[:, left].exp().sum(), torch.tensor(1.0))

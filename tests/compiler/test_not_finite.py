@@ -184,5 +184,5 @@ def test_a_bad_number_in_any_weight_gives_nan_in_every_backend(small: Callable[.
         for backend in ("eager", "native"):
             program: Any = BACKENDS[backend].build(request)
             state = program.encode(torch.tensor([[7, 8, 9, EOS]]))
-            log_probabilities, _ = program.decode_step(state, torch.tensor([2]))
+            log_probabilities, _ = program.advance(state, torch.tensor([[2]]))
             assert log_probabilities.isnan().any(), (name, backend)

@@ -135,7 +135,7 @@ def test_one_product_projects_the_memory_for_all_layers(small: Callable[..., Spe
 def test_a_step_has_one_row_per_sentence_and_a_planned_cache(small: Callable[..., Spec]) -> None:
     step = graphs(small())[Purpose.DECODE_STEP]
     shapes = {name: str(type_) for name, type_ in step.inputs.items()}
-    assert shapes["token"] == shapes["position"] == "i[batch, beams]"
+    assert shapes["token"] == shapes["position"] == "i[batch, beams, new]"
     assert shapes["decoder.1.cross_key_heads"] == "f[batch, 2, source, 6]"
     assert shapes["decoder.1.values"] == "f[batch·beams, 2, capacity, 4]"
 
@@ -233,8 +233,8 @@ def test_the_vocabulary_is_padded_and_the_log_probabilities_are_not(small: Calla
     assert [n.type.shape[-1].constant for n in logits] == [104]
     program = build(small())
     state = program.encode(torch.tensor([[5, 3]]))
-    log_probabilities, _ = program.decode_step(state, torch.tensor([2]))
-    assert log_probabilities.shape == (1, 101)
+    log_probabilities, _ = program.advance(state, torch.tensor([[2]]))
+    assert log_probabilities.shape == (1, 1, 101)
     torch.testing.assert_close(log_probabilities.exp().sum(), torch.tensor(1.0))
 
 

@@ -28,18 +28,18 @@ def program(request: Any, small: Callable[..., Spec]) -> Any:
 
 def _steps(program: Any, state: Any, *tokens: list[int]) -> tuple[torch.Tensor, Any]:
     for token in tokens:
-        log_probabilities, state = program.decode_step(state, torch.tensor(token))
-    return log_probabilities, state
+        log_probabilities, state = program.advance(state, torch.tensor(token)[:, None])
+    return log_probabilities[:, 0], state
 
 
 def test_cached_decoding_equals_the_full_pass(small: Callable[..., Spec]) -> None:
     program = build(small(), TRANSLATE)
     source, target = torch.randint(4, 101, (5, 9)), torch.randint(4, 101, (5, 40))
     state, steps = program.encode(source), []
-    for token in target[:, :-1].unbind(1):
-        log_probabilities, state = program.decode_step(state, token)
+    for token in target[:, :-1].split(1, 1):
+        log_probabilities, state = program.advance(state, token)
         steps.append(log_probabilities)
-    cached = torch.stack(steps, 1).gather(-1, target[:, 1:, None])[..., 0]
+    cached = torch.cat(steps, 1).gather(-1, target[:, 1:, None])[..., 0]
     torch.testing.assert_close(cached, program.score(source, target), atol=1e-5, rtol=0)
 
 
@@ -77,13 +77,14 @@ def test_joined_sentences_continue_at_their_own_positions(program: Any) -> None:
 
 def test_top_k_of_a_program_is_that_of_its_log_probabilities(program: Any) -> None:
     source = torch.tensor([[7, 8, 3], [5, 6, 3]])
-    log_probabilities, _ = program.decode_step(program.encode(source), torch.tensor([2, 2]))
-    best, _ = program.top_k(program.encode(source), torch.tensor([2, 2]), 5)
-    possible = log_probabilities.clone()
+    tokens = torch.tensor([[2, 7, 9], [2, 8, 5]])
+    log_probabilities, _ = program.advance(program.encode(source), tokens)
+    best, _ = program.top_k(program.encode(source), tokens, 5)
+    possible = log_probabilities.flatten(0, 1).clone()
     possible[:, [PAD, BOS]] = -torch.inf
     torch.testing.assert_close(best.values, possible.topk(5).values)
     assert torch.equal(best.tokens, possible.topk(5).indices)
-    assert torch.equal(best.ends, log_probabilities[:, EOS])
+    assert torch.equal(best.ends, possible[:, EOS])
 
 
 def _sorted_tokens(row: list[float], count: int, suppressed: frozenset[int]) -> list[int]:
@@ -243,7 +244,15 @@ def test_the_native_backend_refuses_a_token_that_does_not_exist(small: Callable[
         program.encode(torch.tensor([[10**9, EOS]]))
     state = program.encode(torch.tensor([[7, EOS]], dtype=torch.int32))
     with pytest.raises(IndexError):
-        program.decode_step(state, torch.tensor([-1]))
+        program.advance(state, torch.tensor([[-1]]))
+
+
+def test_the_native_backend_refuses_to_take_back_tokens_that_were_not_read(small: Callable[..., Spec]) -> None:
+    program = build(small(), backend="native")
+    _, state = program.advance(program.encode(torch.tensor([[7, EOS]])), torch.tensor([[BOS, 5]]))
+    for count in (-1, 3):
+        with pytest.raises(IndexError):
+            program.rewind(state, torch.tensor([count]))
 
 
 @pytest.mark.parametrize("precision", ["bfloat16", "int8"])

@@ -166,10 +166,10 @@ class RandomGraph:
         self.add(MergeHeads(), [self.add(Attention(0.5), [query, grown, grown, mask])])
 
     def state(self) -> None:
-        """Add a state of fixed size."""
+        """Add a state of as many positions as the step has."""
         x, state = self.any(lambda type_: _wide(type_) and type_.shape[1] == NEW), self.name()
         self.inputs[state] = self.type(x)
-        self.states[state] = StepState(self.add(Add(), [state, x]))
+        self.states[state] = StepState(self.add(Add(), [state, x]), length_axis=1)
 
     def graph(self, steps: int) -> Graph:
         for _ in range(steps):

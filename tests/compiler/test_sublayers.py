@@ -33,9 +33,9 @@ def test_ssru_keeps_small_contributions_in_bfloat16() -> None:
     gate, value = (torch.full((1, 8, 2), number, dtype=torch.bfloat16) for number in (7.0, 1.0))
     at_once, state, found = ssru(gate, value), torch.zeros(1, 1, 2, dtype=torch.bfloat16), []
     assert at_once[0, -1, 0].item() == pytest.approx(1 - torch.tensor(7.0).sigmoid().item() ** 8, rel=1e-2)
-    torch.testing.assert_close(ssru_step(gate, value, state), at_once, rtol=0, atol=0)
+    torch.testing.assert_close(ssru_step(gate, value, state)[:, 1:], at_once, rtol=0, atol=0)
     for _ in range(8):
-        state = ssru_step(gate[:, :1], value[:, :1], state)
+        state = ssru_step(gate[:, :1], value[:, :1], state)[:, 1:]
         found.append(state)
     torch.testing.assert_close(torch.cat(found, 1), at_once, rtol=3e-2, atol=0)
 
@@ -88,8 +88,8 @@ class TestFormulas:
             torch.autograd.grad((each * weights).sum(), (gate, value)) for each in (ssru(gate, value), expected)
         )
         torch.testing.assert_close(mine, theirs)
-        steps = ssru_step(gate[:, 1:], value[:, 1:], expected[:, :1]) if length > 1 else expected[:, 1:]
-        torch.testing.assert_close(steps, expected[:, 1:])
+        steps = ssru_step(gate[:, 1:], value[:, 1:], expected[:, :1]) if length > 1 else expected
+        torch.testing.assert_close(steps, expected)
 
     def test_ssru_does_not_overflow(self) -> None:
         """The gate is 0 or 1 at all of many positions."""
@@ -103,8 +103,11 @@ class TestFormulas:
         expected, (_, cell) = theirs(x)
         torch.testing.assert_close(lstm(x, *weights), expected)
         _, (h, c) = theirs(x[:, :2])
-        found = lstm_step(x[:, 2:], torch.stack([h[0], c[0]], 1), *weights)
-        torch.testing.assert_close(found, torch.cat([expected[:, 2:], cell.transpose(0, 1)], 1))
+        state = torch.cat([h[0], c[0]], 1)[:, None]
+        found = lstm_step(x[:, 2:], state, *weights)
+        torch.testing.assert_close(found[:, 0], state[:, 0])
+        torch.testing.assert_close(found[:, 1:, :5], expected[:, 2:])
+        torch.testing.assert_close(found[:, -1, 5:], cell[0])
 
     def test_backwards_equals_forwards_on_reversed_rows(self) -> None:
         tokens = torch.tensor([[5, 6, 7, 3], [5, 3, 0, 0]])
@@ -159,7 +162,7 @@ def test_padding_does_not_change_results(layers: Callable[..., Spec], of: dict[s
     for token in (2, 20, 21):
         found = []
         for place, state in enumerate(states):
-            every, states[place] = program.decode_step(state, torch.full((state.source.shape[0],), token))
+            every, states[place] = program.advance(state, torch.full((state.source.shape[0], 1), token))
             found.append(every)
         torch.testing.assert_close(found[0], torch.cat(found[1:]), atol=1e-5, rtol=1e-5)
 

@@ -71,18 +71,18 @@ class ToyProgram:
         assert all(row[-1] == EOS for row in sources)
         return ToyState(sources, [[()] for _ in sources])
 
-    def decode_step(self, state, token):
+    def advance(self, state, tokens):
         sources, rows = state.use()
-        assert token.shape == (len(sources) * len(rows[0]),)
-        self.read.append(len(token))
-        tokens = iter(token.tolist())
-        rows = [[(*prefix, next(tokens)) for prefix in each] for each in rows]
+        assert tokens.shape == (len(sources) * len(rows[0]), 1)
+        self.read.append(len(tokens))
+        read = iter(tokens[:, 0].tolist())
+        rows = [[(*prefix, next(read)) for prefix in each] for each in rows]
         found = [self.row(source, prefix[1:]) for source, each in zip(sources, rows, strict=True) for prefix in each]
-        return torch.tensor(found, dtype=torch.float32), ToyState(sources, rows)
+        return torch.tensor(found, dtype=torch.float32)[:, None], ToyState(sources, rows)
 
-    def top_k(self, state, token, count, allowed=None):
-        log_probabilities, state = self.decode_step(state, token)
-        return top_k(log_probabilities, count, allowed), state
+    def top_k(self, state, tokens, count, allowed=None):
+        log_probabilities, state = self.advance(state, tokens)
+        return top_k(log_probabilities[:, 0], count, allowed), state
 
     def select(self, state, sentences, parents):
         sources, rows = state.use()

@@ -50,9 +50,9 @@ class Batch(Generic[State]):
         state = program.encode(pad_sequences([source.tokens for source in sources], device))
         constraint = strategy.constraint.start(sources, device) if strategy.constraint is not None else None
         for forced in zip(*(source.prefix for source in sources), strict=True):
-            log_probabilities, state = program.decode_step(state, token)
+            log_probabilities, state = program.advance(state, token.unsqueeze(1))
             token = torch.tensor(forced, device=device)
-            totals = totals + log_probabilities.gather(1, token.unsqueeze(1))
+            totals = totals + log_probabilities[:, 0].gather(1, token.unsqueeze(1))
             if constraint is not None:
                 _check_allowed(constraint, token, sources)
                 constraint = constraint.advance(None, token)

@@ -74,7 +74,7 @@ class BeamSearch:
         allowed: Bool[Tensor, "#rows V"] | None = None,
     ) -> tuple[Selection, State]:
         """Run one decoding step and select the candidates of each sentence."""
-        continuations, state = program.top_k(state, token, self.candidates, allowed)
+        continuations, state = program.top_k(state, token.unsqueeze(1), self.candidates, allowed)
         return self.select(continuations, totals, [history.must_end for history in histories]), state
 
     def select(

@@ -30,17 +30,25 @@ class Ensemble:
         """Return the state of each program before the first token."""
         return tuple(program.encode(source) for program in self.programs)
 
-    def decode_step(self, state: States, token: Int[Tensor, " rows"]) -> tuple[Float32[Tensor, "rows V"], States]:
-        """Return the log-probabilities of the next token, and the new states."""
-        steps = [program.decode_step(own, token) for program, own in zip(self.programs, state, strict=True)]
+    def advance(self, state: States, tokens: Int[Tensor, "rows k"]) -> tuple[Float32[Tensor, "rows k V"], States]:
+        """Return the log-probabilities after each token, and the new states."""
+        steps = [program.advance(own, tokens) for program, own in zip(self.programs, state, strict=True)]
         return self._mean([log_probabilities for log_probabilities, _ in steps]), tuple(own for _, own in steps)
 
     def top_k(
-        self, state: States, token: Int[Tensor, " rows"], count: int, allowed: Bool[Tensor, "#rows V"] | None = None
+        self,
+        state: States,
+        tokens: Int[Tensor, "rows k"],
+        count: int,
+        allowed: Bool[Tensor, "#rows·k V"] | None = None,
     ) -> tuple[TopK, States]:
-        """Return the `count` most probable next tokens of each row, and the new states."""
-        log_probabilities, state = self.decode_step(state, token)
-        return top_k(log_probabilities, count, allowed), state
+        """Return the `count` most probable tokens after each token, and the new states."""
+        log_probabilities, state = self.advance(state, tokens)
+        return top_k(log_probabilities.flatten(0, 1), count, allowed), state
+
+    def rewind(self, state: States, counts: Int[Tensor, " rows"]) -> States:
+        """Return the states before the last tokens of each row."""
+        return tuple(program.rewind(own, counts) for program, own in zip(self.programs, state, strict=True))
 
     def select(self, state: States, sentences: Int[Tensor, " kept"], parents: Int[Tensor, "kept beams"]) -> States:
         """Return the states of the selected sentences and rows."""
@@ -56,7 +64,7 @@ class Ensemble:
         """Return the log-probability of each target token."""
         return self._mean([program.score(source, target) for program in self.programs])
 
-    def _mean(self, log_probabilities: Sequence[Float[Tensor, "rows some"]]) -> Float32[Tensor, "rows some"]:
+    def _mean(self, log_probabilities: Sequence[Float[Tensor, "*shape"]]) -> Float32[Tensor, "*shape"]:
         """Return the logarithm of the mean probability, computed in float32."""
         if len(log_probabilities) == 1:
             return log_probabilities[0].float()

@@ -62,7 +62,8 @@ class Sampling:
         allowed: Bool[Tensor, "#rows V"] | None = None,
     ) -> tuple[Selection, State]:
         """Run one decoding step and draw a token for each row."""
-        log_probabilities, state = program.decode_step(state, token)
+        log_probabilities, state = program.advance(state, token.unsqueeze(1))
+        log_probabilities = log_probabilities[:, 0]
         if totals.shape[1] < self.count:  # the first step: one row per sentence becomes `count` rows
             log_probabilities = log_probabilities.repeat_interleave(self.count, 0)
             totals = totals.expand(-1, self.count)

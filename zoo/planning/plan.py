@@ -196,8 +196,8 @@ def graph_sizes(graphs: Graphs, spec: Spec, length: int) -> GraphSizes:
 
 def _last_step_sizes(step: Graph, beam: int, length: int) -> Mapping[str, int]:
     """Return values for the symbolic sizes of the graph in the last of `length` decoding steps of one sentence."""
-    rows = {"batch": 1, "beams": beam} if step.inputs["token"].shape[1] == BEAMS else {"batch": beam, "new": 1}
-    return {**rows, "source": length, "past": length - 1, "capacity": length}
+    rows = {"batch": 1, "beams": beam} if step.inputs["token"].shape[1] == BEAMS else {"batch": beam}
+    return {**rows, "new": 1, "source": length, "past": length - 1, "capacity": length}
 
 
 def _final_graphs(spec: Spec) -> Graphs:

@@ -128,7 +128,7 @@ def _recorded(setting: Setting, spec: Spec, weights: Any, precision: str, backen
     for token in tokens:
         each = []
         for number, program in enumerate(programs):
-            found, states[number] = program.decode_step(states[number], token.to(setting.device))
+            found, states[number] = program.advance(states[number], token[:, None].to(setting.device))
             each.append(found)
         differing += int((each[0] != each[1]).sum())
         largest = max(largest, float((each[0] - each[2]).abs().max()))

@@ -98,17 +98,17 @@ def _step(setting: Setting, spec: Spec, program: EmittedProgram, sources: list[l
     """Return the seconds of a step after half of the tokens, and its memory traffic in bytes."""
     beams, rows = spec.decoding.beam, len(sources) * spec.decoding.beam
     state = program.encode(pad_sequences(sources, setting.device))
-    _, state = program.top_k(state, torch.full((len(sources),), BOS, device=setting.device), 2 * beams)
+    _, state = program.top_k(state, torch.full((len(sources), 1), BOS, device=setting.device), 2 * beams)
     every = torch.arange(len(sources), device=setting.device)
     state = program.select(state, every, torch.zeros(len(sources), beams, dtype=torch.long, device=setting.device))
-    token = torch.full((rows,), 7, device=setting.device)
+    tokens = torch.full((rows, 1), 7, device=setting.device)
     for _ in range(LENGTH // 2):
-        _, state = program.top_k(state, token, 2 * beams)
+        _, state = program.top_k(state, tokens, 2 * beams)
     held, steps = [state], 1 if setting.toy else 10
 
     def work() -> None:
         for _ in range(steps):
-            _, held[0] = program.top_k(held[0], token, 2 * beams)
+            _, held[0] = program.top_k(held[0], tokens, 2 * beams)
 
     seconds = setting.seconds(work, 1) / steps
     graph, given = program.graphs[Purpose.DECODE_STEP], {"source": state.source, **state.memory, **state.carried}

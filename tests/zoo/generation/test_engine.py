@@ -120,13 +120,13 @@ def meeting(toy):
             super().__init__(9, 1, 50)
             self.barrier, self.seen, self.lock = threading.Barrier(parties), set(), threading.Lock()
 
-        def top_k(self, state, token, count, allowed=None):
+        def top_k(self, state, tokens, count, allowed=None):
             with self.lock:
                 new = threading.get_ident() not in self.seen
                 self.seen.add(threading.get_ident())
             if new:
                 self.barrier.wait(timeout=60)
-            return super().top_k(state, token, count, allowed)
+            return super().top_k(state, tokens, count, allowed)
 
     return Meeting
 
@@ -219,7 +219,7 @@ from zoo.generation.engine import search
 class Slow:
     def encode(self, source):
         return source
-    def top_k(self, state, token, count, allowed):
+    def top_k(self, state, tokens, count, allowed):
         for _ in range(50):
             torch.randn(200, 200) @ torch.randn(200, 200)
         raise ValueError
@@ -262,8 +262,8 @@ def tight(toy):
         def encode(self, source):
             return self._allocate(super().encode(source))
 
-        def decode_step(self, state, token):
-            log_probabilities, state = super().decode_step(state, token)
+        def advance(self, state, tokens):
+            log_probabilities, state = super().advance(state, tokens)
             return log_probabilities, self._allocate(state)
 
         def select(self, state, sentences, parents):

@@ -21,6 +21,7 @@ from zoo.data.builtin import sentences
 from zoo.data.prepare import prepare
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.constraints import SuppressedTokens
+from zoo.generation.ensemble import Ensemble
 from zoo.generation.sampling import Sampling
 from zoo.generation.translation import Translation
 from zoo.generation.translator import Translator
@@ -60,6 +61,38 @@ def program(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
 def sources() -> list[tuple[int, ...]]:
     draw = random.Random(2)
     return [tuple(draw.choices(range(4, 60), k=draw.randrange(1, 9))) for _ in range(14)]
+
+
+def draft(text: Sequence[int], count: int, draw: random.Random) -> list[int]:
+    """Guess the next tokens: those that followed the last token where it occurred before, and then random ones."""
+    occurrences = [index for index, token in enumerate(text[:-1]) if token == text[-1]]
+    copied = text[occurrences[-1] + 1 :][:count] if occurrences else []
+    return [*copied, *draw.choices(range(4, 60), k=count - len(copied))]
+
+
+@pytest.mark.parametrize("in_ensemble", [False, True])
+def test_greedy_search_with_drafts_finds_the_greedy_tokens(program: Any, sources: Any, in_ensemble: bool) -> None:
+    """Each step reads a draft for each row. The row takes back the tokens after the first that it would not choose."""
+    decoder = Ensemble([program, program]) if in_ensemble else program
+    source, length, draw = padded([(*tokens, EOS) for tokens in sources]), 24, random.Random(4)
+    state, tokens, expected = decoder.encode(source), torch.full((len(source), 1), BOS), []
+    for _ in range(length):
+        best, state = decoder.top_k(state, tokens, 1)
+        tokens = best.tokens
+        expected.append(tokens)
+    state, texts, steps = decoder.encode(source), [[BOS] for _ in sources], 0
+    while min(map(len, texts)) <= length:
+        count, steps, counts = draw.randrange(5), steps + 1, []
+        drafts = [draft(text, count, draw) for text in texts]
+        read = torch.tensor([[text[-1], *guess] for text, guess in zip(texts, drafts, strict=True)])
+        best, state = decoder.top_k(state, read, 1)
+        for text, guess, chosen in zip(texts, drafts, best.tokens.view(read.shape).tolist(), strict=True):
+            accepted = next((i for i, token in enumerate(guess) if token != chosen[i]), count)
+            text += chosen[: accepted + 1]
+            counts.append(count - accepted)
+        state = decoder.rewind(state, torch.tensor(counts))
+    assert [text[1 : length + 1] for text in texts] == torch.cat(expected, 1).tolist()
+    assert sum(map(len, texts)) > 1.5 * len(texts) * (steps + 1), "few drafts were right"
 
 
 @pytest.mark.parametrize(

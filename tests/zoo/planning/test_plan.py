@@ -87,7 +87,7 @@ def test_flops_of_a_translation_equal_those_that_torch_counts(small: Callable[..
     with FlopCounterMode(display=False) as counter:
         state = program.encode(torch.tensor([[5] * (length - 1) + [EOS]]))
         for _ in range(length):
-            _, state = program.decode_step(state, torch.tensor([BOS]))
+            _, state = program.advance(state, torch.tensor([[BOS]]))
     assert plans.plan(spec, length).passes[-1].after.flops == counter.get_total_flops()
 
 
@@ -106,7 +106,7 @@ def test_cache_bytes_equal_the_tensors_of_the_state(small: Callable[..., Spec]) 
     program = compiler.build(spec)
     state = program.encode(torch.tensor([[5] * (length - 1) + [EOS]]))
     for _ in range(length):
-        _, state = program.decode_step(state, torch.tensor([BOS]))
+        _, state = program.advance(state, torch.tensor([[BOS]]))
     carried = [*state.memory.values(), *state.carried.values()]
     assert plans.plan(spec, length).cache_bytes == sum(tensor.nbytes for tensor in carried)
 

@@ -62,9 +62,9 @@ def test_no_translation_ends_before_its_limit(small: Small, shape: dict[str, obj
     program = build(spec, weights=weights, device="cpu")
     state = program.encode(torch.tensor([[5, 6, EOS], [7, EOS, PAD]]))
     for token in (BOS, 9, 50):
-        log_probabilities, state = program.decode_step(state, torch.tensor([token, token]))
-        assert log_probabilities[:, [PAD, UNK, BOS, EOS]].max() < -15
-        assert log_probabilities[:, EOS + 1 :].max() > -6
+        log_probabilities, state = program.advance(state, torch.tensor([[token], [token]]))
+        assert log_probabilities[..., [PAD, UNK, BOS, EOS]].max() < -15
+        assert log_probabilities[..., EOS + 1 :].max() > -6
     (hypotheses,) = translations(program, [[5, 6, EOS]], spec, batch=1, n_best=2, length=11)
     assert [len(hypothesis.tokens) for hypothesis in hypotheses] == [10, 10]
     assert not {PAD, UNK, BOS, EOS} & set(hypotheses[0].tokens)
