@@ -26,6 +26,7 @@ from zoo.interop.sentencepiece_model import (
     word_list_tokenizer,
 )
 from zoo.report import Report
+from zoo.text.languages import LanguagePair
 from zoo.text.tokenizer import Tokenizer
 from zoo.text.vocabulary import Vocabulary
 
@@ -138,7 +139,7 @@ def test_each_word_outside_the_list_is_one_unknown_token(tmp_path: Path) -> None
 def test_messages_name_unknown_words(small: Callable[..., Spec], report: Report) -> None:
     vocabulary = Vocabulary(word_list_tokenizer(NUMBERING, "list"))
     assert vocabulary.unknown("a Hund bc  Hund é X", "target") == ["Hund", "X"]
-    intake = Preprocessor(vocabulary, small(), None, None, report)
+    intake = Preprocessor(vocabulary, small(), None, None, report, LanguagePair("en", "de"))
     with pytest.raises(ZooError, match=r"'Hund', 'X'"):
         intake.encode_source("a", "a Hund X", 0)
     with intake.warnings:
