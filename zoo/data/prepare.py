@@ -45,7 +45,7 @@ _CHUNK_PAIRS = 8192
 _LANGUAGE_PAIRS = 500  # number of pairs from which the languages are detected
 _CHUNK_CHARACTERS = 4_000_000  # encoding takes fifty bytes per character
 _MAX_SCORED_TEXT = 256_000_000
-_MAX_OVERLAP = 0.01  # share of a set in the training text from which on there is a warning
+_MAX_OVERLAP = 0.01  # warn if a larger fraction of dev or test is also in the training text
 _PAIR_OVERHEAD = 200  # bytes of memory per pair, in addition to its text
 _SCORED_SPLITS: dict[Split, PairStatus] = {"dev": PairStatus.DEV, "test": PairStatus.TEST}
 _COUNTS_FILE, _SECTIONS_FILE = "counts.json", "sections.yaml"
@@ -233,11 +233,11 @@ class _Preparation:
         self.part_counts: list[int] = []
         """Number of training pairs that were read from each part of the corpus."""
         self._first_pairs: dict[Direction, list[Pair]] = {}
-        """The first training pairs of each direction from the user's files and archives."""
+        """The first training pairs of each direction from files and archives, to detect the languages."""
         self._scored_pairs: dict[Split, set[Pair]] = {}
-        """The pairs of dev and of test, without those that are held out from the training text."""
+        """The pairs of dev and test, except for pairs that are held out from the training text."""
         self._overlap: dict[Split, set[Pair]] = {"dev": set(), "test": set()}
-        """Those of them that are in the training text, too."""
+        """The pairs in `_scored_pairs` that are also in the training text."""
 
     def write(self) -> None:
         """Read and clean the corpus, learn the vocabulary, encode the text, and write everything."""
@@ -300,12 +300,12 @@ class _Preparation:
                 yield pair
 
     def _check_overlap(self) -> None:
-        """Warn if many pairs of dev or test are in the training text, too."""
+        """Warn if many pairs of dev or test are also in the training text."""
         for split, pairs in self._scored_pairs.items():
             if len(self._overlap[split]) > _MAX_OVERLAP * len(pairs):
                 self.report.warn(
-                    f"{len(self._overlap[split]):,} of {len(pairs):,} pairs of `corpus.{split}` are in `corpus.train`, "
-                    "too, so its scores will be too good"
+                    f"{len(self._overlap[split]):,} of {len(pairs):,} pairs of `corpus.{split}` are also in "
+                    "`corpus.train`, so the scores will be too high"
                 )
 
     def _check_languages(self) -> None:

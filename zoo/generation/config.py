@@ -36,24 +36,24 @@ class GenerationOptions(TypedDict, total=False):
 
 
 class LanguageOptions(TypedDict, total=False):
-    """Languages of a request to a model of several languages."""
+    """Source and target language of a request, for a model of several languages."""
 
     source: str | None
-    """Code of the language of the texts.
+    """Code of the source language.
 
-    A model of two languages, or one that only reads the token of the target language, does not need it.
+    It is not needed if the model has only two languages, or if it does not read a token of the source language.
     """
     target: str | None
     """Code of the language to translate into."""
 
 
 class TranslationOptions(GenerationOptions, LanguageOptions, total=False):
-    """Options of a translation."""
+    """Options of `Translator.translate`: languages, sentence splitting, and those of the search."""
 
     split: bool
-    """Whether to translate each sentence of a text by itself, if the model was trained on single sentences and the text
-    has no prefix. The white space between the sentences is kept. If false, only a text that is too long for the model
-    is split. Default: true."""
+    """Whether to translate each sentence of a text separately, if the model was trained on single sentences and the
+    text has no prefix. The white space between the sentences is kept. If false, only a text that is too long for the
+    model is split. Default: true."""
 
 
 class GenerationConfig(Decoding):

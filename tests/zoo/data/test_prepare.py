@@ -459,5 +459,5 @@ def test_a_dev_set_within_the_training_text_gives_a_warning(folder, report):
     write(folder, "inside", [*TRAIN[:5], *DEV])
     prepared_of(folder, report, corpus__dev=[part("inside")])
     assert report.warnings == [
-        "5 of 25 pairs of `corpus.dev` are in `corpus.train`, too, so its scores will be too good"
+        "5 of 25 pairs of `corpus.dev` are also in `corpus.train`, so the scores will be too high"
     ]
