@@ -34,20 +34,21 @@ OPTIONS = {
     "average": ["RUN", "--last", "--search", "--json", "--device"],
     "sweep": ["SPEC|KEY=VALUE", "--seeds", "--jobs", "--folder", "--list", "--table", "--json", "--device"],
     "decode": [
-        *("MODEL", *_MODEL, "--input", "--prefix", "--output", "--search", "--beam", "--alpha", "--n-best"),
+        *("MODEL", *_MODEL, "--from", "--to", "--input", "--prefix", "--output", "--search", "--beam", "--alpha"),
+        "--n-best",
         *("--no-split", "--temperature", "--top-k", "--top-p", "--seed", "--json", *_EXECUTION),
     ],
     "parse": [
         *("MODEL", *_MODEL, "--input", "--output", "--pretty", "--svg", "--beam", "--alpha", "--n-best"),
         *("--tokenized", "--unconstrained", "--json", *_EXECUTION),
     ],
-    "score": [*_MODEL, "--source", "--target", "--output", "--json", *_EXECUTION],
+    "score": ["MODEL", *_MODEL, "--from", "--to", "--source", "--target", "--output", "--json", *_EXECUTION],
     "evaluate": [
         *("MODEL", *_MODEL, "--set", "--hypotheses", "--references", "--language", "--tokenize", "--lowercase"),
         *("--brackets", "--parameters", "--json", *_EXECUTION),
     ],
     "attend": [
-        *("SENTENCE", *_MODEL, "--target", "--figure", "--output", "--svg"),
+        *("SENTENCE", *_MODEL, "--from", "--to", "--target", "--figure", "--output", "--svg"),
         *("--attention", "--layer", "--head", "--word", *_EXECUTION[:-1]),
     ],
     "compare": ["A", "B", "--set", "--references", "--language", "--json", *_EXECUTION],
