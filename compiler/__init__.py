@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from compiler.emitted import EmittedProgram, Loss
     from compiler.interpreter import interpret
     from compiler.program import Program
+    from compiler.stream import Stream
 
 _NEED_TORCH = {
     "build": "compiler.assemble",
@@ -28,6 +29,7 @@ _NEED_TORCH = {
     "EmittedProgram": "compiler.emitted",
     "Loss": "compiler.emitted",
     "Program": "compiler.program",
+    "Stream": "compiler.stream",
 }
 
 __all__ = [
@@ -41,6 +43,7 @@ __all__ = [
     "Loss",
     "Program",
     "Purpose",
+    "Stream",
     "build",
     "cost",
     "emit",

@@ -16,12 +16,13 @@ from compiler.graph import Graph, Node, Purpose
 from compiler.lower.context import LayerContext
 from compiler.lower.positions import StackPositions
 from compiler.lower.transformer import SUBLAYERS
+from compiler.operations.mask import PaddingMask
 from compiler.operations.operation import ReceptiveField, ValueKind
 from compiler.size import BATCH, SOURCE, Size
 from specs import DecoderSubLayer, EncoderSubLayer
 
 SubLayer = EncoderSubLayer | DecoderSubLayer
-START, TOKENS, END = "x", "tokens", "y"
+START, LENGTH, END = "x", "length", "y"
 """Names of the inputs and the output of `sublayer_stack`."""
 DIRECTIONS = ("before", "after")
 _Distances = Mapping[int, int]
@@ -71,15 +72,18 @@ def complexity(sublayer: SubLayer, n: int, d: int, *, causal: bool = False) -> C
 def sublayer_stack(sublayer: SubLayer, d: int, layers: int, *, heads: int = 1, causal: bool = False) -> Graph:
     """Build the graph of a stack: each layer is the sub-layer with a residual connection.
 
-    The inputs are `x` [batch, source, d] and `tokens`. The output is `y`, of the same shape as `x`.
+    The inputs are `x` [batch, source, d] and `length` [batch]. The output is `y`, of the same shape as `x`.
     """
     builder = GraphBuilder(Purpose.ENCODE)
     sizes = {"d_model": d, "h": heads, "d_k": d // heads, "d_v": d // heads}
     architecture = specs.load("base").architecture.model_copy(update=sizes)
     x = builder.input(START, BATCH, SOURCE, d)
-    tokens = builder.input(TOKENS, BATCH, SOURCE, kind=ValueKind.INTEGER)
+    length = builder.input(LENGTH, BATCH, kind=ValueKind.INTEGER)
     positions = StackPositions(builder, architecture, "stack", causal)
-    context = LayerContext(builder, architecture, positions, tokens, causal)
+    context = LayerContext(builder, architecture, positions, x)
+    if not causal:
+        padding = builder.node("padding", PaddingMask(), (length, x))
+        context = replace(context, length=length, padding=padding)
     for index in range(layers):
         with builder.layer(f"stack.{index}"), builder.sublayer(sublayer.kind):
             x += SUBLAYERS[sublayer.kind](x, sublayer, replace(context, index=index))

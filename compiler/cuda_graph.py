@@ -178,7 +178,10 @@ class RecordedSteps:
         return self._buffers[name][:count].view(shape)
 
     def _copy_input(self, name: str, value: Tensor, buffer: Tensor) -> None:
-        """Copy a value into its buffer and pad it with zeros, unless the buffer contains the value already."""
+        """Copy a value into its buffer and pad it, unless the buffer contains the value already.
+
+        Padding is zero, or True in a mask, which hides it.
+        """
         carried = self._graph.states.get(name)
         row_axis = carried.row_axis if carried else 0
         if carried and name in self._aliases and self._aliases[name]() is value:
@@ -194,7 +197,7 @@ class RecordedSteps:
         for axis, size in enumerate(value.shape):
             # Padded rows may hold any numbers, but not invalid indices.
             if size < buffer.shape[axis] and (axis != row_axis or not value.is_floating_point()):
-                buffer.narrow(axis, size, buffer.shape[axis] - size).zero_()
+                buffer.narrow(axis, size, buffer.shape[axis] - size).fill_(value.dtype == torch.bool)
             corner = corner.narrow(axis, 0, size)
         corner.copy_(value)
 

@@ -14,6 +14,7 @@ from torch.nn import functional
 from compiler.graph import Graph
 from compiler.operations.operation import ValueKind, ValueType
 from compiler.size import BEAMS, CAPACITY, PAST, SOURCE, Size
+from compiler.stream import Stream
 
 ALLOWED = "allowed"
 """Name of the mask of allowed tokens. It is passed together with the inputs of a step's graph."""
@@ -25,9 +26,8 @@ CACHE_BLOCK = 16
 class State:
     """State of a decoder. Each row is a hypothesis; the hypotheses of a sentence are consecutive rows."""
 
-    source: Int[Tensor, "sentences source"]
     memory: Mapping[str, Tensor]
-    """The encoder's outputs, one row per sentence."""
+    """The encoder's outputs and the mask of their padding, one row per sentence."""
     carried: Mapping[str, Tensor]
     """Values that a step passes to the next one, such as keys and values of earlier tokens, one row per hypothesis.
 
@@ -45,30 +45,32 @@ class Decoder:
     def __init__(self, step: Graph) -> None:
         self._step = step
 
-    def begin(self, source: Int[Tensor, "sentences source"], memory: Mapping[str, Tensor]) -> State:
+    def begin(self, source: Stream, memory: Mapping[str, Tensor]) -> State:
         """Return the state before the first step, with one row per sentence.
 
         Args:
-            source: The tokens of the sources.
+            source: The sources.
             memory: The encoder's outputs.
         """
-        step, sentences = self._step, source.shape[0]
+        step, sentences, device = self._step, source.lengths.shape[0], source.lengths.device
         memory = {name: value for name, value in memory.items() if name in step.inputs}
-        sizes = {"batch": sentences, "source": source.shape[1], "beams": 1, "past": 0, "capacity": CACHE_BLOCK}
+        sizes = {"batch": sentences, "beams": 1, "past": 0, "capacity": CACHE_BLOCK}
         dtype = next((value.dtype for value in memory.values() if value.is_floating_point()), torch.float32)
         carried = {
-            name: source.new_zeros(
-                [size(**sizes) for size in type_.shape], dtype=torch.long if type_.kind is ValueKind.INTEGER else dtype
+            name: torch.zeros(
+                [size(**sizes) for size in type_.shape],
+                dtype=torch.long if type_.kind is ValueKind.INTEGER else dtype,
+                device=device,
             )
             for name, type_ in step.inputs.items()
             if name in step.states
         }
-        position = torch.zeros(sentences, 1, dtype=torch.long, device=source.device)
-        return State(source, memory, carried, position, (0,) * sentences)
+        position = torch.zeros(sentences, 1, dtype=torch.long, device=device)
+        return State(memory, carried, position, (0,) * sentences)
 
     def inputs(self, state: State, tokens: Int[Tensor, "rows k"], allowed: Tensor | None = None) -> dict[str, Tensor]:
         """Return the inputs of the step that reads `tokens`, and the mask ALLOWED if `allowed` is given."""
-        (rows, new), position, memory = tokens.shape, state.position, {"source": state.source, **state.memory}
+        (rows, new), position, memory = tokens.shape, state.position, state.memory
         sentences, beams = position.shape
         end = max(state.read) + new
         carried = {name: self._input_positions(name, value, end) for name, value in state.carried.items()}
@@ -109,7 +111,7 @@ class Decoder:
         kept, carried = sentences.to(parents.device, non_blocking=True), self._step.states
         rows = (kept[:, None] * state.position.shape[1] + parents).flatten()
         position = state.position.flatten().index_select(0, rows).view(parents.shape)
-        if sentences.shape[0] == state.source.shape[0]:
+        if sentences.shape[0] == state.position.shape[0]:
             selected = {name: value.index_select(carried[name].row_axis, rows) for name, value in state.carried.items()}
             return replace(state, carried=selected, position=position)
         read = tuple(state.read[sentence] for sentence in sentences.tolist())
@@ -118,11 +120,10 @@ class Decoder:
             name: self._shrink_cache(name, value, max(read)).index_select(carried[name].row_axis, rows)
             for name, value in state.carried.items()
         }
-        return State(state.source.index_select(0, kept), memory, selected, position, read)
+        return State(memory, selected, position, read)
 
     def join(self, first: State, second: State) -> State:
         """Return one state with the sentences of both, which have equally many beams. Shorter tensors are padded."""
-        source = _concatenate(first.source, second.source, 0, 1)
         memory = {
             name: _concatenate(value, second.memory[name], 0, _source_axis(self._step.inputs[name]))
             for name, value in first.memory.items()
@@ -138,7 +139,7 @@ class Decoder:
             for name, value in first.carried.items()
             if (entry := self._step.states[name])
         }
-        return State(source, memory, carried, torch.cat([first.position, second.position]), first.read + second.read)
+        return State(memory, carried, torch.cat([first.position, second.position]), first.read + second.read)
 
     @property
     def recordable(self) -> Graph | None:
@@ -212,10 +213,11 @@ def _source_axis(memory: ValueType) -> int | None:
 
 
 def _pad(tensor: Tensor, axis: int, length: int, *, at_end: bool = True) -> Tensor:
-    """Return the tensor, padded with zeros to `length` along an axis. For token IDs, 0 is PAD."""
+    """Return the tensor, padded to `length` along an axis with zeros or, if it is a mask, with True, which hides."""
     missing = length - tensor.shape[axis]
     sides = [0, missing] if at_end else [missing, 0]
-    return functional.pad(tensor, [0, 0] * (tensor.ndim - 1 - axis) + sides) if missing else tensor
+    padding, value = [0, 0] * (tensor.ndim - 1 - axis) + sides, tensor.dtype == torch.bool
+    return functional.pad(tensor, padding, value=value) if missing else tensor
 
 
 def _concatenate(

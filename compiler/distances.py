@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from compiler.lower.positions import ROUNDING, alibi_slope
 
 
-def distances(tokens: Int[Tensor, "batch length"]) -> Int[Tensor, "1 1 length length"]:
+def distances(stream: Shaped[Tensor, "batch length ..."]) -> Int[Tensor, "1 1 length length"]:
     """Return the position of each key minus that of each query."""
-    position = torch.arange(tokens.shape[1], device=tokens.device)
+    position = torch.arange(stream.shape[1], device=stream.device)
     return (position - position[:, None])[None, None]
 
 

@@ -14,6 +14,7 @@ from compiler.cuda_graph import RecordedSteps, Recorder, Results
 from compiler.decoder import ALLOWED, Decoder, State
 from compiler.graph import Graphs, Purpose, stored_tensors
 from compiler.program import TopK, top_k
+from compiler.stream import Stream
 from compiler.switches import fast_float32, use_one_thread_after_fork
 from compiler.weights import Origin, check_weights
 from specs import PAD, Spec
@@ -92,20 +93,23 @@ class EmittedProgram(nn.Module):
         names = dict.fromkeys(node.layer for graph in self.graphs.values() for node in graph.nodes if node.layer)
         return [self._subtree(name) for name in names]
 
-    def forward(self, source: Int[Tensor, "batch source"], target: Int[Tensor, "batch target+1"]) -> Loss:
-        """Return the loss of a batch. Sources end with EOS. Targets start with BOS and end with EOS. PAD follows."""
-        smoothed, plain = self.run(Purpose.TRAIN, source=source, target=target)["loss"].unbind()
+    def forward(self, source: Stream, target: Int[Tensor, "batch target+1"]) -> Loss:
+        """Return the loss of a batch.
+
+        Args:
+            source: Sources that end with EOS.
+            target: Targets that start with BOS and end with EOS, padded with PAD. Labels that are PAD are ignored.
+        """
+        smoothed, plain = self.run(Purpose.TRAIN, **source.inputs, target=target)["loss"].unbind()
         # Clone, because full backward hooks do not accept views.
         return Loss(smoothed.clone(), plain.detach(), (target[:, 1:] != PAD).sum())
 
-    def score(
-        self, source: Int[Tensor, "batch source"], target: Int[Tensor, "batch target+1"]
-    ) -> Float[Tensor, "batch target"]:
-        """Return the log-probability of each target token given the tokens before it, in nats, and 0 at padding."""
-        return self.run(Purpose.SCORE, source=source, target=target)["log_probabilities"]
+    def score(self, source: Stream, target: Int[Tensor, "batch target+1"]) -> Float[Tensor, "batch target"]:
+        """Return the log-probability of each target token given the tokens before it, in nats, and 0 at PAD."""
+        return self.run(Purpose.SCORE, **source.inputs, target=target)["log_probabilities"]
 
     def attend(
-        self, source: Int[Tensor, "batch source"], target: Int[Tensor, "batch target+1"]
+        self, source: Stream, target: Int[Tensor, "batch target+1"]
     ) -> tuple[Float[Tensor, "batch target"], dict[str, Float[Tensor, "batch h queries keys"]]]:
         """Return the log-probabilities of `score`, and the weights of each attention, by name.
 
@@ -113,12 +117,12 @@ class EmittedProgram(nn.Module):
         1. It is 0 at padding and, in the decoder's self-attention, at later positions. The decoder's queries are the
         positions that read target[:, :-1] and predict target[:, 1:].
         """
-        weights = self.run(Purpose.ATTEND, source=source, target=target)
+        weights = self.run(Purpose.ATTEND, **source.inputs, target=target)
         return weights.pop("log_probabilities"), weights
 
-    def encode(self, source: Int[Tensor, "sentences source"]) -> State:
-        """Return the state before the first step, with one row per sentence. Sources end with EOS, and PAD follows."""
-        return self._decoder.begin(source, self.run(Purpose.ENCODE, source=source))
+    def encode(self, source: Stream) -> State:
+        """Return the state before the first step, with one row per sentence. Sources end with EOS."""
+        return self._decoder.begin(source, self.run(Purpose.ENCODE, **source.inputs))
 
     def advance(self, state: State, tokens: Int[Tensor, "rows k"]) -> tuple[Float[Tensor, "rows k V"], State]:
         """Return the float32 log-probabilities after each token, and the next state (see `StepwiseDecoder.advance`).

@@ -41,7 +41,8 @@ def generate_native_code(graphs: Graphs) -> NativeCode:
     encode, step = graphs[Purpose.ENCODE], graphs[Purpose.DECODE_STEP]
     if step.inputs["token"].shape[1] != BEAMS:
         raise UnsupportedGraph(_NEEDS_PASS.format("beams_as_queries"))
-    memory = [name for name in encode.outputs if name in step.inputs]
+    # The mask of the padding has no slot: the rows of a sentence contain no padding.
+    memory = [name for name in encode.outputs if name in step.inputs and step.inputs[name].kind is ValueKind.FLOAT]
     keys = {n.inputs[1] for n in step.nodes if n.operation.is_attention}
     buffers: list[int] = []
     encoder = NativeCodeGenerator(encode, buffers, memory)
@@ -196,7 +197,7 @@ class NativeCodeGenerator:
         if biased:
             *masks, name = masks
             bias = self.nodes[name].operation.native_bias(self, self.nodes[name])
-        mask_operations = [self.nodes[mask].operation for mask in masks]
+        mask_operations = [self.nodes[mask].operation for mask in masks if mask in self.nodes]
         unsupported = [mask for mask in mask_operations if mask.mask_role is None]
         if unsupported or len(masks) != 1:
             names = ", ".join(type(mask).__name__ for mask in unsupported) or f"{len(masks)} masks"
@@ -209,7 +210,7 @@ class NativeCodeGenerator:
                 )
             opcode, b, c = Opcode.ATTEND_MEMORY, slots[keys], slots[values]
         else:
-            is_cached = mask_operations[0].mask_role is MaskRole.UNWRITTEN
+            is_cached = any(mask.mask_role is MaskRole.UNWRITTEN for mask in mask_operations)
             opcode = Opcode.ATTEND_CACHE if is_cached else Opcode.ATTEND_SOURCE
             b, c = self.operand(keys), self.operand(values)
         _, heads, _, width = node.type.shape

@@ -9,6 +9,7 @@ from jaxtyping import Bool, Float32, Int
 from torch import Tensor
 
 from compiler.graph import Graphs
+from compiler.stream import Stream
 from specs import BOS, EOS, PAD, Spec
 
 State = TypeVar("State")
@@ -35,8 +36,8 @@ class StepwiseDecoder(Protocol[State]):
     same number of rows. A state is invalid after it was passed to any of these methods.
     """
 
-    def encode(self, source: Int[Tensor, "sentences source"], /) -> State:
-        """Return the state before the first token, with one row per sentence. Sources end with EOS, and PAD follows."""
+    def encode(self, source: Stream, /) -> State:
+        """Return the state before the first token, with one row per sentence. Sources end with EOS."""
 
     def advance(self, state: State, tokens: Int[Tensor, "rows k"], /) -> tuple[Float32[Tensor, "rows k V"], State]:
         """Read k tokens per row. Return the log-probabilities of the token after each of them, and the next state.
@@ -102,10 +103,8 @@ class Scorer(Protocol):
     def concurrent(self) -> bool:
         """Whether several threads can use the program at the same time, and are faster than one thread."""
 
-    def score(
-        self, source: Int[Tensor, "rows source"], target: Int[Tensor, "rows 1+target"], /
-    ) -> Float32[Tensor, "rows target"]:
-        """Return the log-probabilities of target[:, 1:] in nats, and 0 at padding.
+    def score(self, source: Stream, target: Int[Tensor, "rows 1+target"], /) -> Float32[Tensor, "rows target"]:
+        """Return the log-probabilities of target[:, 1:] in nats, and 0 at PAD.
 
         A target starts with BOS and ends with EOS. PAD may follow.
         """

@@ -9,21 +9,19 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from specs import PAD
-
 
 def ssru(
-    gate: Float[Tensor, "batch n d"], value: Float[Tensor, "batch n d"], tokens: Int[Tensor, "batch n"] | None = None
+    gate: Float[Tensor, "batch n d"], value: Float[Tensor, "batch n d"], length: Int[Tensor, " batch"] | None = None
 ) -> Float[Tensor, "batch n d"]:
     """Return the states of an SSRU: c_t = f_t · c_{t-1} + (1 - f_t) · value_t, with f = sigmoid(gate) and c_0 = 0.
 
     Args:
         gate: The forget gate before the sigmoid.
         value: The inputs, of which each state is a weighted average.
-        tokens: If given, run from the last token that is not padding to the first.
+        length: The number of positions of each row without padding. If given, run from the last of them to the first.
     """
-    if tokens is not None:
-        order = _reversed_positions(tokens)
+    if length is not None:
+        order = _reversed_positions(length, value.shape[1])
         return _reorder(ssru(_reorder(gate, order), _reorder(value, order)), order)
     # In at least float32: with a lower precision, small contributions of a step would be rounded away.
     gate, x = (tensor.to(torch.promote_types(tensor.dtype, torch.float32)) for tensor in (gate, value))
@@ -49,7 +47,7 @@ def lstm(
     matrix: Float[Tensor, "inner gates"],
     recurrent: Float[Tensor, "outer gates"],
     bias: Float[Tensor, " gates"],
-    tokens: Int[Tensor, "batch n"] | None = None,
+    length: Int[Tensor, " batch"] | None = None,
 ) -> Float[Tensor, "batch n outer"]:
     """Return the hidden states of an LSTM layer whose first state is 0.
 
@@ -58,10 +56,10 @@ def lstm(
         matrix: The weights of the inputs.
         recurrent: The weights of the hidden state.
         bias: The bias of the gates.
-        tokens: If given, run from the last token that is not padding to the first.
+        length: The number of positions of each row without padding. If given, run from the last of them to the first.
     """
-    if tokens is not None:
-        order = _reversed_positions(tokens)
+    if length is not None:
+        order = _reversed_positions(length, x.shape[1])
         return _reorder(lstm(_reorder(x, order), matrix, recurrent, bias), order)
     zeros = x.new_zeros(1, x.shape[0], recurrent.shape[0])
     weights = [matrix.T.contiguous(), recurrent.T.contiguous(), bias, torch.zeros_like(bias)]
@@ -95,11 +93,10 @@ def lstm_step(
     return torch.stack(states, 1).view(x.shape[0], -1, state.shape[2])
 
 
-def _reversed_positions(tokens: Int[Tensor, "batch n"]) -> Int[Tensor, "batch n"]:
-    """Return the permutation that reverses each row's tokens and leaves padding in place. It is its own inverse."""
-    lengths = (tokens != PAD).sum(1, keepdim=True)
-    positions = torch.arange(tokens.shape[1], device=tokens.device)
-    return torch.where(positions < lengths, lengths - 1 - positions, positions)
+def _reversed_positions(length: Int[Tensor, " batch"], n: int) -> Int[Tensor, "batch n"]:
+    """Return the permutation that reverses each row and leaves padding in place. It is its own inverse."""
+    positions, end = torch.arange(n, device=length.device), length[:, None]
+    return torch.where(positions < end, end - 1 - positions, positions)
 
 
 def _reorder(x: Float[Tensor, "batch n d"], order: Int[Tensor, "batch n"]) -> Float[Tensor, "batch n d"]:

@@ -8,7 +8,7 @@ from functools import cache, lru_cache
 from typing import Any, NamedTuple, cast
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 from torch.nn import functional
 
@@ -21,15 +21,15 @@ MAX_INT8_PRODUCTS = (2**31 - 1) // 127**2
 """The largest number of products of two 8-bit integers whose sum always fits in 32 bits."""
 
 
-def padding_mask(tokens: Int[Tensor, "batch keys"]) -> Bool[Tensor, "batch 1 1 keys"]:
-    """Return a mask that is True at padding, which no query may see."""
-    return (tokens == PAD)[:, None, None, :]
+def padding_mask(length: Int[Tensor, " batch"], stream: Shaped[Tensor, "batch keys ..."]) -> Bool[Tensor, "b 1 1 keys"]:
+    """Return a mask that is True after the end of each sequence of a stream, which no query may see."""
+    return (torch.arange(stream.shape[1], device=length.device) >= length[:, None])[:, None, None, :]
 
 
-def causal_mask(tokens: Int[Tensor, "batch length"]) -> Bool[Tensor, "1 1 length length"]:
+def causal_mask(stream: Shaped[Tensor, "batch length ..."]) -> Bool[Tensor, "1 1 length length"]:
     """Return a mask that is True at keys after the query, above the diagonal (3.2.3)."""
-    length = tokens.shape[1]
-    return torch.ones(1, 1, length, length, dtype=torch.bool, device=tokens.device).triu(1)
+    length = stream.shape[1]
+    return torch.ones(1, 1, length, length, dtype=torch.bool, device=stream.device).triu(1)
 
 
 def unwritten_mask(
@@ -227,14 +227,16 @@ def _probe_int8_product() -> bool:
 def pick(
     log_probabilities: Float[Tensor, "batch length V"], labels: Int[Tensor, "batch length"]
 ) -> Float[Tensor, "batch length"]:
-    """Return the log-probability of each label, and 0 at padding."""
+    """Return the log-probability of each label, and 0 at labels that are PAD, which are ignored."""
     return log_probabilities.gather(-1, labels[..., None])[..., 0] * (labels != PAD)
 
 
 def smoothed_loss(
     logits: Float[Tensor, "batch length V"], labels: Int[Tensor, "batch length"], smoothing: float, wrong_classes: bool
 ) -> Float[Tensor, 2]:
-    """Return two sums of cross entropies over labels that are not padding: with and without label smoothing (5.4).
+    """Return two sums of cross entropies over labels: with and without label smoothing (5.4).
+
+    Labels that are PAD are ignored.
 
     Args:
         logits: The logits. Classes whose logits are at most SUPPRESSED_LOGIT are impossible, and get no part of the

@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 from torch.nn import functional
 
 from compiler.operations.attention import MIN_BLOCK_LENGTH
 from compiler.runtime import additive_scores, dropout
-from specs import PAD
 
 
 def restricted_attention(
@@ -62,15 +61,17 @@ def restricted_attention(
     return (weights @ values.mT).flatten(2, 3)[:, :, :length]
 
 
-def distance_mask(tokens: Int[Tensor, "batch n"], before: int, after: int) -> Bool[Tensor, "batch 1 n n"]:
-    """Return a mask that is True at keys outside a query's reach and, if `after` is not 0, at padding.
+def distance_mask(
+    stream: Shaped[Tensor, "batch n ..."], before: int, after: int, hidden: Bool[Tensor, "batch 1 1 n"] | None = None
+) -> Bool[Tensor, "batch 1 n n"]:
+    """Return a mask that is True at keys outside a query's reach and at `hidden` keys, which are padding.
 
     A query always sees its own position, even if that is padding.
     """
-    positions = torch.arange(tokens.shape[1], device=tokens.device)
+    positions = torch.arange(stream.shape[1], device=stream.device)
     distance = positions - positions[:, None]
-    is_far = ((distance < -before) | (distance > after)).expand(len(tokens), -1, -1)
-    return (is_far | ((tokens == PAD)[:, None] & (distance != 0)) if after else is_far)[:, None]
+    is_far = ((distance < -before) | (distance > after)).expand(len(stream), 1, -1, -1)
+    return is_far if hidden is None else is_far | (hidden & (distance != 0))
 
 
 def window_mask(position: Int[Tensor, "rows new"], radius: int) -> Bool[Tensor, "rows 1 new keys"]:

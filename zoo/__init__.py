@@ -21,17 +21,30 @@ from zoo.entry_point import require_own_packages
 from zoo.version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from compiler import EmittedProgram
+    from compiler import EmittedProgram, Stream
     from specs import Spec, ZooError
     from zoo.generation.translator import Translator
     from zoo.models.describe import Description, describe
     from zoo.models.local_store import names
     from zoo.training.run import Run
 
-__all__ = ["Description", "Spec", "Translator", "ZooError", "describe", "load", "model", "names", "spec", "train"]
+__all__ = [
+    "Description",
+    "Spec",
+    "Stream",
+    "Translator",
+    "ZooError",
+    "describe",
+    "load",
+    "model",
+    "names",
+    "spec",
+    "train",
+]
 
 _LAZY_ATTRIBUTES = {
     "Spec": "specs",
+    "Stream": "compiler",
     "ZooError": "specs",
     "names": "zoo.models.local_store",
     "Description": "zoo.models.describe",
@@ -150,7 +163,8 @@ def model(spec: Spec | str | PathLike[str], *, device: str = "cpu") -> EmittedPr
     """Compile a spec to a PyTorch module with random weights, to be trained.
 
     Calling the module as `model(source, target)` returns the summed loss of a batch and the number of target tokens.
-    `model.weights()` returns the weights in the layout of a weights file.
+    The source is a `zoo.Stream`; `zoo.Stream.pad` makes one of lists of token IDs. `model.weights()` returns the
+    weights in the layout of a weights file.
 
     Args:
         spec: A spec, or its name or path.

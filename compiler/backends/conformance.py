@@ -13,6 +13,7 @@ from compiler.graph import Purpose
 from compiler.interpreter import interpret
 from compiler.lower import lower
 from compiler.program import Program
+from compiler.stream import Stream
 from specs import BOS, EOS, PAD, Spec
 
 ROWS, SOURCE_LENGTH, TARGET_LENGTH = 4, 9, 7
@@ -44,22 +45,19 @@ def disagreement(program: Program, seed: int = 0, weights: Mapping[str, Tensor] 
     return differences
 
 
-def _random_batch(spec: Spec, seed: int) -> tuple[Tensor, Tensor]:
+def _random_batch(spec: Spec, seed: int) -> tuple[Stream, Tensor]:
     generator, vocabularies = torch.Generator().manual_seed(seed), spec.vocabulary.sizes
     max_length = spec.architecture.max_positions or SOURCE_LENGTH
 
-    def rows(length: int, vocabulary: int) -> Tensor:
+    def rows(length: int, vocabulary: int) -> Stream:
         tokens = torch.randint(EOS + 1, vocabulary, (ROWS, length), generator=generator)
-        for row in range(ROWS):
-            end = max(0, length - 1 - row)
-            tokens[row, end:] = PAD
-            tokens[row, end] = EOS
-        return tokens
+        ends = [max(0, length - 1 - row) for row in range(ROWS)]
+        return Stream.pad([[*row[:end].tolist(), EOS] for row, end in zip(tokens, ends, strict=True)])
 
     # The decoder reads BOS but not the last EOS, so a target takes as many positions as it has tokens.
     lengths = (min(length, max_length) for length in (SOURCE_LENGTH, TARGET_LENGTH))
     source, target = (rows(length, size) for length, size in zip(lengths, vocabularies, strict=True))
-    return source, torch.cat([torch.full((ROWS, 1), BOS), target], dim=1)
+    return source, torch.cat([torch.full((ROWS, 1), BOS), target.values], dim=1)
 
 
 @contextmanager
@@ -76,7 +74,7 @@ def _evaluation_mode(program: Program) -> Iterator[None]:
         program.train(was_training)
 
 
-def _run(program: Program, purpose: Purpose, source: Tensor, target: Tensor) -> Tensor:
+def _run(program: Program, purpose: Purpose, source: Stream, target: Tensor) -> Tensor:
     """Run the program for one purpose. Return the two sums of the loss, or the log-probabilities of the target."""
     if purpose is Purpose.DECODE_STEP:
         return _decode(program, source, target)
@@ -88,7 +86,7 @@ def _run(program: Program, purpose: Purpose, source: Tensor, target: Tensor) -> 
     return program.score(source, target).cpu()
 
 
-def _decode(program: Program, source: Tensor, target: Tensor) -> Tensor:
+def _decode(program: Program, source: Stream, target: Tensor) -> Tensor:
     """Return the log-probabilities of the target's tokens, read in random steps.
 
     After each step, each row takes back a random number of its tokens. Sentences leave at the end of the target. The
@@ -100,7 +98,7 @@ def _decode(program: Program, source: Tensor, target: Tensor) -> Tensor:
         torch.zeros(rows, dtype=torch.long),
         torch.arange(rows // 2),
     )
-    state, waiting = program.encode(source[: rows // 2].to(program.device)), True
+    state, waiting = program.encode(source.rows(0, rows // 2).to(program.device)), True
     while len(sentences):
         read = positions[sentences]
         new = min(int(torch.randint(1, 5, (), generator=generator)), length - int(read.max()))
@@ -113,7 +111,7 @@ def _decode(program: Program, source: Tensor, target: Tensor) -> Tensor:
         positions[sentences] += new - counts
         if waiting:
             others = torch.arange(rows // 2, rows)
-            state = program.join(state, program.encode(source[others].to(program.device)))
+            state = program.join(state, program.encode(source.rows(rows // 2, rows).to(program.device)))
             sentences, waiting = torch.cat([sentences, others]), False
         (left,) = (positions[sentences] < length).nonzero(as_tuple=True)
         if 0 < len(left) < len(sentences):
@@ -122,7 +120,8 @@ def _decode(program: Program, source: Tensor, target: Tensor) -> Tensor:
     return found * (target[:, 1:] != PAD)
 
 
-def _expected(spec: Spec, purpose: Purpose, source: Tensor, target: Tensor, weights: Mapping[str, Tensor]) -> Tensor:
+def _expected(spec: Spec, purpose: Purpose, source: Stream, target: Tensor, weights: Mapping[str, Tensor]) -> Tensor:
     """Return the values of `_run`, computed by the interpreter. It runs the decoder on the whole target at once."""
     purpose, output = (Purpose.TRAIN, "loss") if purpose is Purpose.TRAIN else (Purpose.SCORE, "log_probabilities")
-    return interpret(lower(spec, purpose), weights, {"source": source, "target": target})[output]
+    inputs = {**source.inputs, "target": target}
+    return interpret(lower(spec, purpose), weights, inputs)[output]

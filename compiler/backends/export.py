@@ -93,7 +93,7 @@ def _example(made: EmittedProgram, name: str, purpose: Purpose) -> Tensor:
     shape = [size(**{**EXAMPLE_SIZES, **fixed_sizes(made.graphs[purpose])}) for size in type_.shape]
     if type_.kind is ValueKind.INTEGER:
         return torch.full(shape, 3)
-    return torch.zeros(shape, dtype=next(made.parameters()).dtype)
+    return torch.zeros(shape, dtype=torch.bool if type_.kind is ValueKind.MASK else next(made.parameters()).dtype)
 
 
 def assemble_program(

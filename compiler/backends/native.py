@@ -25,7 +25,7 @@ from compiler.instruction import Instruction, Opcode, Operand, Status, Unsupport
 from compiler.kernels.library import InstructionStruct, load_kernels
 from compiler.native_codegen import generate_native_code
 from compiler.program import TopK
-from specs import PAD
+from compiler.stream import Stream
 
 
 class _State:
@@ -75,14 +75,15 @@ class NativeProgram:
         for handle in getattr(self, "matrices", {}).values():
             self.library.zoo_matrix_free(handle)
 
-    def encode(self, source: Int[Tensor, "sentences source"]) -> _State:
+    def encode(self, source: Stream) -> _State:
         """Return the state before the first step. Sources of any length can be mixed, because padding is skipped."""
-        real = source != PAD
-        tokens, lengths = _as_int64(source[real]), real.sum(1).int().cpu()
+        sentences, length = source.values.shape
+        is_token = torch.arange(length) < source.lengths[:, None]
+        tokens, lengths = _as_int64(source.values[is_token]), source.lengths.int()
         handle = ctypes.c_void_p()
-        arguments = (tokens.data_ptr(), lengths.data_ptr(), source.shape[0])
+        arguments = (tokens.data_ptr(), lengths.data_ptr(), sentences)
         _raise_for(self.library.zoo_encode(self.handle, *arguments, ctypes.byref(handle)))
-        return _State(self, handle.value, source.shape[0])
+        return _State(self, handle.value, sentences)
 
     def advance(self, state: _State, tokens: Int[Tensor, "rows k"]) -> tuple[Float[Tensor, "rows k V"], _State]:
         """Return the log-probabilities after each token, and the next state (see `StepwiseDecoder.advance`)."""
@@ -159,10 +160,8 @@ class NativeProgram:
         score = {Purpose.SCORE: self.graphs[Purpose.SCORE]}
         return build_eager(BuildRequest(self.spec, score, self.request.weights, precision=self.precision))
 
-    def score(
-        self, source: Int[Tensor, "batch source"], target: Int[Tensor, "batch target+1"]
-    ) -> Float[Tensor, "batch target"]:
-        """Return the log-probability of each target token given the tokens before it, in nats, and 0 at padding."""
+    def score(self, source: Stream, target: Int[Tensor, "batch target+1"]) -> Float[Tensor, "batch target"]:
+        """Return the log-probability of each target token given the tokens before it, in nats, and 0 at PAD."""
         return self.scorer.score(source, target)
 
     def weights(self) -> dict[str, Tensor]:

@@ -102,12 +102,13 @@ def _compile(request: BuildRequest, folder: Path, torch_tensorrt: Any) -> None: 
     for purpose, program in export_programs(request).items():
         graph = request.graphs[purpose]
         float_type = getattr(torch, next(iter(graph.parameters.values())).type)
+        types = {ValueKind.INTEGER: torch.int64, ValueKind.MASK: torch.bool, ValueKind.FLOAT: float_type}
         inputs = [
             torch_tensorrt.Input(
                 min_shape=profile.min,
                 opt_shape=profile.usual,
                 max_shape=profile.max,
-                dtype=torch.int64 if graph.inputs[name].kind is ValueKind.INTEGER else float_type,
+                dtype=types[graph.inputs[name].kind],
             )
             for name, profile in input_profiles(graph, request.spec).items()
         ]

@@ -26,20 +26,19 @@ def self_attention(x: Value, sublayer: SelfAttention, context: LayerContext) -> 
     cache = None
     if context.position is not None:
         cache, key, value, hidden = heads.cached(key, value, context.position)
-    elif context.causal:
-        hidden = context.builder.shared("causal", CausalMask(), (context.tokens,), context.tokens)
+    elif context.padding is not None:
+        hidden = context.padding
     else:
-        hidden = context.padding(context.tokens)
-    bias = context.positions.bias(context.tokens, heads.h, context.position, cache)
+        hidden = context.builder.shared("causal", CausalMask(), (context.stream,), context.stream)
+    bias = context.positions.bias(context.stream, heads.h, context.position, cache)
     return heads.attend(query, key, value, hidden, *([] if bias is None else [bias]))
 
 
 def cross_attention(y: Value, sublayer: CrossAttention, context: LayerContext) -> Value:
     """Let every target position attend to all source positions that are not padding."""
     assert context.memory is not None
-    assert context.source is not None
     heads = MultiHeadAttention(context, sublayer)
-    return heads.attend(*heads.project(y, context.memory), context.padding(context.source))
+    return heads.attend(*heads.project(y, context.memory.x), context.memory.padding)
 
 
 def attention_scale(architecture: Architecture, d_k: int) -> float:

@@ -9,7 +9,6 @@ from typing import NamedTuple
 from compiler.builder import GraphBuilder, Value
 from compiler.lower.positions import StackPositions
 from compiler.operations.cache import AppendToCache
-from compiler.operations.mask import PaddingMask
 from compiler.operations.views import Concat
 from specs import Architecture
 
@@ -23,6 +22,15 @@ class RecentPositions(NamedTuple):
     """The same, followed by the positions of this step."""
 
 
+class Memory(NamedTuple):
+    """Output of the encoder."""
+
+    x: Value
+    """Features: [batch, source, d_model]."""
+    padding: Value
+    """Mask that hides the positions after the end of each sequence: [batch, 1, 1, source]."""
+
+
 @dataclass(frozen=True)
 class LayerContext:
     """Everything that lowering a sub-layer needs apart from its input and its spec, such as tokens and masks."""
@@ -30,22 +38,23 @@ class LayerContext:
     builder: GraphBuilder
     architecture: Architecture
     positions: StackPositions
-    tokens: Value
-    """Token IDs of the stack's input: [batch, length]."""
-    causal: bool
-    """Whether a position must not depend on later ones, as in the decoder (3.2.3)."""
+    stream: Value
+    """Input of the stack, of which only the shape matters: [batch, length, ...]."""
+    length: Value | None = None
+    """In the encoder, the number of positions of each sequence, without padding: [batch]."""
+    padding: Value | None = None
+    """In the encoder, the mask that hides the padding: [batch, 1, 1, length]."""
     position: Value | None = None
     """In a decoder step, the positions of the new tokens: [batch, new]. The state covers earlier positions."""
-    source: Value | None = None
-    """In the decoder, the token IDs of the source sentence: [batch, source]."""
-    memory: Value | None = None
-    """In the decoder, the output of the encoder: [batch, source, d_model]."""
+    memory: Memory | None = None
+    """In the decoder, the output of the encoder."""
     index: int = 0
     """Index of the layer in its stack."""
 
-    def padding(self, tokens: Value) -> Value:
-        """Return the mask that hides the padding of these tokens: [batch, 1, 1, length]."""
-        return self.builder.shared(f"{tokens.name}_padding", PaddingMask(), (tokens,), tokens)
+    @property
+    def causal(self) -> bool:
+        """Whether a position must not depend on later ones, as in the decoder (3.2.3). Its padding needs no mask."""
+        return self.padding is None
 
     def recent(self, name: str, new: Value, count: int) -> RecentPositions:
         """Add a state to the decoder step that keeps the last `count` positions of a value.
@@ -67,7 +76,7 @@ class LayerContext:
 
 Recurrence = Callable[[Value, int, LayerContext, str, tuple[Value, ...]], Value]
 """Adds a recurrent layer to the graph. Arguments: input, number of output features, context, prefix of names, and a
-tuple with the token IDs if the layer runs from the last token to the first."""
+tuple with the lengths if the layer runs from the last position to the first."""
 
 
 def bidirectional(x: Value, context: LayerContext, recurrence: Recurrence) -> Value:
@@ -85,8 +94,8 @@ def bidirectional(x: Value, context: LayerContext, recurrence: Recurrence) -> Va
     Returns:
         The outputs: [batch, length, d_model].
     """
-    if context.causal:
+    if context.length is None:
         return recurrence(x, x.width, context, "", ())
     forwards = recurrence(x, x.width // 2, context, "forwards_", ())
-    backwards = recurrence(x, x.width - x.width // 2, context, "backwards_", (context.tokens,))
+    backwards = recurrence(x, x.width - x.width // 2, context, "backwards_", (context.length,))
     return context.builder.node("bidirectional", Concat(), (forwards, backwards))

@@ -44,7 +44,7 @@ def convolve(
     if context.position is not None:
         recent = context.recent("inputs", x, (k - 1) * dilation).all
         return b.node("convolved", operation(0, 0, dilation), (recent,), *parameters)
-    if context.causal:
+    if context.padding is None:
         return b.node("convolved", operation(k - 1, 0, dilation), (x,), *parameters)
-    x = b.node("unpadded", ClearPadding(), (x, context.padding(context.tokens)))
+    x = b.node("unpadded", ClearPadding(), (x, context.padding))
     return b.node("convolved", operation((k - 1) // 2, k // 2, dilation), (x,), *parameters)

@@ -15,13 +15,13 @@ def lstm(x: Value, sublayer: Lstm, context: LayerContext) -> Value:
     return bidirectional(x, context, _lstm)
 
 
-def _lstm(x: Value, width: int, context: LayerContext, prefix: str, tokens: tuple[Value, ...]) -> Value:
+def _lstm(x: Value, width: int, context: LayerContext, prefix: str, length: tuple[Value, ...]) -> Value:
     b = context.builder
     matrices = (("input", x.width), ("state", width))
     parameters = [b.parameter(f"{prefix}{name}", rows, 4 * width) for name, rows in matrices]
     parameters.append(b.parameter(f"{prefix}bias", 4 * width, initial=Initializer.ZERO))
     if context.position is None:
-        return b.node(f"{prefix}hidden", LstmOperation(backwards=bool(tokens)), (x, *tokens), *parameters)
+        return b.node(f"{prefix}hidden", LstmOperation(backwards=bool(length)), (x, *length), *parameters)
     state = b.state("hidden_and_cell", x.type.shape[0], 1, 2 * width)
     states = b.node("hidden_and_cell_from_state", LstmOperation(), (x, state), *parameters)
     b.update_state(state, states, length_axis=1)

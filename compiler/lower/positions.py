@@ -69,11 +69,11 @@ class StackPositions:
         """
         return heads
 
-    def bias(self, tokens: Value, heads: int, position: Value | None, cache: Value | None) -> Value | None:
+    def bias(self, stream: Value, heads: int, position: Value | None, cache: Value | None) -> Value | None:
         """Return the bias of the scores of self-attention, [batch or 1, h, n, m], or None if these positions have none.
 
         Args:
-            tokens: Tokens of the stack: [batch, n].
+            stream: Input of the stack, of which only the shape matters: [batch, n, ...].
             heads: Number of heads.
             position: In a decoder step, the positions of the queries: [batch, n].
             cache: In a decoder step, the keys before the new ones are appended.
@@ -108,13 +108,13 @@ class RotaryPositions(StackPositions):
 class BiasPositions(StackPositions):
     """Positions as biases of attention scores: learned (T5) or constant (ALiBi)."""
 
-    def bias(self, tokens: Value, heads: int, position: Value | None, cache: Value | None) -> Value | None:
+    def bias(self, stream: Value, heads: int, position: Value | None, cache: Value | None) -> Value | None:
         options, table, max_distance = self.architecture.positions, [], None
         if isinstance(options, Relative):
             path, max_distance = f"{self.stack}.relative_positions", options.max_distance
             table.append(self.b.stack_parameter(path, options.buckets, heads, initial=Initializer.EMBEDDING))
         operation = PositionBias(heads, self.causal, max_distance, in_step=position is not None)
-        inputs = (tokens,) if position is None or cache is None else (position, cache)
+        inputs = (stream,) if position is None or cache is None else (position, cache)
         key = (heads, None if cache is None else cache.type.shape[2])
         return self.b.shared(f"{self.stack}_distance_bias", operation, inputs, key, *table)
 
@@ -252,8 +252,9 @@ class PositionBias(Operation):
     With a parameter [buckets, heads], the bias is learned (T5; Raffel et al. 2020, section 2.1). Otherwise it is a
     constant slope per head times the distance (ALiBi; Press et al. 2022, section 3).
 
-    Outside of decoder steps, the input is tokens [batch, n], and the result is [1, heads, n, n]. In a decoder step, the
-    inputs are position [rows, new] and cache [rows, h, length, d], and the result is [rows, heads, new, slots].
+    Outside of decoder steps, the input is the stream [batch, n, ...], of which only the shape matters, and the result
+    is [1, heads, n, n]. In a decoder step, the inputs are position [rows, new] and cache [rows, h, length, d], and the
+    result is [rows, heads, new, slots].
     """
 
     heads: int
@@ -276,11 +277,11 @@ class PositionBias(Operation):
         return self.in_step
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
-        tokens, *cache = inputs
-        require(tokens.kind is ValueKind.INTEGER and len(cache) == self.in_step, self, *inputs)
+        stream, *cache = inputs
+        require(len(cache) == self.in_step, self, *inputs)
         require(len(parameters) == (self.max_distance is not None), self, *inputs)
         require(all(len(p) == 2 and p[1] == Size.of(self.heads) for p in parameters), self, *inputs)
-        rows, new = tokens.shape
+        rows, new, *_ = stream.shape
         if not self.in_step:
             return ValueType((ONE, Size.of(self.heads), new, new), ValueKind.BIAS)
         slots = cache[0].shape[2] + (0 if self.planned else new)
@@ -288,7 +289,7 @@ class PositionBias(Operation):
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         first, *cache = inputs
-        rows, new = first.shape
+        rows, new = first.shape[:2]
         if not self.in_step:
             slots, rows = new, 1
             distance = [[[key - query for key in range(new)] for query in range(new)]]

@@ -17,13 +17,14 @@ def restricted_attention(x: Value, sublayer: RestrictedAttention, context: Layer
     heads, b, radius = MultiHeadAttention(context, sublayer), context.builder, sublayer.radius
     query, key, value = heads.project(x, x)
     query, key = heads.rotate(query, key)
+    padding = () if context.padding is None else (context.padding,)
     if b.purpose is Purpose.ATTEND:
         far = DistanceMask(radius, 0 if context.causal else radius)
-        return heads.attend(query, key, value, b.shared("far", far, (context.tokens,), (context.tokens, sublayer)))
+        inputs, key_of_mask = (context.stream, *padding), (context.stream, sublayer)
+        return heads.attend(query, key, value, b.shared("far", far, inputs, key_of_mask))
     if context.position is None:
-        mask = () if context.causal else (context.padding(context.tokens),)
         restricted = RestrictedAttentionOperation(radius, context.causal, heads.scale, dropout=heads.dropout)
-        return heads.merge(b.node("context", restricted, (query, key, value, *mask), *heads.score_vector()))
+        return heads.merge(b.node("context", restricted, (query, key, value, *padding), *heads.score_vector()))
     # A decoder step keeps the keys and values of the last positions, as many as the radius.
     keys, values = (context.recent(name, new, radius) for name, new in (("keys", key), ("values", value)))
     hidden = b.shared("outside", WindowMask(radius), (context.position, keys.before), sublayer)

@@ -20,13 +20,13 @@ def ssru(x: Value, sublayer: Ssru, context: LayerContext) -> Value:
     return context.builder.node("active", Relu(), (bidirectional(x, context, _ssru),))
 
 
-def _ssru(x: Value, width: int, context: LayerContext, prefix: str, tokens: tuple[Value, ...]) -> Value:
+def _ssru(x: Value, width: int, context: LayerContext, prefix: str, length: tuple[Value, ...]) -> Value:
     b = context.builder
     value = b.node(f"{prefix}value", Linear(), (x,), b.parameter(f"{prefix}value", x.width, width))
     bias = b.parameter(f"{prefix}gate_bias", width, initial=Initializer.ZERO)
     gate = b.node(f"{prefix}gate", Linear(), (x,), b.parameter(f"{prefix}gate", x.width, width), bias)
     if context.position is None:
-        return b.node(f"{prefix}averages", SsruOperation(backwards=bool(tokens)), (gate, value, *tokens))
+        return b.node(f"{prefix}averages", SsruOperation(backwards=bool(length)), (gate, value, *length))
     state = b.state("average", x.type.shape[0], 1, width)
     states = b.node("averages_from_state", SsruOperation(), (gate, value, state))
     b.update_state(state, states, length_axis=1)

@@ -1,15 +1,16 @@
 """Lowering of the whole model from a spec to a graph. The methods follow Figure 1 of the paper.
 
 The table shows the inputs and outputs for each purpose. `source` ends with EOS. `target` starts with BOS and ends with
-EOS. Both are padded.
+EOS. Both are padded. Masks are made from `source_length`, the number of positions of each source.
 
 | purpose       | inputs                                       | outputs                                          |
 |---------------|----------------------------------------------|--------------------------------------------------|
-| `train`       | source [batch, source], target [b, target+1] | loss [2]: sums with and without label smoothing  |
+| `train`       | source [batch, source], source_length [b],   | loss [2]: sums with and without label smoothing  |
+|               | target [batch, target+1]                     |                                                  |
 | `score`       | the same                                     | log_probabilities [batch, target]                |
-| `encode`      | source                                       | memory [batch, source, d_model]                  |
-| `decode_step` | token and position [batch, new], source,     | log_probabilities [batch, new, V]                |
-|               | memory, and the state of the step before     | and the new positions of the state               |
+| `encode`      | source, source_length                        | memory [batch, source, d_model], source_padding  |
+| `decode_step` | token and position [batch, new], memory,     | log_probabilities [batch, new, V]                |
+|               | source_padding, the state of the step before | and the new positions of the state               |
 | `attend`      | those of `score`                             | the same, and the weights of each attention,     |
 |               |                                              | [batch, h, queries, keys], by its name           |
 """
@@ -24,7 +25,7 @@ from typing import Any
 from compiler.builder import GraphBuilder, Value
 from compiler.graph import Graph, Purpose
 from compiler.lower.attention import cross_attention, self_attention
-from compiler.lower.context import LayerContext
+from compiler.lower.context import LayerContext, Memory
 from compiler.lower.convolution import convolution
 from compiler.lower.feed_forward import feed_forward
 from compiler.lower.lstm import lstm
@@ -34,6 +35,7 @@ from compiler.lower.separable_convolution import separable_convolution
 from compiler.lower.ssru import ssru
 from compiler.operations.elementwise import Dropout, Scale
 from compiler.operations.embedding import Embedding
+from compiler.operations.mask import PaddingMask
 from compiler.operations.norm import NORMS
 from compiler.operations.operation import ValueKind
 from compiler.operations.probability import CrossEntropy, LogSoftmax, PickLabels
@@ -98,40 +100,45 @@ class _Transformer:
         self.b.output("log_probabilities", self.b.node("picked", PickLabels(), (log_probabilities, labels)))
 
     def encode(self) -> None:
-        self.b.output("memory", self.encoder(self.tokens("source", SOURCE)))
+        memory, padding = self.encoder()
+        self.b.output("memory", memory)
+        self.b.output("source_padding", padding)
 
     def decode_step(self) -> None:
         token, position = self.tokens("token", NEW), self.tokens("position", NEW)
-        source = self.tokens("source", SOURCE)
         memory = self.b.input("memory", BATCH, SOURCE, self.a.d_model)
-        logits = self.logits(self.decoder(token, source, memory, position))
+        padding = self.b.input("source_padding", BATCH, 1, 1, SOURCE, kind=ValueKind.MASK)
+        logits = self.logits(self.decoder(token, Memory(memory, padding), position))
         self.b.output("log_probabilities", self.b.node("log_softmax", LogSoftmax(), (logits,)))
 
     def _teacher_forced(self) -> tuple[Value, Value]:
         """Return logits and labels. The decoder reads target[:, :-1], and the labels are target[:, 1:]."""
-        source, target = self.tokens("source", SOURCE), self.tokens("target", TARGET + 1)
+        memory, target = self.encoder(), self.tokens("target", TARGET + 1)
         shifted = self.b.node("shifted", Slice(dimension=1, stop=-1), (target,))
         labels = self.b.node("labels", Slice(dimension=1, start=1), (target,))
-        return self.logits(self.decoder(shifted, source, self.encoder(source))), labels
+        return self.logits(self.decoder(shifted, memory)), labels
 
     def tokens(self, name: str, length: Size) -> Value:
         return self.b.input(name, BATCH, length, kind=ValueKind.INTEGER)
 
     # Figure 1, left: the encoder (3.1)
 
-    def encoder(self, source: Value) -> Value:
+    def encoder(self) -> Memory:
+        source = self.tokens("source", SOURCE)
+        length = self.b.input("source_length", BATCH, kind=ValueKind.INTEGER)
+        padding = self.b.node("source_padding", PaddingMask(), (length, source))
         x = self.embedding("source", source)
-        context = LayerContext(self.b, self.a, self.positions("encoder"), source, causal=False)
+        context = LayerContext(self.b, self.a, self.positions("encoder"), source, length, padding)
         for i in range(self.a.depths.encoder):
             with self.b.layer(f"encoder.{i}"):
                 x = self.layer(x, self.a.encoder, replace(context, index=i))
-        return self.final_norm("encoder", x)
+        return Memory(self.final_norm("encoder", x), padding)
 
     # Figure 1, right: the decoder (3.1)
 
-    def decoder(self, target: Value, source: Value, memory: Value, position: Value | None = None) -> Value:
+    def decoder(self, target: Value, memory: Memory, position: Value | None = None) -> Value:
         y = self.embedding("target", target, position)
-        context = LayerContext(self.b, self.a, self.positions("decoder"), target, True, position, source, memory)
+        context = LayerContext(self.b, self.a, self.positions("decoder"), target, position=position, memory=memory)
         for i in range(self.a.depths.decoder):
             with self.b.layer(f"decoder.{i}"):
                 y = self.layer(y, self.a.decoder, replace(context, index=i))

@@ -1,4 +1,4 @@
-"""Attention masks. A mask is computed once, from tokens or positions, and used by all layers.
+"""Attention masks. A mask is computed once, from lengths or positions, and used by all layers.
 
 Its shape is [batch or 1, 1, queries or 1, keys]. True hides a key from a query.
 """
@@ -12,6 +12,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from compiler.operations.operation import (
+    EmitContext,
+    Expressions,
     MaskRole,
     Operation,
     Shape,
@@ -22,7 +24,6 @@ from compiler.operations.operation import (
     require,
 )
 from compiler.size import ONE, Size
-from specs import PAD
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -46,27 +47,34 @@ class Mask(Operation):
 
 @dataclass(frozen=True)
 class PaddingMask(Mask):
-    """Hide keys that are padding: tokens [batch, keys] -> [batch, 1, 1, keys]."""
+    """Hide keys after the end of each sequence: length [batch], stream [batch, keys, ...] -> [batch, 1, 1, keys].
+
+    Only the shape of the stream is read.
+    """
 
     mask_role = MaskRole.PADDING
-    code = "padding_mask({0})"
+    code = "padding_mask({0}, {1})"
     calls = ("compiler.runtime.padding_mask",)
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
-        (tokens,) = inputs
-        require(tokens.kind is ValueKind.INTEGER and len(tokens.shape) == 2, self, tokens)
-        return ValueType((tokens.shape[0], ONE, ONE, tokens.shape[1]), ValueKind.MASK)
+        length, stream = inputs
+        require(length == ValueType(stream.shape[:1], ValueKind.INTEGER), self, *inputs)
+        return ValueType((stream.shape[0], ONE, ONE, stream.shape[1]), ValueKind.MASK)
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
-        return (inputs[0] == PAD)[:, None, None, :]
+        length, stream = inputs
+        hidden = length.new_ones(len(length), 1, 1, stream.shape[1]).bool()
+        for row, end in enumerate(length.tolist()):
+            hidden[row, :, :, :end] = False
+        return hidden
 
     def describe(self, inputs: Sequence[str]) -> str:
-        return f"padding of the {inputs[0]}"
+        return "padding of the source"
 
 
 @dataclass(frozen=True)
 class CausalMask(Mask):
-    """Hide keys after the query (3.2.3): tokens [batch, length] -> [1, 1, length, length]."""
+    """Hide keys after the query (3.2.3): stream [batch, length, ...] -> [1, 1, length, length]."""
 
     code = "causal_mask({0})"
     calls = ("compiler.runtime.causal_mask",)
@@ -77,7 +85,7 @@ class CausalMask(Mask):
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         length = inputs[0].shape[1]
-        return (inputs[0].new_ones(1, 1, length, length)).triu(1).bool()
+        return inputs[0].new_ones(1, 1, length, length).triu(1).bool()
 
     def describe(self, inputs: Sequence[str]) -> str:
         return "later positions"
@@ -85,26 +93,37 @@ class CausalMask(Mask):
 
 @dataclass(frozen=True)
 class DistanceMask(Mask):
-    """Hide keys that are too far from the query: tokens [batch, length] -> [batch, 1, length, length].
+    """Hide keys that are too far from the query.
 
-    With this mask, full attention computes the weights of restricted attention, so that a program can return them. If
-    keys after the query are visible, padding is hidden too. But a padding position always sees itself.
+    With this mask, full attention computes the weights of restricted attention, so that a program can return them.
+
+    Inputs: stream [batch, length, ...], optionally the mask of its padding [batch, 1, 1, length], which is hidden too,
+    except a padding position from itself. Result: [batch, 1, length, length].
     """
 
     before: int
     after: int
 
-    code = "distance_mask({0}, {self.before}, {self.after})"
     calls = ("compiler.windows.distance_mask",)
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
-        batch, length = inputs[0].shape
+        stream, *padding = inputs
+        batch, length, *_ = stream.shape
+        expected = ValueType((batch, ONE, ONE, length), ValueKind.MASK)
+        require(all(mask == expected for mask in padding), self, *inputs)
         return ValueType((batch, ONE, length, length), ValueKind.MASK)
 
+    def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
+        stream, *padding = inputs
+        return f"distance_mask({', '.join((stream, str(self.before), str(self.after), *padding))})"
+
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
-        (tokens,) = inputs
-        hidden = ((tokens == PAD) & (self.after > 0))[:, None, None, :].repeat(1, 1, tokens.shape[1], 1)
-        for query in range(tokens.shape[1]):
+        stream, *padding = inputs
+        batch, length = stream.shape[:2]
+        hidden = stream.new_zeros(batch, 1, length, length).bool()
+        for mask in padding:
+            hidden |= mask
+        for query in range(length):
             hidden[:, :, query, query] = False
             hidden[:, :, query, : max(0, query - self.before)] = True
             hidden[:, :, query, query + self.after + 1 :] = True

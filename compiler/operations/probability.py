@@ -52,7 +52,7 @@ class LogSoftmax(Operation):
 
 @dataclass(frozen=True)
 class PickLabels(Operation):
-    """Select the log-probability of each label, or 0 at padding: log-probabilities [..., V], labels [...] -> [...]."""
+    """Select the log-probability of each label, 0 if it is PAD: log-probabilities [..., V], labels [...] -> [...]."""
 
     code = "pick({0}, {1})"
     calls = ("compiler.runtime.pick",)
@@ -70,7 +70,7 @@ class PickLabels(Operation):
 
 @dataclass(frozen=True)
 class CrossEntropy(Operation):
-    """Cross entropy with label smoothing (5.4), summed over labels that are not padding.
+    """Cross entropy with label smoothing (5.4), summed over labels. PAD is the index of labels that are ignored.
 
     Inputs: logits [..., V], labels [...]. The result [2] has the smoothed loss, which training minimises, and the loss
     without smoothing, which gives the perplexity. `smoothing` is the probability that is spread over all V classes or,

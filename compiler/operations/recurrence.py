@@ -22,7 +22,6 @@ from compiler.operations.operation import (
     require,
 )
 from compiler.size import ONE, Size, product
-from specs import PAD
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -36,7 +35,7 @@ class Recurrence(Operation):
     """Base class of recurrent layers. They run from the first position to the last or, if `backwards`, in reverse.
 
     After the inputs with a value per position, there is at most one more input. It is the initial state or, if the
-    layer runs backwards, the token IDs [batch, n], which give the length of each row without padding.
+    layer runs backwards, the length [batch] of each row without padding.
     """
 
     backwards: bool = False
@@ -57,16 +56,16 @@ class Recurrence(Operation):
     def _states(self, inputs: ValueTypes) -> ValueTypes:
         """Return a tuple with the initial state, or an empty one. Raise GraphError for an invalid extra input."""
         rest = inputs[len(self.position_inputs) :]
-        tokens = sum(each.kind is ValueKind.INTEGER for each in rest)
-        require(len(rest) <= 1 and tokens == self.backwards, self, *inputs)
+        lengths = sum(each == ValueType(inputs[0].shape[:1], ValueKind.INTEGER) for each in rest)
+        require(len(rest) <= 1 and lengths == self.backwards, self, *inputs)
         return [] if self.backwards else rest
 
     def _order(self, row: int, length: int, rest: Tensors) -> list[int]:
         """Return the positions of a row in the order of computation."""
         if not self.backwards:
             return list(range(length))
-        real = int((rest[0][row] != PAD).sum())
-        return [*reversed(range(real)), *range(real, length)]
+        end = int(rest[0][row])
+        return [*reversed(range(end)), *range(end, length)]
 
 
 @dataclass(frozen=True)
@@ -82,11 +81,11 @@ class Ssru(Recurrence):
     caption = ("cache", "Simpler simple recurrent unit")
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
-        gate, value, *rest = inputs
+        gate, value, *_ = inputs
         rows, length, width = value.shape
-        expected = (rows, ONE, width) if self._states(inputs) else (rows, length)
-        require(gate == value and all(each.shape == expected for each in rest), self, *inputs)
-        return ValueType((rows, length + len(self._states(inputs)), width))
+        states = self._states(inputs)
+        require(gate == value and all(state.shape == (rows, ONE, width) for state in states), self, *inputs)
+        return ValueType((rows, length + len(states), width))
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         gate, value, *rest = inputs
@@ -131,12 +130,11 @@ class Lstm(Recurrence):
     caption = ("cache", "LSTM")
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
-        (x, *rest), (matrix, recurrent, bias) = inputs, parameters
+        (x, *_), (matrix, recurrent, bias) = inputs, parameters
         states = self._states(inputs)
         (rows, length, inner), (width, gates) = x.shape, recurrent
         require(matrix == (inner, gates) and bias == (gates,) and gates == width * 4, self, x, ValueType(matrix))
-        expected = (rows, ONE, width * 2) if states else (rows, length)
-        require(all(each.shape == expected for each in rest), self, *inputs)
+        require(all(state.shape == (rows, ONE, width * 2) for state in states), self, *inputs)
         return ValueType((rows, length + 1, width * 2) if states else (rows, length, width))
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:

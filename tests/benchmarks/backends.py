@@ -16,6 +16,7 @@ import torch
 import specs
 from compiler import EmittedProgram, Purpose, build
 from compiler.backends import BACKENDS
+from compiler.stream import Stream
 
 ROUNDS = 6
 LENGTHS = (11, 16, 27)
@@ -56,7 +57,7 @@ class _Step:
         source, target = torch.randint(4, tokens, (rows, length)), torch.randint(4, tokens, (rows, length + 1))
         started = time.perf_counter()
         with torch.autocast("cpu", torch.bfloat16, enabled=self.training.precision == "bfloat16"):
-            loss = self.program(source, target)
+            loss = self.program(Stream.full(source), target)
         (loss.smoothed / loss.tokens).backward()
         self.optimiser.step()
         self.optimiser.zero_grad()

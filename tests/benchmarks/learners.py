@@ -18,6 +18,7 @@ from torch.nn import functional
 
 from compiler import trainable
 from compiler.runtime import sinusoids
+from compiler.stream import Stream
 from compiler.switches import fast_float32, tune_process_memory
 from specs import BOS, EOS, PAD, Spec
 from zoo.data.batches import Batch
@@ -100,9 +101,12 @@ class _Plain(nn.Module):
         x = self.embedding(tokens) * math.sqrt(self.embedding.embedding_dim)
         return self.dropout(x + sinusoids(x))
 
-    def forward(self, source: Tensor, given: Tensor) -> Tensor:
+    def forward(self, stream: Stream, given: Tensor) -> Tensor:
+        source = stream.values
         causal = nn.Transformer.generate_square_subsequent_mask(given.shape[1])
-        padding = torch.zeros(source.shape).masked_fill(source == PAD, -math.inf)
+        padding = torch.zeros(source.shape).masked_fill(
+            torch.arange(source.shape[1]) >= stream.lengths[:, None], -math.inf
+        )
         masks: dict[str, Any] = {"tgt_mask": causal, "tgt_is_causal": True, "memory_key_padding_mask": padding}
         y = self.body(self.placed(source), self.placed(given), src_key_padding_mask=padding, **masks)
         return functional.linear(y, self.embedding.weight)
@@ -115,7 +119,7 @@ class Torch(Peer):
         return _Plain(spec)
 
     def losses(self, batch: Batch) -> Tensor:
-        return self.cross_entropy(self.module(batch.source, batch.target[:, :-1]), batch.target[:, 1:])
+        return self.cross_entropy(self.module(batch.source, batch.target.values[:, :-1]), batch.target.values[:, 1:])
 
 
 class Marian(Peer):
@@ -146,9 +150,10 @@ class Marian(Peer):
         return MarianMTModel(config)
 
     def losses(self, batch: Batch) -> Tensor:
-        real, given = (batch.source != PAD).long(), batch.target[:, :-1]
-        found = self.module(input_ids=batch.source, attention_mask=real, decoder_input_ids=given, use_cache=False)
-        return self.cross_entropy(found.logits, batch.target[:, 1:])
+        source, target = batch.source.values, batch.target.values
+        real, given = (torch.arange(source.shape[1]) < batch.source.lengths[:, None]).long(), target[:, :-1]
+        found = self.module(input_ids=source, attention_mask=real, decoder_input_ids=given, use_cache=False)
+        return self.cross_entropy(found.logits, target[:, 1:])
 
 
 class Sockeye(Peer):
@@ -215,10 +220,10 @@ class Sockeye(Peer):
     def losses(self, batch: Batch) -> Tensor:
         from sockeye import constants
 
-        given, labels = batch.target[:, :-1], batch.target[:, 1:]
-        lengths = (batch.source != PAD).sum(1)
+        given, labels = batch.target.values[:, :-1], batch.target.values[:, 1:]
+        lengths = batch.source.lengths
         inputs = (
-            batch.source.int()[:, :, None],
+            batch.source.values.int()[:, :, None],
             torch.stack([lengths, torch.zeros_like(lengths)], 1).int(),
             given.masked_fill(given == EOS, PAD).int()[:, :, None],
             (labels != PAD).sum(1).int(),

@@ -13,6 +13,7 @@ import torch
 
 import specs
 from compiler import trainable
+from compiler.stream import Stream
 from zoo.planning.memory_estimate import estimate_memory
 
 LENGTH = 27
@@ -36,7 +37,9 @@ def _step(spec: specs.Spec, rows: int) -> None:
     optimiser = torch.optim.Adam(program.parameters(), lr=1e-4, fused=True)
     for _ in range(2):
         tokens = spec.vocabulary.size
-        loss = program(torch.randint(4, tokens, (rows, LENGTH)), torch.randint(4, tokens, (rows, LENGTH + 1)))
+        loss = program(
+            Stream.full(torch.randint(4, tokens, (rows, LENGTH))), torch.randint(4, tokens, (rows, LENGTH + 1))
+        )
         (loss.smoothed / loss.tokens).backward()
         optimiser.step()
         optimiser.zero_grad()

@@ -11,6 +11,7 @@ from torch import Tensor
 from compiler import EmittedProgram, Purpose, build, graphs, interpret, lower, trainable
 from compiler.initialization import initial_weights
 from compiler.operations.attention import Attention, AttentionKernel
+from compiler.stream import Stream
 from specs import BOS, EOS, PAD, Spec
 
 SHAPES: dict[str, dict[str, object]] = {
@@ -32,10 +33,9 @@ SHAPES: dict[str, dict[str, object]] = {
 }
 TOLERANCE = 1e-4
 """Scores are in the tens, because `weights` are large: float32 rounds them by some 1e-5, and the softmax likewise."""
-BATCH = {
-    "source": torch.tensor([[7, 8, 9, 10, EOS], [11, 12, EOS, PAD, PAD], [EOS, PAD, PAD, PAD, PAD]]),
-    "target": torch.tensor([[BOS, 20, 21, EOS, PAD], [BOS, 22, 23, 24, EOS], [BOS, EOS, PAD, PAD, PAD]]),
-}
+SOURCE = Stream.pad([[7, 8, 9, 10, EOS], [11, 12, EOS], [EOS]])
+TARGET = torch.tensor([[BOS, 20, 21, EOS, PAD], [BOS, 22, 23, 24, EOS], [BOS, EOS, PAD, PAD, PAD]])
+BATCH = {**SOURCE.inputs, "target": TARGET}
 
 
 @pytest.fixture(params=SHAPES)
@@ -45,7 +45,7 @@ def spec(request: pytest.FixtureRequest, small: Callable[..., Spec]) -> Spec:
 
 def attention_weights(spec: Spec, precision: str = "float32") -> dict[str, Tensor]:
     with torch.no_grad():
-        return attend_program(spec, precision).attend(**BATCH)[1]
+        return attend_program(spec, precision).attend(SOURCE, TARGET)[1]
 
 
 def attend_program(spec: Spec, precision: str = "float32") -> EmittedProgram:
@@ -87,7 +87,7 @@ def test_rows_sum_to_one_and_hidden_keys_have_no_weight(spec: Spec, precision: s
     for name, each in attention_weights(spec, precision=precision).items():
         assert each.dtype == torch.float32
         torch.testing.assert_close(each.sum(-1), torch.ones(each.shape[:-1]), atol=TOLERANCE, rtol=0)
-        padding = (BATCH["source"] == PAD)[:, None, None, :]
+        padding = (SOURCE.values == PAD)[:, None, None, :]
         if name.endswith("restricted_attention"):  # where padding sees itself
             padding = padding & (~torch.eye(padding.shape[3], dtype=torch.bool))
         if name.startswith("encoder") or name.endswith("cross_attention"):
@@ -113,10 +113,10 @@ def test_they_are_explicit_on_a_gpu(small: Callable[..., Spec]) -> None:
 def test_the_scores_equal_those_of_scoring(spec: Spec) -> None:
     expected = interpret(lower(spec, Purpose.SCORE), weights(spec), BATCH)["log_probabilities"]
     with torch.no_grad():
-        found, _ = attend_program(spec).attend(**BATCH)
+        found, _ = attend_program(spec).attend(SOURCE, TARGET)
     torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
 
 
 def test_other_programs_refuse_to_attend(small: Callable[..., Spec]) -> None:
     with pytest.raises(ValueError, match="was not built for the purpose `attend`"):
-        trainable(small()).attend(**BATCH)
+        trainable(small()).attend(SOURCE, TARGET)

@@ -27,6 +27,7 @@ from compiler.backends import BACKENDS, BuildRequest
 from compiler.backends.conformance import disagreement
 from compiler.instruction import MAX_INT8_ROWS
 from compiler.kernels import library
+from compiler.stream import Stream
 from specs import Spec, ZooError
 
 SUBLAYERS: dict[str, dict[str, object]] = {
@@ -283,7 +284,7 @@ def test_several_new_tokens_in_one_step_equal_single_steps(
     }
     other = EmittedProgram(spec, program.graphs, interpreted, "").eval()
     other.share(weights)
-    source, tokens = torch.tensor([[7, 8, 9, 3], [5, 3, 0, 0]]), torch.randint(4, 101, (2, 7))
+    source, tokens = Stream.pad([[7, 8, 9, 3], [5, 3]]), torch.randint(4, 101, (2, 7))
     results = []
     for each in (program, other):
         for widths in ([1] * 7, [3, 1, 3], [7]):
@@ -307,9 +308,7 @@ def _walk(program: Any) -> Iterator[torch.Tensor]:
         return torch.randint(4, 101, (rows, new), generator=generator)
 
     def start(*sources: list[int]) -> Any:
-        length = max(map(len, sources))
-        source = torch.tensor([[*row, *[0] * (length - len(row))] for row in sources])
-        _, state = program.top_k(program.encode(source), torch.full((len(sources), 1), 2), 4)
+        _, state = program.top_k(program.encode(Stream.pad(sources)), torch.full((len(sources), 1), 2), 4)
         return program.select(state, torch.arange(len(sources)), torch.zeros(len(sources), 3, dtype=torch.long))
 
     state, sentences = start([7, 8, 9, 10, 11, 3], [5, 3], [9, 6, 3]), 3

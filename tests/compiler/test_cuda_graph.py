@@ -19,6 +19,7 @@ from compiler import TRANSLATE, EmittedProgram, Purpose, build, graphs, trainabl
 from compiler.backends.backend import BuildRequest
 from compiler.backends.eager import record_steps_on_gpu
 from compiler.cuda_graph import MAX_RECORDINGS, CudaGraphRecorder, Results, bucket
+from compiler.stream import Stream
 from compiler.switches import fast_float32
 from specs import BOS, EOS, Spec
 
@@ -120,7 +121,7 @@ def _search(program: EmittedProgram, beams: int) -> Iterator[Tensor]:
     def start(sentences: int, length: int) -> Any:
         source = torch.randint(4, 101, (sentences, length), generator=draw)
         source[:, -1] = EOS
-        _, state = program.top_k(program.encode(source), torch.full((sentences, 1), BOS), beams)
+        _, state = program.top_k(program.encode(Stream.full(source)), torch.full((sentences, 1), BOS), beams)
         return program.select(state, torch.arange(sentences), torch.zeros(sentences, beams, dtype=torch.long))
 
     state, sentences = start(6, 9), 6
@@ -143,7 +144,7 @@ def _search(program: EmittedProgram, beams: int) -> Iterator[Tensor]:
 def _steps(
     program: EmittedProgram, source: Tensor, tokens: list[Tensor], count: int | None, masks: bool = False
 ) -> Iterator[Any]:
-    state, draw = program.encode(source), torch.Generator().manual_seed(4)
+    state, draw = program.encode(Stream.full(source)), torch.Generator().manual_seed(4)
     for token in tokens:
         if count is None:
             result, state = program.advance(state, token[:, None])
@@ -282,7 +283,7 @@ def test_only_the_latest_recordings_are_kept(two: Callable[..., Any]) -> None:
     _, recorded, recorder = two(N=1)
 
     def step(count: int) -> int:
-        recorded.top_k(recorded.encode(torch.tensor([[5, EOS]])), torch.tensor([[7]]), count)
+        recorded.top_k(recorded.encode(Stream.pad([[5, EOS]])), torch.tensor([[7]]), count)
         return int(recorder.records)
 
     assert [step(count) for count in range(MAX_RECORDINGS + 2, 0, -1)] == list(range(1, MAX_RECORDINGS + 3))

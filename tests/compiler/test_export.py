@@ -57,10 +57,8 @@ def test_every_symbolic_size_is_free(small: Callable[..., Spec], exported: Any) 
     for batch, beams, new, source, room in ((1, 1, 1, 1, 16), (2, 1, 3, 9, 32), (1, 4, 1, 3, 16), (5, 3, 2, 2, 48)):
         sizes = {"batch": batch, "beams": beams, "new": new, "source": source, "capacity": room}
         shapes = {name: [size(**sizes) for size in type_.shape] for name, type_ in graph.inputs.items()}
-        inputs = [
-            torch.full(shape, 3) if graph.inputs[name].kind == "integer" else torch.zeros(shape)
-            for name, shape in shapes.items()
-        ]
+        types = {"integer": torch.long, "float": torch.float, "mask": torch.bool}
+        inputs = [torch.zeros(shape, dtype=types[graph.inputs[name].kind]) for name, shape in shapes.items()]
         outputs = dict(zip(graph.results, program(*inputs), strict=True))
         assert outputs["log_probabilities"].shape == (batch * beams, new, 101)
 
@@ -147,7 +145,7 @@ def test_tensorrt_profiles_contain_every_length_of_the_spec(small: Callable[...,
             for profile in profiles.values():
                 for smallest, usual, largest in zip(*profile, strict=True):
                     assert 1 <= smallest <= usual <= largest
-            assert profiles["source"].max[1] == longest + 1
+            assert profiles["source_padding"].max[3] == longest + 1
             assert profiles["decoder.0.keys"].max[2] >= int(longest * factor) + extra + 1
             rows, (batch, beams, _) = profiles["decoder.0.keys"].usual[0], profiles["token"].usual
             assert rows == batch * beams
@@ -157,7 +155,7 @@ def test_tensorrt_refuses_inputs_beyond_the_profile_and_says_which_option_to_rai
     spec = small()
     optimised = graphs(spec)
     source = input_profiles(optimised[Purpose.ENCODE], spec)
-    check_shapes(source, [torch.zeros(source["source"].max)])
+    check_shapes(source, [torch.zeros(profile.max) for profile in source.values()])
     token = {"token": input_profiles(optimised[Purpose.DECODE_STEP], spec)["token"]}
     batch, beams, _ = token["token"].max
     for profiles, shape in ((source, (1, source["source"].max[1] + 1)), (token, (batch, beams + 1, 1))):

@@ -15,6 +15,7 @@ from compiler import Purpose, build, interpret, lower, trainable
 from compiler.graph import stored_tensors, verify
 from compiler.operations.elementwise import Dropout
 from compiler.runtime import additive_scores, sinusoids
+from compiler.stream import Stream
 from specs import Spec
 
 TABLE_3 = {
@@ -67,7 +68,7 @@ def test_a_suppressed_token_has_no_probability(small: Callable[..., Spec]) -> No
     weights, suppressed = _random_weights(spec), [0, 2, 50]
     weights["output_bias"][suppressed] = -1e9
     program = compiler.build(spec, weights=weights, backend="eager")
-    log_p, _ = program.advance(program.encode(torch.tensor([[5, 6, 3]])), torch.tensor([[2]]))
+    log_p, _ = program.advance(program.encode(Stream.pad([[5, 6, 3]])), torch.tensor([[2]]))
     log_p = log_p[:, 0]
     left = torch.tensor([token for token in range(101) if token not in suppressed])
     assert (log_p[:, suppressed] < -1e8).all()
@@ -98,18 +99,17 @@ def test_the_interpreter_agrees_with_torchs_transformer(
     a = spec.architecture
     weights = _random_weights(spec)
     theirs = _torch_transformer(spec, weights)
-    tokens = torch.tensor([[4, 9, 17, 3], [8, 3, 0, 0]]), torch.tensor([[2, 30, 31, 3], [2, 7, 3, 0]])
-    source, target = tokens
-    embedded = [weights["embedding"][t] * a.d_model**0.5 for t in (source, target[:, :-1])]
+    source, target = Stream.pad([[4, 9, 17, 3], [8, 3]]), torch.tensor([[2, 30, 31, 3], [2, 7, 3, 0]])
+    embedded = [weights["embedding"][t] * a.d_model**0.5 for t in (source.values, target[:, :-1])]
     x, y = (e + sinusoids(torch.zeros(1, 9, a.d_model))[first:][: e.shape[1]] for e in embedded)
     mask = nn.Transformer.generate_square_subsequent_mask(3)
-    hidden = source == 0
+    hidden = torch.tensor([[False] * 4, [False, False, True, True]])
     out = theirs(x, y, tgt_mask=mask, src_key_padding_mask=hidden, memory_key_padding_mask=hidden)
     expected = (out @ weights["embedding"].T + weights.get("output_bias", 0)).log_softmax(-1)
     labels = target[:, 1:]
     expected = expected.gather(-1, labels[..., None])[..., 0] * (labels != 0)
     graph = lower(spec, Purpose.SCORE)
-    ours = interpret(graph, weights, {"source": source, "target": target})["log_probabilities"]
+    ours = interpret(graph, weights, {**source.inputs, "target": target})["log_probabilities"]
     torch.testing.assert_close(ours, expected, atol=1e-5, rtol=1e-5)
 
 
@@ -163,9 +163,9 @@ def test_every_attention_has_the_score_of_the_spec(
     assert len(attentions) == 6
     assert {(node.operation.scale, len(node.parameters)) for node in attentions} == {(scale, vectors)}  # type: ignore[attr-defined]
     program = trainable(spec)
-    source, target = torch.tensor([[5, 6, 3], [7, 3, 0]]), torch.tensor([[2, 8, 9, 3], [2, 10, 3, 0]])
+    source, target = Stream.pad([[5, 6, 3], [7, 3]]), torch.tensor([[2, 8, 9, 3], [2, 10, 3, 0]])
     both = program(source, target).smoothed
-    alone = sum(program(source[[i]][:, : 3 - i], target[[i]][:, : 4 - i]).smoothed for i in range(2))
+    alone = sum(program(source.rows(i, i + 1), target[[i]][:, : 4 - i]).smoothed for i in range(2))
     torch.testing.assert_close(both, alone)
     both.backward()
     assert all(parameter.grad is not None and parameter.grad.any() for parameter in program.parameters())
@@ -187,6 +187,6 @@ def test_dropout_of_the_inner_feed_forward_layer(small: Callable[..., Spec]) -> 
     graph = lower(spec, Purpose.TRAIN)
     inner = [node for node in graph.nodes if node.operation == Dropout(0.25)]
     assert [node.type.shape[-1].constant for node in inner] == [spec.architecture.d_ff] * 4
-    program, batch = trainable(spec), (torch.tensor([[5, 6, 3]]), torch.tensor([[2, 8, 3]]))
+    program, batch = trainable(spec), (Stream.pad([[5, 6, 3]]), torch.tensor([[2, 8, 3]]))
     assert program(*batch).plain != program(*batch).plain
     assert "dropout" not in build(spec, [Purpose.SCORE]).code  # type: ignore[union-attr]

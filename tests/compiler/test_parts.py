@@ -15,6 +15,7 @@ from compiler.lower.positions import PositionBias, Rotate, alibi_slope, relative
 from compiler.operations.attention import Attention
 from compiler.operations.norm import RmsNorm
 from compiler.runtime import fused_attention
+from compiler.stream import Stream
 from specs import Spec, load
 
 
@@ -109,7 +110,7 @@ def test_a_gate_multiplies_the_activation(small: Callable[..., Spec]) -> None:
     assert gate.shape == up.shape == (spec.architecture.d_model, 7)
     y = x + (nn.functional.silu(x @ gate) * (x @ up)) @ down
     expected = nn.functional.layer_norm(y, y.shape[-1:], eps=spec.architecture.norm.epsilon)
-    torch.testing.assert_close(interpret(graph, weights, {"source": source})["memory"], expected)
+    torch.testing.assert_close(interpret(graph, weights, Stream.full(source).inputs)["memory"], expected)
 
 
 def test_options_of_a_sublayer_are_only_its_own(small: Callable[..., Spec]) -> None:

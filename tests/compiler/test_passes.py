@@ -22,6 +22,7 @@ from compiler.operations.embedding import Embedding
 from compiler.operations.operation import GraphError
 from compiler.operations.projection import Linear, Logits
 from compiler.options import CompileOptions
+from compiler.stream import Stream
 from specs import Spec, ZooError
 
 MIXING: tuple[dict[str, object], ...] = (
@@ -87,9 +88,9 @@ def test_exact_passes_do_not_change_the_interpreters_result(
     small: Callable[..., Spec], shaken: Callable[..., Any], architecture: dict[str, object], without: set[str]
 ) -> None:
     spec = _without(small(**architecture), *without)
-    source, target = torch.randint(4, 101, (3, 7)), torch.randint(4, 101, (3, 6))
+    source, target = Stream.full(torch.randint(4, 101, (3, 7))), torch.randint(4, 101, (3, 6))
     weights = shaken(spec)
-    inputs = {"source": source, "target": target}
+    inputs = {**source.inputs, "target": target}
     before = interpret(lower(spec, Purpose.SCORE), weights, inputs)["log_probabilities"]
     after = interpret(graphs(spec)[Purpose.SCORE], weights, inputs)["log_probabilities"]
     torch.testing.assert_close(after, before, atol=1e-5, rtol=1e-5)
@@ -103,10 +104,11 @@ def test_emitted_code_rounds_like_the_interpreter(
     spec = small(output_bias=True, activation="silu")
     weights = shaken(spec)
     program = build(spec, [Purpose.SCORE], weights=weights, precision=precision)
-    inputs = {"source": torch.randint(4, 101, (3, 7)), "target": torch.randint(4, 101, (3, 6))}
+    source, target = Stream.full(torch.randint(4, 101, (3, 7))), torch.randint(4, 101, (3, 6))
+    inputs = {**source.inputs, "target": target}
     expected = interpret(program.graphs[Purpose.SCORE], weights, inputs)["log_probabilities"]
     tolerance = 1e-5 if precision == "int8" else 1e-2
-    torch.testing.assert_close(program.score(*inputs.values()), expected, atol=tolerance, rtol=tolerance)
+    torch.testing.assert_close(program.score(source, target), expected, atol=tolerance, rtol=tolerance)
 
 
 def test_scales_are_folded_into_weights_without_other_readers(small: Callable[..., Spec]) -> None:
@@ -171,7 +173,7 @@ def test_weights_are_loaded_and_returned_unchanged(small: Callable[..., Spec], a
 def test_gradients_flow_through_concatenated_weights(small: Callable[..., Spec]) -> None:
     spec = small()
     weights = {name: t.clone().requires_grad_() for name, t in build(spec, [Purpose.TRAIN]).weights().items()}
-    tokens = {"source": torch.tensor([[5, 6, 3]]), "target": torch.tensor([[2, 5, 3]])}
+    tokens = {**Stream.pad([[5, 6, 3]]).inputs, "target": torch.tensor([[2, 5, 3]])}
     gradients = []
     for graph in (lower(spec, Purpose.SCORE), graphs(spec, [Purpose.SCORE])[Purpose.SCORE]):
         total = interpret(graph, weights, tokens)["log_probabilities"].sum()
@@ -197,7 +199,7 @@ def test_dropout_remains_in_training_only(small: Callable[..., Spec]) -> None:
 
 def test_dropout_changes_the_loss_in_training_mode(small: Callable[..., Spec]) -> None:
     program = trainable(small(dropout=0.5))
-    source, target = torch.randint(4, 101, (3, 7)), torch.randint(4, 101, (3, 6))
+    source, target = Stream.full(torch.randint(4, 101, (3, 7))), torch.randint(4, 101, (3, 6))
     program.train()
     assert program(source, target).smoothed != program(source, target).smoothed
     program.eval()
@@ -222,7 +224,7 @@ def test_the_step_no_longer_sees_the_memory(small: Callable[..., Spec]) -> None:
     assert "memory" in lower(spec, Purpose.DECODE_STEP).inputs
     lowered = graphs(spec)
     assert "memory" not in lowered[Purpose.DECODE_STEP].inputs
-    assert len(lowered[Purpose.ENCODE].outputs) == 2 * spec.architecture.depths.decoder
+    assert len(lowered[Purpose.ENCODE].outputs) == 2 * spec.architecture.depths.decoder + 1  # and the padding
 
 
 def test_the_vocabulary_is_padded_and_the_log_probabilities_are_not(small: Callable[..., Spec]) -> None:
@@ -232,7 +234,7 @@ def test_the_vocabulary_is_padded_and_the_log_probabilities_are_not(small: Calla
     logits = [n for n in lowered[Purpose.SCORE].nodes if isinstance(n.operation, Logits)]
     assert [n.type.shape[-1].constant for n in logits] == [104]
     program = build(small())
-    state = program.encode(torch.tensor([[5, 3]]))
+    state = program.encode(Stream.pad([[5, 3]]))
     log_probabilities, _ = program.advance(state, torch.tensor([[2]]))
     assert log_probabilities.shape == (1, 1, 101)
     torch.testing.assert_close(log_probabilities.exp().sum(), torch.tensor(1.0))

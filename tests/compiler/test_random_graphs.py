@@ -54,6 +54,8 @@ class RandomGraph:
         for length in (SOURCE, NEW):
             self.inputs[self.name()] = ValueType((BATCH, length), ValueKind.INTEGER)
         self.source, self.position = self.inputs
+        self.length = self.name()
+        self.inputs[self.length] = ValueType((BATCH,), ValueKind.INTEGER)
         for length in (SOURCE, NEW, NEW):
             self.inputs[self.name()] = ValueType((BATCH, length, Size.of(WIDTH)))
         self.parameters: dict[str, Parameter] = {}
@@ -117,7 +119,7 @@ class RandomGraph:
         self.add(Add(), [x, self.any(lambda type_: type_ == self.type(x))])
 
     def embedding(self) -> None:
-        tokens = self.any(lambda type_: type_.kind is ValueKind.INTEGER)
+        tokens = self.any(lambda type_: type_.kind is ValueKind.INTEGER and len(type_.shape) == 2)
         embedded = self.add(Embedding(1.5), [tokens], (TOKENS, WIDTH))
         if self.draw.random() < 0.5:
             self.add(PositionalEncoding(), [embedded, tokens])
@@ -145,7 +147,8 @@ class RandomGraph:
         layer, self.layer = self.layer, self.draw.choice(["", self.layer])
         masks = []
         if of == SOURCE and self.draw.random() < 0.5:
-            masks.append(self.add(PaddingMask(), [self.source]))
+            stream = self.any(lambda type_: type_.shape[:2] == (BATCH, SOURCE))
+            masks.append(self.add(PaddingMask(), [self.length, stream]))
         if self.type(query).shape[2] == of and self.draw.random() < 0.5:
             tokens = self.source if of == SOURCE else self.position
             masks.append(self.add(CausalMask(), [tokens]))
@@ -189,7 +192,7 @@ class RandomGraph:
             if name == self.position:
                 yield name, torch.tensor([[2, 3], [0, 1], [3, 4]])  # rows at different positions
             elif type_.kind is ValueKind.INTEGER:
-                yield name, torch.randint(1, 4, shape) * torch.tensor([1, 1, 1, 0, 0])[: shape[1]]
+                yield name, torch.randint(1, 4, shape)
             else:
                 yield name, torch.randn(shape)
 

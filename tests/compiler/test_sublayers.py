@@ -13,6 +13,7 @@ from compiler import TRANSLATE, Purpose, build, cost, graphs, trainable
 from compiler.backends import BACKENDS
 from compiler.complexity import sublayer_stack
 from compiler.recurrences import lstm, lstm_step, ssru, ssru_step
+from compiler.stream import Stream
 from compiler.windows import convolve, convolve_depthwise, restricted_attention, window_mask
 from specs import RestrictedAttention, Spec, ZooError
 
@@ -110,13 +111,13 @@ class TestFormulas:
         torch.testing.assert_close(found[:, -1, 5:], cell[0])
 
     def test_backwards_equals_forwards_on_reversed_rows(self) -> None:
-        tokens = torch.tensor([[5, 6, 7, 3], [5, 3, 0, 0]])
+        lengths = torch.tensor([4, 2])
         x, weights = torch.randn(2, 4, 3), (torch.randn(3, 8), torch.randn(2, 8), torch.randn(8))
         for backwards, plain in (
-            (lstm(x, *weights, tokens), lambda part: lstm(part, *weights)),
-            (ssru(x, x, tokens), lambda part: ssru(part, part)),
+            (lstm(x, *weights, lengths), lambda part: lstm(part, *weights)),
+            (ssru(x, x, lengths), lambda part: ssru(part, part)),
         ):
-            for row, length in enumerate((4, 2)):
+            for row, length in enumerate(lengths):
                 turned = plain(x[row, :length].flip(0)[None])[0].flip(0)
                 torch.testing.assert_close(backwards[row, :length], turned)
 
@@ -140,7 +141,7 @@ class TestFormulas:
 @every_kind
 def test_a_later_token_does_not_change_earlier_scores(layers: Callable[..., Spec], of: dict[str, object]) -> None:
     program = build(layers(of, N=3), [Purpose.SCORE])
-    source = torch.tensor([[5, 6, 7, 3]])
+    source = Stream.pad([[5, 6, 7, 3]])
     target = torch.tensor([[2, *range(10, 30), 3]])
     other = target.clone()
     other[0, 12] = 50
@@ -152,17 +153,17 @@ def test_a_later_token_does_not_change_earlier_scores(layers: Callable[..., Spec
 @every_kind
 def test_padding_does_not_change_results(layers: Callable[..., Spec], of: dict[str, object]) -> None:
     program = build(layers(of, N=3), TRANSLATE)
-    source = torch.tensor([[5, 6, 7, 3, *[0] * 30], [8, *[9] * 32, 3], [11, 3, *[0] * 32]])
+    source = Stream.pad([[5, 6, 7, 3], [8, *[9] * 32, 3], [11, 3]])
     target = torch.tensor([[2, 20, 21, 3, 0, 0], [2, 22, 23, 24, 25, 3], [2, 3, 0, 0, 0, 0]])
     both = program.score(source, target)
-    for row, (read, written) in enumerate(((4, 4), (34, 6), (2, 2))):
-        alone = program.score(source[[row], :read], target[[row], :written])[0]
+    for row, written in enumerate((4, 6, 2)):
+        alone = program.score(source.rows(row, row + 1), target[[row], :written])[0]
         torch.testing.assert_close(both[row, : written - 1], alone, atol=1e-5, rtol=1e-5)
-    states = [program.encode(source), *(program.encode(source[[row], :read]) for row, read in enumerate((4, 34, 2)))]
+    states = [program.encode(source), *(program.encode(source.rows(row, row + 1)) for row in range(3))]
     for token in (2, 20, 21):
         found = []
         for place, state in enumerate(states):
-            every, states[place] = program.advance(state, torch.full((state.source.shape[0], 1), token))
+            every, states[place] = program.advance(state, torch.full((len(state.read), 1), token))
             found.append(every)
         torch.testing.assert_close(found[0], torch.cat(found[1:]), atol=1e-5, rtol=1e-5)
 
@@ -171,7 +172,7 @@ def test_padding_does_not_change_results(layers: Callable[..., Spec], of: dict[s
 @pytest.mark.parametrize("norm", ["post", "pre"])
 def test_every_parameter_gets_a_gradient(layers: Callable[..., Spec], of: dict[str, object], norm: str) -> None:
     program = trainable(layers(of, norm={"placement": norm}))
-    program(torch.tensor([[5, 6, 7, 8, 3]]), torch.tensor([[2, 9, 10, 11, 3]])).smoothed.backward()
+    program(Stream.pad([[5, 6, 7, 8, 3]]), torch.tensor([[2, 9, 10, 11, 3]])).smoothed.backward()
     idle = [name for name, each in program.named_parameters() if each.grad is None or not each.grad.any()]
     assert idle == []
 
@@ -179,7 +180,7 @@ def test_every_parameter_gets_a_gradient(layers: Callable[..., Spec], of: dict[s
 @every_kind
 def test_attention_dropout_is_active_in_training_only(layers: Callable[..., Spec], of: dict[str, object]) -> None:
     program = trainable(layers(of, attention_dropout=0.5))
-    batch = torch.tensor([[5, 6, 7, 8, 3]]), torch.tensor([[2, 9, 10, 11, 3]])
+    batch = Stream.pad([[5, 6, 7, 8, 3]]), torch.tensor([[2, 9, 10, 11, 3]])
     assert program(*batch).plain != program(*batch).plain
     program.eval()
     assert program(*batch).plain == program(*batch).plain

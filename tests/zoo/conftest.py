@@ -66,8 +66,8 @@ class ToyProgram:
         return [-draw.randrange(1, self.levels + 1) / 64 for _ in range(self.vocabulary)]
 
     def encode(self, source):
-        self.encoded.append(tuple(source.shape))
-        sources = [tuple(token for token in row if token != PAD) for row in source.tolist()]
+        self.encoded.append(tuple(source.values.shape))
+        sources = _rows(source)
         assert all(row[-1] == EOS for row in sources)
         return ToyState(sources, [[()] for _ in sources])
 
@@ -100,12 +100,16 @@ class ToyProgram:
 
     def score(self, source, target):
         scores = torch.zeros(target.shape[0], target.shape[1] - 1)
-        for i, (given, row) in enumerate(zip(source.tolist(), target.tolist(), strict=True)):
+        for i, (known, row) in enumerate(zip(_rows(source), target.tolist(), strict=True)):
             tokens = tuple(token for token in row if token != PAD)
-            known = tuple(token for token in given if token != PAD)
             for place in range(1, len(tokens)):
                 scores[i, place - 1] = self.row(known, tokens[1:place])[tokens[place]]
         return scores
+
+
+def _rows(source):
+    """Return the token IDs of each sequence of a stream."""
+    return [tuple(row[:length]) for row, length in zip(source.values.tolist(), source.lengths.tolist(), strict=True)]
 
 
 def run_search(
@@ -145,7 +149,7 @@ ALPHABET = "abcdefgh "
 class Letters:
     """Vocabulary with one token per letter, from ID 4. Other characters are dropped."""
 
-    source_end = EOS
+    source_suffix = (EOS,)
 
     def encode(self, text, side="source"):
         return [4 + ALPHABET.index(letter) for letter in text.strip() if letter in ALPHABET]

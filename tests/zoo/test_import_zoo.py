@@ -48,7 +48,7 @@ def test_spec_accepts_overrides_as_text_and_as_a_mapping() -> None:
 def test_model_is_a_module_that_learns(small: Callable[..., Spec]) -> None:
     model = zoo.model(small(dropout=0.0))
     assert isinstance(model, torch.nn.Module)
-    source, target = torch.tensor([[5, 6, EOS]]), torch.tensor([[BOS, 7, EOS]])
+    source, target = zoo.Stream.pad([[5, 6, EOS]]), torch.tensor([[BOS, 7, EOS]])
     optimiser = torch.optim.SGD(model.parameters(), lr=0.01)
     before = model(source, target)
     (before.smoothed / before.tokens).backward()

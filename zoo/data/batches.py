@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from jaxtyping import Int64
-from torch import Tensor
 
+from compiler.stream import Stream
 from specs import BOS, EOS, PAD, ZooError
 from zoo.data.store import Store
 from zoo.system.memory import machine_memory, require_memory
@@ -35,42 +35,41 @@ class Batch:
     """Padded token IDs of sentence pairs.
 
     Attributes:
-        source: Tokens of each source, then EOS, then PAD.
-        target: BOS, then the tokens of each target, then EOS, then PAD.
+        source: Tokens of each source, then EOS.
+        target: BOS, then the tokens of each target, then EOS.
         source_tokens: Number of source tokens, with EOS, without padding.
         target_tokens: Number of target tokens to predict, with EOS, without BOS and padding.
     """
 
-    source: Int64[Tensor, "batch source"]
-    target: Int64[Tensor, "batch 1+target"]
+    source: Stream
+    target: Stream
     source_tokens: int
     target_tokens: int
 
     @classmethod
-    def from_tensors(cls, source: Int64[Tensor, "batch source"], target: Int64[Tensor, "batch 1+target"]) -> Self:
-        """Build a batch from its tensors and count its tokens."""
-        return cls(source, target, int((source != PAD).sum()), int((target != PAD).sum()) - len(target))
+    def of(cls, source: Stream, target: Stream) -> Self:
+        """Build a batch and count its tokens. The lengths must be on the CPU."""
+        return cls(source, target, int(source.lengths.sum()), int(target.lengths.sum()) - len(target.lengths))
 
     @classmethod
     def empty(cls) -> Self:
         """Return a batch of one row without tokens to predict. Its loss and gradients are zero."""
-        return cls.from_tensors(torch.tensor([[EOS]]), torch.tensor([[BOS, PAD]]))
+        return cls.of(Stream.pad([[EOS]]), Stream(torch.tensor([[BOS, PAD]]), torch.tensor([1])))
 
     def __len__(self) -> int:
-        return len(self.source)
+        return len(self.source.lengths)
 
     def to(self, device: torch.device | str) -> Batch:
         """Copy the batch to a device asynchronously."""
-        source, target = (tensor.to(device, non_blocking=True) for tensor in (self.source, self.target))
-        return Batch(source, target, self.source_tokens, self.target_tokens)
+        return Batch(self.source.to(device), self.target.to(device), self.source_tokens, self.target_tokens)
 
     def split(self, parts: int) -> list[Batch]:
         """Split the batch into at most `parts` batches of nearly equal numbers of rows. Trim padding of each part."""
         rows = [len(part) for part in np.array_split(np.arange(len(self)), parts) if len(part)]
         if len(rows) == 1:
             return [self]
-        pairs = zip(torch.split(self.source, rows), torch.split(self.target, rows), strict=True)
-        return [Batch.from_tensors(_trim(source), _trim(target)) for source, target in pairs]
+        ends = np.cumsum(rows).tolist()
+        return [Batch.of(*(side.rows(*part) for side in (self.source, self.target))) for part in pairwise([0, *ends])]
 
 
 class BatchSize(NamedTuple):
@@ -158,7 +157,7 @@ class Pairs(NamedTuple):
         """Pad the pairs to a batch. Without pairs, return `Batch.empty()`."""
         if not self.sources:
             return Batch.empty()
-        return Batch.from_tensors(_pad(self.sources, prefix=()), _pad(self.targets, prefix=(BOS,)))
+        return Batch.of(_pad(self.sources, prefix=()), _pad(self.targets, prefix=(BOS,)))
 
 
 def epoch_batches(
@@ -291,8 +290,8 @@ def _check_longest(lengths: Lengths, budget: int, side: str) -> None:
         )
 
 
-def _pad(rows: Sequence[Tokens], prefix: tuple[int, ...]) -> Int64[Tensor, "batch longest"]:
-    """Return a tensor whose rows consist of `prefix`, the tokens, EOS and padding."""
+def _pad(rows: Sequence[Tokens], prefix: tuple[int, ...]) -> Stream:
+    """Return a stream whose rows consist of `prefix`, the tokens and EOS."""
     width = max(map(len, rows), default=0) + len(prefix) + 1
     array = np.full((len(rows), width), PAD, np.int64)
     array[:, : len(prefix)] = prefix
@@ -300,9 +299,4 @@ def _pad(rows: Sequence[Tokens], prefix: tuple[int, ...]) -> Int64[Tensor, "batc
         end = len(prefix) + len(row)
         padded[len(prefix) : end] = row
         padded[end] = EOS
-    return torch.from_numpy(array)
-
-
-def _trim(rows: Int64[Tensor, "batch longest"]) -> Int64[Tensor, "batch shorter"]:
-    """Remove the columns that contain only padding."""
-    return rows[:, : int((rows != PAD).sum(1).max())]
+    return Stream(torch.from_numpy(array), torch.tensor([len(prefix) + len(row) + 1 for row in rows]))

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from specs import EOS, Archive, Files, Parsing, Spec, ZooError
+from specs import Archive, Files, Parsing, Spec, ZooError
 from specs.corpus import Direction
 from specs.corpus_paths import language_suffix
 from specs.notation import dump
@@ -135,7 +135,7 @@ def prepare(spec: Spec, report: Report, vocabulary: Vocabulary | None = None) ->
             "there is nothing to train on: `corpus.train` is empty",
             hint="list the parts of the corpus in `corpus.train` and `corpus.dev`",
         )
-    if vocabulary is not None and vocabulary.source_end != EOS:
+    if vocabulary is not None and not vocabulary.source_suffix:
         raise ZooError(
             "the sources of the model to start from do not end with EOS, but training appends EOS",
             hint="start from another model, or train without `training.start_from`",

@@ -11,6 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from compiler import EmittedProgram
+from compiler.stream import Stream
 from specs import BOS, EOS
 from zoo.text.tokenizer import SPACE
 
@@ -83,21 +84,22 @@ def compute_attention(
 
     Args:
         program: A program that was built for the purpose ATTEND.
-        source: The text, its token IDs with EOS, and its tokens without EOS.
+        source: The text, its token IDs with EOS if the model reads it, and its tokens without EOS.
         target: The translation, its token IDs without BOS and EOS, and its tokens.
         forced: Whether the caller gave the translation.
     """
     text, source_ids, source_tokens = source
     translation, target_ids, target_tokens = target
-    ids = (source_ids, [BOS, *target_ids, EOS])
-    log_probabilities, weights = program.attend(*(torch.tensor([list(row)], device=program.device) for row in ids))
+    device = program.device
+    stream = Stream.pad([source_ids], device)
+    log_probabilities, weights = program.attend(stream, torch.tensor([[BOS, *target_ids, EOS]], device=device))
     lengths = len(source_ids), len(target_ids) + 1
     return Attention(
         text=text,
         translation=translation,
         forced=forced,
         log_probability=float(log_probabilities.double().sum()),
-        source=(*source_tokens, END),
+        source=(*source_tokens, *[END] * (len(source_ids) - len(source_tokens))),
         target_input=(BEGIN, *target_tokens),
         target=(*target_tokens, END),
         encoder=_stack_layers(weights, "encoder", _SELF_ATTENTION, (lengths[0], lengths[0])),

@@ -12,8 +12,9 @@ from jaxtyping import Float32, Int
 from torch import Tensor
 
 from compiler.program import State, StepwiseDecoder
+from compiler.stream import Stream
 from specs import BOS, EOS, ZooError
-from zoo.generation.batching import Source, pad_sequences
+from zoo.generation.batching import Source
 from zoo.generation.constraints import ConstraintState
 from zoo.generation.hypotheses import SearchHistory, SearchStrategy, Selection, StepRecord
 from zoo.text.sentences import excerpt
@@ -47,7 +48,7 @@ class Batch(Generic[State]):
         """
         token = torch.full((len(sources),), BOS, device=device)
         totals = torch.zeros(len(sources), 1, device=device)
-        state = program.encode(pad_sequences([source.tokens for source in sources], device))
+        state = program.encode(Stream.pad([source.tokens for source in sources], device))
         constraint = strategy.constraint.start(sources, device) if strategy.constraint is not None else None
         for forced in zip(*(source.prefix for source in sources), strict=True):
             log_probabilities, state = program.advance(state, token.unsqueeze(1))

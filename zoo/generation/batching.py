@@ -22,7 +22,7 @@ class Source:
 
     Attributes:
         index: Position of the text that the sentence belongs to, from 0.
-        tokens: Token IDs, EOS last.
+        tokens: Token IDs, EOS last if the model reads it.
         max_length: Largest number of tokens of the translation, without EOS.
         prefix: Token IDs that the translation must start with.
         text: The sentence as text, for error messages.
@@ -46,7 +46,7 @@ def sentence_out_of_memory(source: Source) -> ZooError:
     """Return the ZooError for a sentence that does not fit into memory even if it is alone in a batch."""
     return ZooError(
         f"there is not enough memory to translate sentence {source.index + 1:,} alone: {excerpt(source.text)}, "
-        f"{len(source.tokens) - 1:,} tokens",
+        f"{len(source.tokens):,} tokens",
         hint="split the sentence, use a smaller beam, or close other programs",
         exit_code=1,
     )

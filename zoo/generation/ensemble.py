@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float, Float32, Int
 from torch import Tensor
 
 from compiler.program import TopK, TranslationModel, top_k
+from compiler.stream import Stream
 
 States = tuple[Any, ...]
 
@@ -26,7 +27,7 @@ class Ensemble:
         """Whether several threads can use the ensemble at the same time."""
         return all(program.concurrent for program in self.programs)
 
-    def encode(self, source: Int[Tensor, "sentences source"]) -> States:
+    def encode(self, source: Stream) -> States:
         """Return the state of each program before the first token."""
         return tuple(program.encode(source) for program in self.programs)
 
@@ -58,9 +59,7 @@ class Ensemble:
         """Return the states of a batch with the sentences of `first`, then those of `second`."""
         return tuple(p.join(*states) for p, *states in zip(self.programs, first, second, strict=True))
 
-    def score(
-        self, source: Int[Tensor, "rows source"], target: Int[Tensor, "rows 1+target"]
-    ) -> Float32[Tensor, "rows target"]:
+    def score(self, source: Stream, target: Int[Tensor, "rows 1+target"]) -> Float32[Tensor, "rows target"]:
         """Return the log-probability of each target token."""
         return self._mean([program.score(source, target) for program in self.programs])
 

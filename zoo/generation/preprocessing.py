@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
 
-from specs import BOS, EOS, PAD, UNK, Spec, ZooError
+from specs import BOS, EOS, UNK, Spec, ZooError
 from zoo.generation.batching import Source
 from zoo.report import Report
 from zoo.text.languages import LanguagePair
@@ -87,7 +87,7 @@ class InputWarnings:
                 self._unknown += 1
                 self._first_unknown = self._first_unknown or text
             known = self._longest_in_training
-            self._long += not is_split and known is not None and length - 1 > known
+            self._long += not is_split and known is not None and length - len(self._vocabulary.source_suffix) > known
             if is_split not in self._longest or len(self._longest[is_split].tokens) < len(text.tokens):
                 self._longest[is_split] = text
 
@@ -118,7 +118,8 @@ class InputWarnings:
 
     def _describe_longest(self, is_split: bool) -> str:
         longest = self._longest[is_split]
-        return f"the longest is text {longest.index + 1:,} ({excerpt(longest.text)}) with {len(longest.tokens) - 1:,}"
+        length = len(longest.tokens) - len(self._vocabulary.source_suffix)
+        return f"the longest is text {longest.index + 1:,} ({excerpt(longest.text)}) with {length:,}"
 
 
 class Preprocessor:
@@ -155,7 +156,7 @@ class Preprocessor:
         self.splits_sentences = split and (longest_in_training or spec.corpus.max_length) <= MAX_SENTENCE_TOKENS
         # Between sentences without a space, as in Chinese, the target language determines whether to add one.
         self._default_gap = "" if languages.target.partition("-")[0] in _LANGUAGES_WITHOUT_SPACES else " "
-        self.empty_source = (vocabulary.source_end,)
+        self.empty_source = vocabulary.source_suffix
         self.max_source_length = self.decoding.max_source_length
         if positions is not None:
             own = 1 + len(languages.source_tokens)  # EOS and the token of the language
@@ -217,7 +218,7 @@ class Preprocessor:
                 f"an empty text has the prefix {excerpt(prefix)}",
                 hint="prefix n belongs to text n: leave it empty if the text is empty",
             )
-        too_long = len(tokens) - 1 > self.max_source_length
+        too_long = self.source_length(tokens) > self.max_source_length
         by_sentence = self.splits_sentences and not prefix.strip()
         parts = []
         if too_long or by_sentence:
@@ -242,7 +243,7 @@ class Preprocessor:
         return SplitText(index, tokens, tuple(sources), gaps, text, too_long and not by_sentence)
 
     def _source(self, index: int, text: str, tokens: tuple[int, ...], forced: tuple[int, ...], part: int = 0) -> Source:
-        max_length = self._max_target_length(len(tokens) - 1)
+        max_length = self._max_target_length(self.source_length(tokens))
         if tokens != self.empty_source:
             tokens = (*self.languages.source_tokens, *tokens)
         return Source(index, tokens, max_length, forced, text.strip(), len(text.split()), part=part)
@@ -305,7 +306,7 @@ class Preprocessor:
             first: Number of the first pair, for error messages.
 
         Returns:
-            The token IDs of each text, followed by EOS. Targets start with BOS.
+            The token IDs of each text, followed by EOS if the model reads it. Targets start with BOS.
 
         Raises:
             ZooError: A text has more tokens than the model has positions, or a source has no token at all.
@@ -316,13 +317,17 @@ class Preprocessor:
             own = self.languages.source_tokens if side == "source" else self.languages.target_tokens
             row[side == "target" : side == "target"] = own
             self._require_positions(len(row) - (side == "target"), text, side)  # the EOS of a target is never read
-            if row == [*own, PAD]:  # attention over zero positions is not defined
+            if row == list(own):  # attention over zero positions is not defined
                 raise ZooError(
                     f"pair {number:,} has a source without tokens, {excerpt(text)}, and this model reads no EOS",
                     hint="leave the pair out: the model cannot score it",
                 )
             rows.append(row)
         return rows
+
+    def source_length(self, tokens: Sequence[int]) -> int:
+        """Return the number of tokens of a source, without EOS."""
+        return len(tokens) - len(self.vocabulary.source_suffix)
 
     def source_tokens(self, text: str) -> list[str]:
         """Return the tokens of a source as strings, without EOS."""
@@ -331,7 +336,7 @@ class Preprocessor:
     def _encode(self, text: str, side: Side) -> list[int]:
         if side == "target":
             return [BOS, *self.vocabulary.encode(text, side), EOS]
-        return [*(self.vocabulary.encode(text, side) if text.strip() else ()), self.vocabulary.source_end]
+        return [*(self.vocabulary.encode(text, side) if text.strip() else ()), *self.vocabulary.source_suffix]
 
     def _require_positions(self, length: int, text: str, side: Side) -> None:
         if self.positions is not None and length > self.positions:

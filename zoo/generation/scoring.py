@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from compiler.program import Scorer
+from compiler.stream import Stream
 from specs import ZooError
 from zoo.generation.batching import group_by_length, pad_sequences
 from zoo.report import Progress
@@ -46,7 +47,7 @@ def score_targets(
 
     Args:
         program: The program that scores.
-        sources: Token IDs of each source, EOS last.
+        sources: Token IDs of each source.
         targets: Token IDs of each target, from BOS to EOS.
         max_batch_tokens: Tokens of a batch, counting padding.
         device: Device of the program.
@@ -77,7 +78,7 @@ def _score_group(
     """Score a batch of pairs, in halves if the whole batch does not fit into memory."""
     try:
         target = pad_sequences([targets[index] for index in group], device)
-        source = pad_sequences([sources[index] for index in group], device)
+        source = Stream.pad([sources[index] for index in group], device)
         rows: list[list[float]] = program.score(source, target).tolist()
         return rows
     except MEMORY_ERRORS as error:
@@ -89,8 +90,8 @@ def _score_group(
         return [row for half in halves for row in _score_group(program, sources, targets, half, device, first)]
     index = group[0]
     raise ZooError(
-        f"there is not enough memory to score pair {index + first:,} alone: {len(sources[index]) - 1:,} source tokens "
-        f"and {len(targets[index]) - 2:,} target tokens",
+        f"there is not enough memory to score pair {index + first:,} alone: {len(sources[index]):,} source tokens "
+        f"and {len(targets[index]) - 1:,} target tokens, with EOS",
         hint="split the line into sentences, one per line",
         exit_code=1,
     )

@@ -454,7 +454,7 @@ class Translator:
             raise ZooError("there are no attention weights for an empty text", hint="give a sentence")
         if isinstance(encoded, SplitText):
             raise ZooError(
-                f"the text has {len(encoded.tokens) - 1:,} tokens, but the model takes at most "
+                f"the text has {preprocessor.source_length(encoded.tokens):,} tokens, but the model takes at most "
                 f"{preprocessor.max_source_length:,} (`decoding.max_source_length`) and translates it in parts",
                 hint="give one of its sentences",
             )

@@ -213,7 +213,7 @@ def _largest_difference(
 
     Translations that reached the maximum length are left out, because not all engines add EOS to them.
     """
-    encode, source_end = translator.vocabulary.encode, translator.vocabulary.source_end
+    encode, source_suffix = translator.vocabulary.encode, translator.vocabulary.source_suffix
     decoding, positions = translator.spec.decoding, translator.positions or math.inf
     sources, targets, expected = [], [], []
     for text, translation, row in zip(texts, translations, rows, strict=True):
@@ -221,7 +221,7 @@ def _largest_difference(
         target = encode(translation.text, "target") if row is None else row
         max_length = decoding.length_factor * len(source) + decoding.extra_length
         if len(target) < min(max_length, positions - 1):  # BOS takes one position
-            sources.append([*source, source_end])
+            sources.append([*source, *source_suffix])
             targets.append([BOS, *target, EOS])
             expected.append(translation.log_probability)
     if not sources:

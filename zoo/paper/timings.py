@@ -13,7 +13,7 @@ from torch import Tensor
 import specs
 from compiler import EmittedProgram, Purpose, emit
 from compiler.backends.eager import functions
-from compiler.complexity import END, START, TOKENS, SubLayer, sublayer_stack
+from compiler.complexity import END, LENGTH, START, SubLayer, sublayer_stack
 from zoo.paper.evidence import Timing
 from zoo.paper.table1 import LAYERS, SIZES, LayerType
 from zoo.system import clock
@@ -79,7 +79,7 @@ def time_sublayer(
         for n in list(times):
             if n not in times:
                 continue
-            inputs = {START: torch.randn(1, n, d, requires_grad=backward), TOKENS: torch.full((1, n), 5)}
+            inputs = {START: torch.randn(1, n, d, requires_grad=backward), LENGTH: torch.tensor([n])}
             times[n] = min(times[n], _shortest(partial(_backward if backward else _forward, program, inputs)))
             if times[n] > max_seconds:  # an exponent needs two lengths
                 times = {m: seconds for m, seconds in times.items() if m <= n or m in lengths[:2]}

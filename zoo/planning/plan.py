@@ -17,7 +17,7 @@ from compiler.graph import Node
 from compiler.operations.operation import ValueKind
 from compiler.options import compile_options
 from compiler.passes.drop_dropout import drop_dropout
-from compiler.size import BEAMS, Size, product
+from compiler.size import BEAMS, Size
 from specs import Spec
 from zoo.files.output import open_output, require_svg
 from zoo.planning.memory_estimate import MemoryEstimate, batch_rows, estimate_memory
@@ -251,6 +251,6 @@ def _product_flops(graph: Graph, node: Node) -> Size:
 def _cache_bytes(final: Graphs, length: int) -> int:
     encode, step = final[Purpose.ENCODE], final[Purpose.DECODE_STEP]
     sizes = _last_step_sizes(step, 1, length)
-    memory = sum(4 * product(step.inputs[name].shape)(**sizes) for name in step.inputs if name in encode.outputs)
+    memory = sum(step.inputs[name].bytes()(**sizes) for name in step.inputs if name in encode.outputs)
     # Includes the keys and values of the last step itself.
     return cost(step).cache_bytes(**{**sizes, "past": length}) + memory

@@ -20,6 +20,7 @@ import torch
 from compiler import Cost, EmittedProgram, Purpose, cost, find_device, graphs, trainable
 from compiler.backends import BuildRequest, choose_backend
 from compiler.host import cores
+from compiler.stream import Stream
 from compiler.switches import fast_float32, keeps_memory, matrix_libraries, matrix_library
 from specs import EOS, Spec
 from zoo.data.batches import BatchSize
@@ -268,7 +269,7 @@ class _Passes:
         source, target = (EOS + numbers % (size - EOS) for size in self.spec.vocabulary.sizes)
         start = time.perf_counter()
         with fast_float32(library), torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"):
-            loss = self._program.train()(source[:, 1:], target)
+            loss = self._program.train()(Stream.full(source[:, 1:]), target)
             (loss.smoothed / loss.tokens).backward()
         seconds = time.perf_counter() - start
         self._program.zero_grad(set_to_none=True)

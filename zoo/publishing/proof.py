@@ -23,6 +23,7 @@ from safetensors import SafetensorError
 from torch import Tensor
 
 from compiler.program import Scorer
+from compiler.stream import Stream
 from specs import BOS, EOS, PAD, Grammar, HeldOut, Spec, ZooError
 from zoo.evaluation.evaluate import read_split
 from zoo.evaluation.metrics import Metric, metrics_for
@@ -62,6 +63,11 @@ class ReferenceLogProbabilities:
     target: Int64[Tensor, "rows 1+target"]
     log_probabilities: Float32[Tensor, "rows target"]
 
+    @property
+    def stream(self) -> Stream:
+        """The sources. The file has no lengths: it fills up the rows with PAD, which no source contains."""
+        return Stream(self.source, (self.source != PAD).sum(1))
+
     def write(self, file: Path) -> None:
         """Write the tensors to a safetensors file."""
         with atomic_file(file) as partial:
@@ -77,11 +83,9 @@ class ReferenceLogProbabilities:
         Raises:
             ZooError: The difference is larger than `TOLERANCE`.
         """
-        source, target = self.source.to(device), self.target.to(device)
         # One row at a time, because the logits of all rows could need much memory.
-        actual = torch.cat(
-            [program.score(source[row : row + 1], target[row : row + 1]).cpu() for row in range(len(source))]
-        )
+        rows = [(self.stream.rows(row, row + 1), self.target[[row]]) for row in range(len(self.target))]
+        actual = torch.cat([program.score(source.to(device), target.to(device)).cpu() for source, target in rows])
         difference = float((actual - self.log_probabilities).abs().max())
         if difference <= TOLERANCE:
             return difference
@@ -105,9 +109,9 @@ def compute(translator: Translator, pairs: Sequence[tuple[str, str]]) -> Referen
     languages = LanguagePair.of(translator.spec, vocabulary, translator.spec.default_direction)
     sources = (vocabulary.encode(text, "source") for text, _ in pairs)
     targets = (vocabulary.encode(text, "target") for _, text in pairs)
-    source = pad_sequences([[*languages.source_tokens, *row, vocabulary.source_end] for row in sources], "cpu")
+    source = Stream.pad([[*languages.source_tokens, *row, *vocabulary.source_suffix] for row in sources])
     target = pad_sequences([[BOS, *languages.target_tokens, *row, EOS] for row in targets], "cpu")
-    return ReferenceLogProbabilities(source, target, translator.program.score(source, target))
+    return ReferenceLogProbabilities(source.values, target, translator.program.score(source, target))
 
 
 def choose_pairs(dev: Sequence[tuple[str, str]], translator: Translator) -> list[tuple[str, str]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal, Self
 
 import specs
-from specs import EOS, PAD, UNK, Parsing, Task, ZooError
+from specs import EOS, UNK, Parsing, Task, ZooError
 from zoo.files.atomic import atomic_file
 from zoo.files.reading import MAX_BYTES, MAX_VOCABULARY_BYTES, file_exists, read_bytes
 from zoo.text.lines import clean
@@ -69,9 +69,9 @@ class Vocabulary:
         return self.source.size, self.target.size
 
     @property
-    def source_end(self) -> int:
-        """ID that follows the tokens of a source. It is EOS, or PAD for imported models without EOS after a source."""
-        return EOS if self.source.appends_eos else PAD
+    def source_suffix(self) -> tuple[int, ...]:
+        """IDs that follow the tokens of a source: EOS, or nothing for imported models without EOS after a source."""
+        return (EOS,) if self.source.appends_eos else ()
 
     @property
     def same_on_both_sides(self) -> bool:

@@ -18,6 +18,7 @@ from torch import Tensor
 from compiler import Purpose, build, find_device, graphs, interpret, lower, trainable
 from compiler.initialization import initial_weights
 from compiler.program import TranslationModel
+from compiler.stream import Stream
 from compiler.switches import fast_float32
 from specs import BOS, EOS, PAD, UNK, Spec, ZooError
 from zoo.data.store import Store, StoreWriter
@@ -238,9 +239,9 @@ def disagreement(
 ) -> float:
     """Return the largest difference between a hypothesis's log-probability and the interpreter's, in nats per token."""
     target = pad_sequences([[BOS, *hypothesis.tokens, EOS] for hypothesis in hypotheses], "cpu")
-    inputs = {"source": pad_sequences(sources, "cpu"), "target": target}
+    inputs = {**Stream.pad(sources).inputs, "target": target}
     expected = interpret(lower(spec, Purpose.SCORE), weights, inputs)["log_probabilities"].sum(1)
-    tokens = (target[:, 1:] != PAD).sum(1)
+    tokens = torch.tensor([len(hypothesis.tokens) + 1 for hypothesis in hypotheses])
     actual = torch.tensor([hypothesis.log_probability for hypothesis in hypotheses])
     return float(((actual - expected).abs() / tokens).max())
 

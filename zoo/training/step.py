@@ -95,7 +95,7 @@ class Updater:
                 raise ZooError(f"step {number:,} does not fit in memory", hint=hint, exit_code=1)
             self.optimiser.zero_grad(set_to_none=True)
             if parts >= len(batch):
-                longest = max(batch.source.shape[1], batch.target.shape[1])
+                longest = max(batch.source.values.shape[1], batch.target.values.shape[1])
                 hint = "lower `corpus.max_length`, or end other programs"
                 raise ZooError(f"a sentence pair of {longest:,} tokens does not fit in memory", hint=hint, exit_code=1)
             parts = min(2 * parts, len(batch))
@@ -128,7 +128,7 @@ class Updater:
         part = part.to(self.processes.device)
         bfloat16 = self.spec.training.precision == "bfloat16"
         with torch.autocast(self.processes.device.type, torch.bfloat16, enabled=bfloat16):
-            loss = self._module(part.source, part.target)
+            loss = self._module(part.source, part.target.values)
         # The all-reduce computes the mean of the gradients, but their sum is needed.
         (loss.smoothed * (self.processes.count / tokens)).backward()
         return torch.stack([loss.smoothed.detach(), loss.plain])
@@ -161,7 +161,7 @@ class Updater:
         module = DistributedDataParallel(self.program, gradient_as_bucket_view=True)
         empty = Batch.empty().to(self.processes.device)
         for _ in range(2):
-            module(empty.source, empty.target).smoothed.backward()
+            module(empty.source, empty.target.values).smoothed.backward()
         self.optimiser.zero_grad(set_to_none=True)
         return module
 

@@ -17,6 +17,7 @@ from compiler.backends import BACKENDS, BuildRequest
 from compiler.backends.conformance import disagreement
 from compiler.cuda_graph import Results
 from compiler.initialization import initial_weights
+from compiler.stream import Stream
 from specs import BOS, Spec
 from tests.benchmarks.gpu_parts.setting import Figures, Setting
 from zoo.training.benchmarks import random_sources, translations, weights_avoiding
@@ -123,7 +124,7 @@ def _recorded(setting: Setting, spec: Spec, weights: Any, precision: str, backen
     rows, generator = 5, torch.Generator().manual_seed(1)
     source = torch.randint(4, spec.vocabulary.size, (rows, 11), generator=generator).to(setting.device)
     tokens = [torch.full((rows,), BOS), *torch.randint(4, spec.vocabulary.size, (20, rows), generator=generator)]
-    states = [program.encode(source) for program in programs]
+    states = [program.encode(Stream.full(source)) for program in programs]
     differing, largest = 0, 0.0
     for token in tokens:
         each = []

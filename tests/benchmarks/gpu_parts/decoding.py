@@ -14,10 +14,10 @@ from compiler import EmittedProgram, Purpose, build, graphs
 from compiler.cost import memory_traffic
 from compiler.initialization import initial_weights
 from compiler.size import Size
+from compiler.stream import Stream
 from specs import BOS, Spec
 from tests.benchmarks.gpu_parts.setting import Absent, Figures, Setting
 from tests.benchmarks.peers import Marian
-from zoo.generation.batching import pad_sequences
 from zoo.training.benchmarks import LENGTH, random_sources, translations, weights_avoiding
 
 BATCHES = (1, 32, 256, 1024)
@@ -97,7 +97,7 @@ def _figures(setting: Setting, spec: Spec, program: EmittedProgram, batch: int) 
 def _step(setting: Setting, spec: Spec, program: EmittedProgram, sources: list[list[int]]) -> tuple[float, int]:
     """Return the seconds of a step after half of the tokens, and its memory traffic in bytes."""
     beams, rows = spec.decoding.beam, len(sources) * spec.decoding.beam
-    state = program.encode(pad_sequences(sources, setting.device))
+    state = program.encode(Stream.pad(sources, setting.device))
     _, state = program.top_k(state, torch.full((len(sources), 1), BOS, device=setting.device), 2 * beams)
     every = torch.arange(len(sources), device=setting.device)
     state = program.select(state, every, torch.zeros(len(sources), beams, dtype=torch.long, device=setting.device))
@@ -111,7 +111,7 @@ def _step(setting: Setting, spec: Spec, program: EmittedProgram, sources: list[l
             _, held[0] = program.top_k(held[0], tokens, 2 * beams)
 
     seconds = setting.seconds(work, 1) / steps
-    graph, given = program.graphs[Purpose.DECODE_STEP], {"source": state.source, **state.memory, **state.carried}
+    graph, given = program.graphs[Purpose.DECODE_STEP], {**state.memory, **state.carried}
     sizes = {"batch": len(sources), "beams": beams, "new": 1}
     for name, value in given.items():
         for size, n in zip(graph.inputs[name].shape, value.shape, strict=True):

@@ -40,8 +40,8 @@ STORES = st.lists(st.tuples(st.integers(0, 19), st.integers(0, 19)), max_size=60
 
 def require_within_budgets(batch, max_source, max_target):
     assert len(batch) > 0
-    assert batch.source.numel() <= max_source
-    assert batch.target.numel() - len(batch) <= max_target  # BOS is not predicted
+    assert batch.source.values.numel() <= max_source
+    assert batch.target.values.numel() - len(batch) <= max_target  # BOS is not predicted
 
 
 @settings(max_examples=200, deadline=None)
@@ -52,7 +52,7 @@ def test_each_pair_is_in_one_batch_and_each_batch_within_both_budgets(store, max
     padded_batches = [Pairs.from_store(store, batch).to_batch() for batch in batches]
     for batch in padded_batches:
         require_within_budgets(batch, max_source, max_target)
-    padded = sum(batch.source.numel() + batch.target.numel() - len(batch) for batch in padded_batches)
+    padded = sum(batch.source.values.numel() + batch.target.values.numel() - len(batch) for batch in padded_batches)
     tokens = sum(batch.source_tokens + batch.target_tokens for batch in padded_batches)
     assert batches.padding == pytest.approx(1 - tokens / padded if padded else 0.0)
     assert sum(batches.total[1:3]) == tokens
@@ -168,9 +168,10 @@ def test_too_long_pairs_are_reported(side, budgets):
 
 def test_rows_are_padded_with_bos_and_eos():
     batch = Pairs.from_store(ToyStore([2, 4, 0], [3, 1, 0]), [1, 0, 2]).to_batch()
-    assert batch.source.tolist() == [[5, 6, 7, 8, EOS], [4, 5, EOS, PAD, PAD], [EOS, PAD, PAD, PAD, PAD]]
-    assert batch.target.tolist() == [[BOS, 7, EOS, PAD, PAD], [BOS, 4, 5, 6, EOS], [BOS, EOS, PAD, PAD, PAD]]
-    assert batch.source.dtype == batch.target.dtype == torch.int64
+    assert batch.source.values.tolist() == [[5, 6, 7, 8, EOS], [4, 5, EOS, PAD, PAD], [EOS, PAD, PAD, PAD, PAD]]
+    assert batch.target.values.tolist() == [[BOS, 7, EOS, PAD, PAD], [BOS, 4, 5, 6, EOS], [BOS, EOS, PAD, PAD, PAD]]
+    assert batch.source.values.dtype == batch.target.values.dtype == torch.int64
+    assert (batch.source.lengths.tolist(), batch.target.lengths.tolist()) == ([5, 3, 1], [3, 5, 2])
     assert (batch.source_tokens, batch.target_tokens) == (9, 7)
     assert len(batch) == 3
 
@@ -188,8 +189,8 @@ def test_splitting_a_batch_keeps_its_rows(parts):
     first = 0
     for part in split:
         alone = Pairs.from_store(store, range(first, first + len(part))).to_batch()
-        assert torch.equal(part.source, alone.source)
-        assert torch.equal(part.target, alone.target)
+        for actual, expected in zip((*part.source, *part.target), (*alone.source, *alone.target), strict=True):
+            assert torch.equal(actual, expected)
         assert (part.source_tokens, part.target_tokens) == (alone.source_tokens, alone.target_tokens)
         first += len(part)
 
@@ -198,7 +199,7 @@ def test_batches_can_be_copied_to_a_device():
     batch = Pairs.from_store(realistic_store(5), range(5)).to_batch()
     copy = batch.to("meta")
     assert isinstance(copy, Batch)
-    assert copy.source.device.type == copy.target.device.type == "meta"
+    assert {tensor.device.type for tensor in (*copy.source, *copy.target)} == {"meta"}
     assert copy.target_tokens == batch.target_tokens
 
 
@@ -244,7 +245,7 @@ def test_shares_divide_the_pairs_evenly():
     assert [len(share.sources) for share in shares] == [17, 17, 16]
     assert pairs.size.rows == 50
     batch = pairs.to_batch()
-    padded = batch.source.numel() + batch.target.numel() - 50
+    padded = batch.source.values.numel() + batch.target.values.numel() - 50
     assert pairs.size == (50, batch.source_tokens, batch.target_tokens, padded)
     empty = pairs.share(50, 60).to_batch()
     assert (len(empty), empty.target_tokens) == (1, 0)

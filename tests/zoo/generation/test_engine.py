@@ -145,7 +145,7 @@ def test_every_worker_gets_sentences(toy, meeting, sizes):
 def test_an_error_in_a_worker_is_raised_in_the_caller(toy):
     class Failing(toy):
         def encode(self, source):
-            if 8 in source[:, 0].tolist():
+            if 8 in source.values[:, 0].tolist():
                 raise ValueError("a fault of the program")
             return super().encode(source)
 
@@ -323,7 +323,7 @@ def test_the_last_worker_retries_a_sentence_before_it_fails():
 @pytest.mark.parametrize("workers", [1, 3])
 def test_a_sentence_that_does_not_fit_alone_is_named(tight, workers):
     program = tight(1000, MemoryError(), [TEXTS[17].tokens])
-    message = r"not enough memory to translate sentence 18 alone: 'text 17', 4 tokens"
+    message = r"not enough memory to translate sentence 18 alone: 'text 17', 5 tokens"
     with pytest.raises(ZooError, match=message) as caught:
         list(search(program, [TEXTS[10:20]], WIDE, 4096, workers))
     assert caught.value.exit_code == 1

@@ -16,7 +16,8 @@ import compiler
 import specs
 import zoo
 from compiler.backends import BACKENDS
-from specs import BOS, EOS, PAD, Spec, ZooError
+from compiler.stream import Stream
+from specs import BOS, EOS, Spec, ZooError
 from zoo.data.builtin import sentences
 from zoo.data.prepare import prepare
 from zoo.generation.beam_search import BeamSearch
@@ -40,11 +41,6 @@ STRATEGIES = {
     "shrinking": BeamSearch(6, 0.6, 6, SUPPRESSED, "power", "shrinking"),
     "full": BeamSearch(4, 0.6, 4, SuppressedTokens((), 60, min_length=6), "power", "full"),
 }
-
-
-def padded(rows: Sequence[Sequence[int]]) -> torch.Tensor:
-    width = max(map(len, rows))
-    return torch.tensor([[*row, *[PAD] * (width - len(row))] for row in rows])
 
 
 @pytest.fixture(scope="module", params=[("post", "eager"), ("pre", "eager"), ("post", "native")], ids="-".join)
@@ -74,8 +70,8 @@ def draft(text: Sequence[int], count: int, draw: random.Random) -> list[int]:
 def test_greedy_search_with_drafts_finds_the_greedy_tokens(program: Any, sources: Any, in_ensemble: bool) -> None:
     """Each step reads a draft for each row. The row takes back the tokens after the first that it would not choose."""
     decoder = Ensemble([program, program]) if in_ensemble else program
-    source, length, draw = padded([(*tokens, EOS) for tokens in sources]), 24, random.Random(4)
-    state, tokens, expected = decoder.encode(source), torch.full((len(source), 1), BOS), []
+    source, length, draw = Stream.pad([(*tokens, EOS) for tokens in sources]), 24, random.Random(4)
+    state, tokens, expected = decoder.encode(source), torch.full((len(sources), 1), BOS), []
     for _ in range(length):
         best, state = decoder.top_k(state, tokens, 1)
         tokens = best.tokens
@@ -107,7 +103,9 @@ def test_log_probabilities_equal_the_score_of_a_full_forward_pass(
     results = search(program, sources, lengths, strategy, prefixes=prefixes, max_batch_tokens=100)
     pairs = [(source, hypothesis) for source, group in zip(sources, results, strict=True) for hypothesis in group]
     targets = [[BOS, *hypothesis.tokens, EOS] for _, hypothesis in pairs]
-    scores = program.score(padded([(*source, EOS) for source, _ in pairs]), padded(targets)).sum(1).tolist()
+    scores = (
+        program.score(Stream.pad([(*source, EOS) for source, _ in pairs]), Stream.pad(targets).values).sum(1).tolist()
+    )
     for (_, hypothesis), target, total in zip(pairs, targets, scores, strict=True):
         assert hypothesis.log_probability == pytest.approx(total, abs=1e-5 * len(target))
 

@@ -5,7 +5,8 @@ import torch
 
 import specs
 from compiler import build
-from specs import PAD, ZooError
+from compiler.stream import Stream
+from specs import ZooError
 from zoo.generation.sampling import Sampling
 from zoo.generation.scoring import TokenScores
 from zoo.generation.translation import Translation
@@ -73,7 +74,7 @@ def test_translations_start_with_their_prefixes(translator):
         for translation in translations:
             assert translation.text.startswith(prefix)
             if translation.tokens:
-                source = torch.tensor([[*translator.vocabulary.encode(text), specs.EOS]])
+                source = Stream.pad([[*translator.vocabulary.encode(text), specs.EOS]])
                 target = torch.tensor([[specs.BOS, *translation.tokens, specs.EOS]])
                 assert translator.program.score(source, target).sum() == translation.log_probability
     assert translator.translate(iter(TEXTS), prefixes=iter(prefixes)) == [best.text for best, *_ in results]
@@ -125,7 +126,7 @@ def test_scoring_halves_batches_that_do_not_fit_into_memory(translator):
     expected, score, max_rows = translator.score_tokens(texts, texts), translator.program.score, 2
 
     def limited(source, target):
-        if len(source) > max_rows:
+        if len(target) > max_rows:
             raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 1 bytes.")
         return score(source, target)
 
@@ -259,7 +260,7 @@ def test_the_maximum_length_follows_factor_and_extra_length(translator_of, longe
 def test_an_empty_source_cannot_be_scored_without_eos(translator, monkeypatch, empty):
     """Attention over zero positions is undefined. An empty text is still translated, without the model."""
     assert len(translator.score(["ab", empty], ["c", "d"])) == 2
-    monkeypatch.setattr(type(translator.vocabulary), "source_end", PAD)
+    monkeypatch.setattr(type(translator.vocabulary), "source_suffix", ())
     assert len(translator.score(["ab", "b"], ["c", ""])) == 2
     with pytest.raises(ZooError, match=r"pair 12 has a source without tokens, .* and this model reads no EOS"):
         translator.score_tokens(["ab", empty], ["c", "d"], first=11)

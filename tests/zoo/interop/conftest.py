@@ -17,6 +17,7 @@ import yaml
 from safetensors.torch import save_file
 
 from compiler import Purpose, interpret, lower
+from compiler.stream import Stream
 from specs import BOS
 from zoo.interop.formats import ImportedModel
 
@@ -314,7 +315,7 @@ def log_probabilities(model: ImportedModel, source: str, target: str) -> np.ndar
     """Return the log-probability of each target token and of EOS, computed by the compiler's interpreter."""
     vocabulary = model.vocabulary
     inputs = {
-        "source": torch.tensor([[*vocabulary.encode(source), vocabulary.source_end]]),
+        **Stream.pad([[*vocabulary.encode(source), *vocabulary.source_suffix]]).inputs,
         "target": torch.tensor([[BOS, *vocabulary.encode(target, "target"), 3]]),
     }
     outputs = interpret(lower(model.spec, Purpose.SCORE), dict(model.tensors), inputs)

@@ -13,7 +13,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from specs import BOS, EOS, PAD, UNK, Spec, ZooError
+from specs import BOS, EOS, UNK, Spec, ZooError
 from zoo.data.prepare import prepare
 from zoo.generation.preprocessing import Preprocessor
 from zoo.interop.numbering import NEVER, Numbering
@@ -151,7 +151,7 @@ def test_messages_name_unknown_words(small: Callable[..., Spec], report: Report)
 def test_sources_without_eos(small: Callable[..., Spec], home: Path) -> None:
     tokenizer = word_list_tokenizer(NUMBERING, "list")
     without = without_source_end(tokenizer, "list")
-    assert (Vocabulary(tokenizer).source_end, Vocabulary(without, tokenizer).source_end) == (EOS, PAD)
+    assert (Vocabulary(tokenizer).source_suffix, Vocabulary(without, tokenizer).source_suffix) == ((EOS,), ())
     assert without.encode("a bc") == tokenizer.encode("a bc")
     assert without.token_strings(range(without.size)) == tokenizer.token_strings(range(tokenizer.size))
     with pytest.raises(ZooError, match="EOS"):  # training would add EOS

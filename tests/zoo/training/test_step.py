@@ -40,7 +40,7 @@ def test_adam_equals_the_update_written_out(trainer: Make, parts: int) -> None:
     twins = [p.detach().clone().double() for p in parameters]
     moments = [(torch.zeros_like(t), torch.zeros_like(t)) for t in twins]
     for number, step in enumerate(inputs_of(one, 10), 1):
-        loss = one.program(step.batch.source, step.batch.target).smoothed / step.size.target_tokens
+        loss = one.program(step.batch.source, step.batch.target.values).smoothed / step.size.target_tokens
         gradients = torch.autograd.grad(loss, parameters)
         result = one.step(step)
         assert float(result.smoothed) / result.tokens == pytest.approx(loss.item(), abs=1e-4)
@@ -158,7 +158,7 @@ def test_step_that_exhausts_the_memory_is_split(trainer: Make, words: Any, monke
 
 def test_empty_batch_has_no_loss_and_no_gradient(trainer: Make) -> None:
     one, nothing = trainer(), Batch.empty()
-    loss = one.program(nothing.source, nothing.target)
+    loss = one.program(nothing.source, nothing.target.values)
     loss.smoothed.backward()
     assert nothing.target_tokens == 0
     assert loss.smoothed.item() == loss.plain.item() == 0.0

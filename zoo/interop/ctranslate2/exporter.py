@@ -82,7 +82,7 @@ class CTranslate2Export:
             names[1][id] for id in (UNK, BOS, EOS)
         )
         model.config.decoder_start_token = names[1][BOS]
-        model.config.add_source_eos = bundle.vocabulary.source_end == EOS
+        model.config.add_source_eos = bool(bundle.vocabulary.source_suffix)
         model.config.layer_norm_epsilon = bundle.spec.architecture.norm.epsilon
         model.validate()
         model.optimize("float32")

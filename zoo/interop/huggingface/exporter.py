@@ -66,10 +66,10 @@ class HuggingFaceMarianExport:
         transformers = import_transformers()
         model: Any = transformers.MarianMTModel.from_pretrained(folder)
         model.eval()
-        source, target = bundle.proof.source, bundle.proof.target
+        source, target = bundle.proof.stream, bundle.proof.target
         with torch.no_grad():
-            mask = (source != PAD).long()
-            logits = model(input_ids=source, attention_mask=mask, decoder_input_ids=target[:, :-1]).logits
+            mask = (torch.arange(source.values.shape[1]) < source.lengths[:, None]).long()
+            logits = model(input_ids=source.values, attention_mask=mask, decoder_input_ids=target[:, :-1]).logits
         log_probabilities = logits.log_softmax(-1).gather(2, target[:, 1:].unsqueeze(2)).squeeze(2)
         difference = (log_probabilities - bundle.proof.log_probabilities).masked_fill(target[:, 1:] == PAD, 0)
         return ExportCheck(f"transformers {transformers.__version__}", float(difference.abs().max()))
@@ -108,7 +108,7 @@ def _require_sentencepiece(vocabulary: Vocabulary) -> None:
         raise _unsupported("the target consists of brackets of parse trees, not of text")
     if vocabulary.source.is_word_level or vocabulary.target.is_word_level:
         raise _unsupported("its vocabulary is a list of words, but transformers requires a SentencePiece model")
-    if vocabulary.source_end != EOS:
+    if not vocabulary.source_suffix:
         raise _unsupported("its sources do not end with EOS, but transformers always adds EOS")
 
 

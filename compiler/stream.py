@@ -1,0 +1,57 @@
+"""The input of an encoder: sequences of different lengths in one tensor."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+
+class Stream(NamedTuple):
+    """Sequences of tokens or of features, and their lengths, from which programs make masks.
+
+    Values after the end of a sequence are padding. They may be any valid token IDs or any finite numbers.
+    """
+
+    values: Tensor
+    """Token IDs [batch, length], or float32 features [batch, length, width]."""
+    lengths: Int[Tensor, " batch"]
+    """The number of positions of each sequence, without padding."""
+
+    @classmethod
+    def pad(cls, rows: Sequence[Sequence[int] | Tensor], device: torch.device | str = "cpu") -> Stream:
+        """Return a stream of sequences, padded with zeros.
+
+        Args:
+            rows: The token IDs of each sequence, or its features [length, width].
+            device: The device of the result.
+        """
+        tensors = [row if isinstance(row, Tensor) else torch.tensor(row, dtype=torch.long) for row in rows]
+        lengths = torch.tensor([len(row) for row in tensors])
+        return cls(pad_sequence(tensors, batch_first=True).to(device), lengths.to(device))
+
+    @classmethod
+    def full(cls, values: Tensor) -> Stream:
+        """Return a stream of sequences that all have the length of the tensor."""
+        return cls(values, torch.full(values.shape[:1], values.shape[1], device=values.device))
+
+    @property
+    def inputs(self) -> dict[str, Tensor]:
+        """The inputs of a graph with an encoder: `source` and `source_length`."""
+        return {"source": self.values, "source_length": self.lengths}
+
+    def to(self, device: torch.device | str | None) -> Stream:
+        """Copy the stream to a device asynchronously. None: to the device that it is on."""
+        return Stream(*(tensor.to(device, non_blocking=True) for tensor in self))
+
+    def rows(self, start: int, end: int) -> Stream:
+        """Return some of the sequences, without the positions that are padding in all of them.
+
+        The lengths must be on the CPU.
+        """
+        lengths = self.lengths[start:end]
+        return Stream(self.values[start:end, : int(lengths.max())], lengths)
