@@ -140,7 +140,7 @@ class _Picture:
                 yield _edge("edge", f"M{start.middle:g} {start.y:g} {bend}V{end.bottom:g}")
             else:
                 yield self._residual(start, end, self.positions[between[0][0]].bottom + 0.7 * _GAP)
-        if box.kind == "embedding":
+        if box.kind == "embedding" or box.inputs == ["source"]:
             yield _edge("edge", f"M{end.middle:g} {end.bottom + _GAP:g} V{end.bottom:g}")
             yield _text("input", end.middle, end.bottom + _GAP + 14, ", ".join(box.inputs), "middle")
 

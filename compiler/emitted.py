@@ -100,13 +100,13 @@ class EmittedProgram(nn.Module):
             source: Sources that end with EOS.
             target: Targets that start with BOS and end with EOS, padded with PAD. Labels that are PAD are ignored.
         """
-        smoothed, plain = self.run(Purpose.TRAIN, **source.inputs, target=target)["loss"].unbind()
+        smoothed, plain = self.run(Purpose.TRAIN, **self._inputs(source), target=target)["loss"].unbind()
         # Clone, because full backward hooks do not accept views.
         return Loss(smoothed.clone(), plain.detach(), (target[:, 1:] != PAD).sum())
 
     def score(self, source: Stream, target: Int[Tensor, "batch target+1"]) -> Float[Tensor, "batch target"]:
         """Return the log-probability of each target token given the tokens before it, in nats, and 0 at PAD."""
-        return self.run(Purpose.SCORE, **source.inputs, target=target)["log_probabilities"]
+        return self.run(Purpose.SCORE, **self._inputs(source), target=target)["log_probabilities"]
 
     def attend(
         self, source: Stream, target: Int[Tensor, "batch target+1"]
@@ -117,12 +117,12 @@ class EmittedProgram(nn.Module):
         1. It is 0 at padding and, in the decoder's self-attention, at later positions. The decoder's queries are the
         positions that read target[:, :-1] and predict target[:, 1:].
         """
-        weights = self.run(Purpose.ATTEND, **source.inputs, target=target)
+        weights = self.run(Purpose.ATTEND, **self._inputs(source), target=target)
         return weights.pop("log_probabilities"), weights
 
     def encode(self, source: Stream) -> State:
         """Return the state before the first step, with one row per sentence. Sources end with EOS."""
-        return self._decoder.begin(source, self.run(Purpose.ENCODE, **source.inputs))
+        return self._decoder.begin(source, self.run(Purpose.ENCODE, **self._inputs(source)))
 
     def advance(self, state: State, tokens: Int[Tensor, "rows k"]) -> tuple[Float[Tensor, "rows k V"], State]:
         """Return the float32 log-probabilities after each token, and the next state (see `StepwiseDecoder.advance`).
@@ -159,6 +159,13 @@ class EmittedProgram(nn.Module):
         """Run decoder steps as CUDA graphs from now on, unless a cache grows in each step."""
         if self._decoder.recordable:
             self._recorded = RecordedSteps(self._decoder.recordable, recorder)
+
+    def _inputs(self, source: Stream) -> dict[str, Tensor]:
+        """Return the inputs of a graph that belong to the source. Features get the type of the weights."""
+        if source.values.is_floating_point():
+            dtype = torch.bfloat16 if self.precision == "bfloat16" else torch.float32
+            source = source._replace(values=source.values.to(dtype))
+        return source.inputs
 
     def run(self, purpose: Purpose, **inputs: Tensor) -> dict[str, Tensor]:
         """Run the graph of a purpose, and return its outputs by name."""

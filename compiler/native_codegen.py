@@ -39,6 +39,8 @@ def generate_native_code(graphs: Graphs) -> NativeCode:
         UnsupportedGraph: The native backend has no instruction for a part of the graphs.
     """
     encode, step = graphs[Purpose.ENCODE], graphs[Purpose.DECODE_STEP]
+    if any(type_.kind is ValueKind.FLOAT for type_ in encode.inputs.values()):
+        raise UnsupportedGraph(f"its kernels read tokens, not features: {_USE_EAGER}")
     if step.inputs["token"].shape[1] != BEAMS:
         raise UnsupportedGraph(_NEEDS_PASS.format("beams_as_queries"))
     # The mask of the padding has no slot: the rows of a sentence contain no padding.

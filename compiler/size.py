@@ -60,6 +60,12 @@ class Size:
         """
         return sum(c * reduce(mul, (_value(s, values) for s in m), 1) for m, c in self.terms)
 
+    def divided(self, divisor: int) -> Size:
+        """Return the quotient by a number that divides all coefficients."""
+        if any(coefficient % divisor for _, coefficient in self.terms):
+            raise ValueError(f"{self} is not a multiple of {divisor}")
+        return Size(tuple((monomial, coefficient // divisor) for monomial, coefficient in self.terms))
+
     @property
     def symbols(self) -> frozenset[str]:
         """The symbols that the size depends on."""

@@ -92,6 +92,7 @@ def convolve(
     bias: Float[Tensor, " outer"],
     reach: tuple[int, int],
     dilation: int,
+    stride: int = 1,
 ) -> Float[Tensor, "batch positions outer"]:
     """Return the one-dimensional convolution of x along its positions, with zeros beyond the ends.
 
@@ -101,8 +102,9 @@ def convolve(
         bias: Added to each output.
         reach: How many of the k positions lie before and after the output's position. (0, 0): do not pad x.
         dilation: The distance between two of the k positions.
+        stride: The distance between two positions of the result.
     """
-    return _convolve(x, kernel.permute(2, 1, 0), bias, reach, dilation, 1)
+    return _convolve(x, kernel.permute(2, 1, 0), bias, reach, dilation, 1, stride)
 
 
 def convolve_depthwise(
@@ -116,10 +118,12 @@ def convolve_depthwise(
     return _convolve(x, kernel.T[:, None], bias, reach, dilation, x.shape[2])
 
 
-def _convolve(x: Tensor, weight: Tensor, bias: Tensor, reach: tuple[int, int], dilation: int, groups: int) -> Tensor:
+def _convolve(
+    x: Tensor, weight: Tensor, bias: Tensor, reach: tuple[int, int], dilation: int, groups: int, stride: int = 1
+) -> Tensor:
     before, after = reach
     # With a dilation above n, all other positions are padding. An exported graph does not know n.
     if dilation > 1 and before + after and not torch.compiler.is_exporting():
         dilation = min(dilation, x.shape[1])
     x = functional.pad(x, (0, 0, before * dilation, after * dilation))
-    return functional.conv1d(x.mT, weight, bias, dilation=dilation, groups=groups).mT
+    return functional.conv1d(x.mT, weight, bias, stride, dilation=dilation, groups=groups).mT

@@ -8,7 +8,7 @@ from specs.errors import ZooError, nearest
 from specs.inspection import comments, describe_head_sizes, difference, field_names, schema
 from specs.languages import Languages
 from specs.loader import Overrides, load, parent, parse, where_written
-from specs.parts import Learned, Norm, Positions, Relative, Rotary, Sinusoidal
+from specs.parts import Features, Learned, Norm, Positions, Relative, Rotary, Sinusoidal
 from specs.spec import METADATA_FIELDS, Compilation, Parsing, Spec, Task, Translation
 from specs.sublayers import (
     Convolution,
@@ -42,6 +42,7 @@ __all__ = [
     "Decoding",
     "Depths",
     "EncoderSubLayer",
+    "Features",
     "FeedForward",
     "Files",
     "Grammar",

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
-from specs.parts import Learned, Norm, Positions, Relative, Rotary, Sinusoidal
+from specs.parts import Learned, Norm, Positions, Relative, Rotary, Sinusoidal, Source, Tokens
 from specs.section import Probability, Section, reject
 from specs.sublayers import Activation, DecoderSubLayer, Dimension, EncoderSubLayer, Heads, InnerDimension, Sublayer
 
@@ -49,6 +49,7 @@ class Architecture(Section):
         description="Sub-layers of each decoder layer, in order (section 3.1: self-attention, cross-attention, "
         "feed-forward).",
     )
+    source: Source = Field(description="What the encoder reads: tokens (section 3.4) or features (section 7).")
     d_model: Dimension = Field(
         description="d_model, the dimension of embeddings and of every sub-layer's output (section 3.1: 512). "
         "Unit: features."
@@ -150,6 +151,17 @@ class Architecture(Section):
                 "decoder",
                 problem="`architecture.decoder` has no `cross_attention`, so it would never read the source",
                 hint="add `{kind: cross_attention}`",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_source(self) -> Self:
+        if not isinstance(self.source, Tokens) and self.tied_embeddings == "all":
+            reject(
+                "tied_embeddings",
+                "source.kind",
+                problem="`architecture.tied_embeddings` is `all`, but a source of features has no embedding",
+                hint="write `architecture: {tied_embeddings: target}`",
             )
         return self
 

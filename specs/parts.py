@@ -1,10 +1,70 @@
-"""Norms and positions of a network, of which each has several kinds with their own options."""
+"""Sources, norms and positions of a network, of which each has several kinds with their own options."""
 
-from typing import Annotated, Literal
+from math import prod
+from typing import Annotated, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from specs.section import Count, Epsilon, Section, Size
+from specs.section import Count, Epsilon, Section, Size, reject
+
+
+class Tokens(Section):
+    """A source of token IDs (section 3.4)."""
+
+    kind: Literal["tokens"] = Field(description="Token IDs, which are embedded (section 3.4).")
+
+
+class Subsampling(Section):
+    """A convolution of source features."""
+
+    kernel: Annotated[int, Field(ge=1, le=255)] = Field(
+        description="Kernel size, an odd number: the kernel is centred on a position. Unit: positions."
+    )
+    stride: Annotated[int, Field(ge=1, le=16)] = Field(
+        description="Distance between two positions of the result: n positions become n / stride, rounded up. Unit: "
+        "positions."
+    )
+
+
+class Features(Section):
+    """A source of float32 features, such as frames of a spectrogram or patches of an image (section 7)."""
+
+    kind: Literal["features"] = Field(
+        description="Vectors of float32 numbers, such as frames of a spectrogram or patches of an image (section 7). "
+        "They are not multiplied by sqrt(d_model)."
+    )
+    width: Annotated[int, Field(ge=1, le=65_536)] = Field(description="Dimension of a vector. Unit: features.")
+    subsampling: Annotated[tuple[Subsampling, ...], Field(strict=False)] = Field(
+        default=(),
+        max_length=8,
+        description="Convolutions over the frames, in order, each followed by the activation (Radford et al. 2022: "
+        "`[{kernel: 3, stride: 1}, {kernel: 3, stride: 2}]`). Empty: a linear map to d_model. Default: empty.",
+    )
+    activation: Literal["gelu", "glu"] = Field(
+        default="gelu",
+        description="Activation of the convolutions: GELU (Radford et al. 2022), or a gated linear unit over twice as "
+        "many features (Synnaeve et al. 2020; fairseq S2T). Default: gelu.",
+    )
+
+    @model_validator(mode="after")
+    def _check_kernels(self) -> Self:
+        for index, convolution in enumerate(self.subsampling):
+            if convolution.kernel % 2 == 0:
+                reject(
+                    f"subsampling.{index}.kernel",
+                    problem=f"the kernel size of a convolution of the source must be odd, not {convolution.kernel}, "
+                    "because the kernel is centred on a position",
+                    hint=f"write `kernel: {convolution.kernel + 1}`",
+                )
+        return self
+
+    @property
+    def total_stride(self) -> int:
+        """The number of frames that become one position of the encoder."""
+        return prod(convolution.stride for convolution in self.subsampling)
+
+
+Source = Annotated[Tokens | Features, Field(discriminator="kind")]
 
 
 class Norm(Section):

@@ -13,7 +13,7 @@ from specs.notation import FLOAT, INTEGER, quote
 
 _TAG = "tag:yaml.org,2002:"
 _NOT_TEXT = {_TAG + kind for kind in ("int", "float", "bool", "null")}
-KIND_MAPPINGS = ("task", "positions")
+KIND_MAPPINGS = ("task", "source", "positions")
 """Keys of mappings whose `kind` decides which other keys they have."""
 _MAX_VALUES = 20_000
 _MAX_LEVELS = 20

@@ -7,9 +7,11 @@ from pydantic import Field, PrivateAttr, model_validator
 from specs.architecture import Architecture
 from specs.corpus import Corpus, Directed, Direction, Grammar, HeldOut, Treebank
 from specs.decoding import Decoding
+from specs.errors import ZooError
 from specs.history import FORMAT, WRITTEN_BY
 from specs.languages import Languages, suggest_language
 from specs.notation import dump
+from specs.parts import Tokens
 from specs.section import Section, Size, reject
 from specs.training import Training
 from specs.vocabulary import EOS, Vocabulary
@@ -205,8 +207,29 @@ class Spec(Section):
                     )
         return self
 
+    @property
+    def reads_text(self) -> bool:
+        """Whether the source is text, and not features."""
+        return isinstance(self.architecture.source, Tokens)
+
+    def require_text(self) -> None:
+        """Raise ZooError unless the source is text."""
+        if not self.reads_text:
+            raise ZooError(
+                f"`{self.name}` reads features, not text",
+                hint="train it with `zoo.model` and search with `zoo.generation.engine`, or use a model whose "
+                "`architecture.source` has the kind `tokens`",
+            )
+
     @model_validator(mode="after")
     def _check_task(self) -> Self:
+        if isinstance(self.task, Parsing) and not self.reads_text:
+            reject(
+                "architecture.source.kind",
+                "task.kind",
+                problem="the task `parsing` reads words, but `architecture.source` has the kind `features`",
+                hint="write `architecture: {source: {kind: tokens}}`",
+            )
         if isinstance(self.task, Parsing) and self.vocabulary.shared:
             reject(
                 "vocabulary.shared",

@@ -12,6 +12,7 @@ from compiler.emitted import EmittedProgram
 from compiler.graph import Purpose
 from compiler.interpreter import interpret
 from compiler.lower import lower
+from compiler.operations.operation import ValueKind
 from compiler.program import Program
 from compiler.stream import Stream
 from specs import BOS, EOS, PAD, Spec
@@ -57,6 +58,11 @@ def _random_batch(spec: Spec, seed: int) -> tuple[Stream, Tensor]:
     # The decoder reads BOS but not the last EOS, so a target takes as many positions as it has tokens.
     lengths = (min(length, max_length) for length in (SOURCE_LENGTH, TARGET_LENGTH))
     source, target = (rows(length, size) for length, size in zip(lengths, vocabularies, strict=True))
+    type_ = lower(spec, Purpose.ENCODE).inputs["source"]
+    if type_.kind is ValueKind.FLOAT:  # features, with lengths that no stride divides
+        _, frames, width = type_.shape
+        shapes = [(frames(source=length + 1) - 1, width.constant) for length in source.lengths.tolist()]
+        source = Stream.pad([torch.randn(shape, generator=generator) for shape in shapes])
     return source, torch.cat([torch.full((ROWS, 1), BOS), target.values], dim=1)
 
 

@@ -1,7 +1,8 @@
 """Lowering of the whole model from a spec to a graph. The methods follow Figure 1 of the paper.
 
 The table shows the inputs and outputs for each purpose. `source` ends with EOS. `target` starts with BOS and ends with
-EOS. Both are padded. Masks are made from `source_length`, the number of positions of each source.
+EOS. Both are padded. Masks are made from `source_length`, the number of positions of each source. A source of features
+is [batch, frames, width]; its convolutions make `source` positions of `frames`.
 
 | purpose       | inputs                                       | outputs                                          |
 |---------------|----------------------------------------------|--------------------------------------------------|
@@ -27,6 +28,7 @@ from compiler.graph import Graph, Purpose
 from compiler.lower.attention import cross_attention, self_attention
 from compiler.lower.context import LayerContext, Memory
 from compiler.lower.convolution import convolution
+from compiler.lower.features import features
 from compiler.lower.feed_forward import feed_forward
 from compiler.lower.lstm import lstm
 from compiler.lower.positions import POSITIONS, StackPositions
@@ -56,6 +58,9 @@ SUBLAYERS: Mapping[str, Callable[[Value, Any, LayerContext], Value]] = {
     "separable_convolution": separable_convolution,
 }
 """The lowering function for each kind of sub-layer. To add a kind, add a module, a line here, and fields in `specs`."""
+FEATURES: Mapping[str, Callable[[GraphBuilder, Any, int], tuple[Value, Value]]] = {"features": features}
+"""The lowering function for each kind of source except tokens. To add a kind, add a module, a line here, and its spec
+class."""
 PREFIXES = {
     "cross_attention": "cross_",
     "restricted_attention": "restricted_",
@@ -124,11 +129,16 @@ class _Transformer:
     # Figure 1, left: the encoder (3.1)
 
     def encoder(self) -> Memory:
-        source = self.tokens("source", SOURCE)
-        length = self.b.input("source_length", BATCH, kind=ValueKind.INTEGER)
-        padding = self.b.node("source_padding", PaddingMask(), (length, source))
-        x = self.embedding("source", source)
-        context = LayerContext(self.b, self.a, self.positions("encoder"), source, length, padding)
+        if self.a.source.kind == "tokens":
+            stream = self.tokens("source", SOURCE)
+            length = self.b.input("source_length", BATCH, kind=ValueKind.INTEGER)
+            x = self.look_up("source", stream)
+        else:
+            x, length = FEATURES[self.a.source.kind](self.b, self.a.source, self.a.d_model)
+            stream = x
+        padding = self.b.node("source_padding", PaddingMask(), (length, stream))
+        x = self.with_positions("encoder", x)
+        context = LayerContext(self.b, self.a, self.positions("encoder"), stream, length, padding)
         for i in range(self.a.depths.encoder):
             with self.b.layer(f"encoder.{i}"):
                 x = self.layer(x, self.a.encoder, replace(context, index=i))
@@ -137,7 +147,7 @@ class _Transformer:
     # Figure 1, right: the decoder (3.1)
 
     def decoder(self, target: Value, memory: Memory, position: Value | None = None) -> Value:
-        y = self.embedding("target", target, position)
+        y = self.with_positions("decoder", self.look_up("target", target), position)
         context = LayerContext(self.b, self.a, self.positions("decoder"), target, position=position, memory=memory)
         for i in range(self.a.depths.decoder):
             with self.b.layer(f"decoder.{i}"):
@@ -185,11 +195,13 @@ class _Transformer:
 
     # Embeddings, positional encoding and the pre-softmax projection (3.4, 3.5)
 
-    def embedding(self, side: str, tokens: Value, position: Value | None = None) -> Value:
-        """Embed tokens times sqrt(d_model), add the positional encoding, and apply dropout (5.4)."""
-        stack = "encoder" if side == "source" else "decoder"
+    def look_up(self, side: str, tokens: Value) -> Value:
+        """Return the embeddings of tokens times sqrt(d_model)."""
         scale = self.a.d_model**0.5 if self.a.scale_embeddings else 1.0
-        x = self.b.node("embedded", Embedding(scale), (tokens,), self.table(side))
+        return self.b.node("embedded", Embedding(scale), (tokens,), self.table(side))
+
+    def with_positions(self, stack: str, x: Value, position: Value | None = None) -> Value:
+        """Add the positional encoding, and apply dropout (5.4)."""
         x = self.positions(stack).add(x, position)
         if self.a.norm.embeddings:
             with self.b.sublayer(stack):

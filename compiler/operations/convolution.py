@@ -32,12 +32,14 @@ class Convolution(Operation):
 
     Inputs: x [batch, n, i]. Parameters: kernel [k, i, o], bias [o]. Result: [batch, n, o]. `before` positions of the
     kernel lie before the position of the result, and `after` of them after it. x is padded with zeros. If both are 0, x
-    already contains the (k - 1) · dilation positions before the first one of the result.
+    already contains the (k - 1) · dilation positions before the first one of the result. With a `stride` of s, the
+    result has every s-th position only.
     """
 
     before: int
     after: int
     dilation: int = 1
+    stride: int = 1
 
     calls = ("compiler.windows.convolve",)
     caption = ("linear", "Convolution")
@@ -51,7 +53,7 @@ class Convolution(Operation):
     def _length(self, x: ValueType, kernel: Shape) -> Size:
         extent, padding = kernel[0].constant - 1, self.before + self.after
         require(padding in (0, extent), self, x, ValueType(kernel))
-        return x.shape[1] + (padding - extent) * self.dilation
+        return (x.shape[1] + (padding - extent) * self.dilation).divided(self.stride)
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         kernel, bias = parameters
@@ -65,12 +67,13 @@ class Convolution(Operation):
         padded = x.new_zeros(batch, n + padding, width)
         padded[:, first : first + n] = x
         length = n + padding - (k - 1) * self.dilation
-        return [padded[:, index * self.dilation :][:, :length] for index in range(k)]
+        return [padded[:, index * self.dilation :][:, : length : self.stride] for index in range(k)]
 
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
         function = self.calls[0].rpartition(".")[2]
         padding = (self.before, self.after)
-        return f"{function}({inputs[0]}, {parameters[0]}, {parameters[1]}, {padding}, {self.dilation})"
+        options = f"{self.dilation}" if self.stride == 1 else f"{self.dilation}, stride={self.stride}"
+        return f"{function}({inputs[0]}, {parameters[0]}, {parameters[1]}, {padding}, {options})"
 
     def matmul_flops(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> Size:
         result = self.infer(inputs, parameters)
@@ -83,6 +86,8 @@ class Convolution(Operation):
         return ReceptiveField(self.before * self.dilation, self.after * self.dilation, spacing=self.dilation)
 
     def describe(self, inputs: Sequence[str]) -> str:
+        if self.stride > 1:
+            return f"one of {self.stride} positions"
         return f"every {self.dilation} positions" if self.dilation > 1 else ""
 
 

@@ -28,7 +28,7 @@ from compiler.backends.conformance import disagreement
 from compiler.instruction import MAX_INT8_ROWS
 from compiler.kernels import library
 from compiler.stream import Stream
-from specs import Spec, ZooError
+from specs import Features, Spec, ZooError
 
 SUBLAYERS: dict[str, dict[str, object]] = {
     "restricted": {"kind": "restricted_attention", "radius": 3},
@@ -92,6 +92,17 @@ ARCHITECTURES: dict[str, dict[str, object]] = {
         "encoder": [{"kind": "self_attention", "h": 3}, {"kind": "feed_forward"}, {"kind": "feed_forward", "d_ff": 9}],
         "positions": {"kind": "alibi"},
     },
+    "speech": {
+        "N": 1,
+        "source": {
+            "kind": "features",
+            "width": 5,
+            "subsampling": [{"kernel": 5, "stride": 2}, {"kernel": 3, "stride": 3}],
+            "activation": "glu",
+        },
+        "tied_embeddings": "target",
+    },
+    "patches": {"N": 1, "source": {"kind": "features", "width": 5}, "tied_embeddings": "none"},
     "no positions": {"N": 1, "positions": {"kind": "none"}},
     "reordered": {
         "encoder": [{"kind": "feed_forward"}, {"kind": "self_attention"}],
@@ -308,7 +319,11 @@ def _walk(program: Any) -> Iterator[torch.Tensor]:
         return torch.randint(4, 101, (rows, new), generator=generator)
 
     def start(*sources: list[int]) -> Any:
-        _, state = program.top_k(program.encode(Stream.pad(sources)), torch.full((len(sources), 1), 2), 4)
+        options = program.spec.architecture.source
+        if isinstance(options, Features):
+            rows = [torch.randn(2 * len(tokens), options.width, generator=mask_generator) for tokens in sources]
+        stream = Stream.pad(rows if isinstance(options, Features) else sources)
+        _, state = program.top_k(program.encode(stream), torch.full((len(sources), 1), 2), 4)
         return program.select(state, torch.arange(len(sources)), torch.zeros(len(sources), 3, dtype=torch.long))
 
     state, sentences = start([7, 8, 9, 10, 11, 3], [5, 3], [9, 6, 3]), 3

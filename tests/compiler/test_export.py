@@ -154,8 +154,8 @@ def test_tensorrt_profiles_contain_every_length_of_the_spec(small: Callable[...,
 def test_tensorrt_refuses_inputs_beyond_the_profile_and_says_which_option_to_raise(small: Callable[..., Spec]) -> None:
     spec = small()
     optimised = graphs(spec)
-    source = input_profiles(optimised[Purpose.ENCODE], spec)
-    check_shapes(source, [torch.zeros(profile.max) for profile in source.values()])
+    source = {"source": input_profiles(optimised[Purpose.ENCODE], spec)["source"]}
+    check_shapes(source, [torch.zeros(source["source"].max)])
     token = {"token": input_profiles(optimised[Purpose.DECODE_STEP], spec)["token"]}
     batch, beams, _ = token["token"].max
     for profiles, shape in ((source, (1, source["source"].max[1] + 1)), (token, (batch, beams + 1, 1))):

@@ -84,8 +84,8 @@ def leaves(schema: dict[str, Any], whole: dict[str, Any], path: str = "") -> Ite
 
 LEAVES = list(leaves(specs.Spec.model_json_schema(), specs.Spec.model_json_schema()))
 NUMBERS = sorted({path for path, schema in LEAVES if schema.get("type") in ("integer", "number")})
-KINDS = {"rows": "learned", "theta": "rotary", "buckets": "relative", "max_distance": "relative"}
-"""The kind of `architecture.positions` that has each number. The others belong to the kind that `tiny` has."""
+KINDS = {"rows": "learned", "theta": "rotary", "buckets": "relative", "max_distance": "relative", "width": "features"}
+"""The kind of source or of positions that has each number. The others belong to the kind that `tiny` has."""
 
 
 def test_every_number_list_and_text_has_bounds() -> None:

@@ -128,8 +128,10 @@ def prepare(spec: Spec, report: Report, vocabulary: Vocabulary | None = None) ->
         vocabulary: Vocabulary to use, if the training starts from an existing model. None: learn a vocabulary.
 
     Raises:
-        ZooError: The corpus or the size of the vocabulary is not usable, or the network or the disk fails.
+        ZooError: The corpus or the size of the vocabulary is not usable, the network or the disk fails, or the model
+            does not read text.
     """
+    spec.require_text()
     if not spec.corpus.train:
         raise ZooError(
             "there is nothing to train on: `corpus.train` is empty",

@@ -48,7 +48,7 @@ class Batch(Generic[State]):
         """
         token = torch.full((len(sources),), BOS, device=device)
         totals = torch.zeros(len(sources), 1, device=device)
-        state = program.encode(Stream.pad([source.tokens for source in sources], device))
+        state = program.encode(Stream.pad([source.values for source in sources], device))
         constraint = strategy.constraint.start(sources, device) if strategy.constraint is not None else None
         for forced in zip(*(source.prefix for source in sources), strict=True):
             log_probabilities, state = program.advance(state, token.unsqueeze(1))

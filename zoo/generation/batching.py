@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from specs import PAD, ZooError
@@ -18,7 +18,7 @@ MIN_ROW_TOKENS = 16
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One sentence to be translated or parsed, as token IDs.
+    """One sentence to be translated or parsed, as token IDs, or another input as features.
 
     Attributes:
         index: Position of the text that the sentence belongs to, from 0.
@@ -30,6 +30,7 @@ class Source:
         word_tokens: For trees: the token that each word must be written as. UNK allows any word token. If empty, every
             word may be written as any word token.
         part: Position of the sentence in its text, from 0. 0 if the text was not split.
+        features: Features of an input that is not text, [frames, width]. Then `tokens` is empty.
     """
 
     index: int
@@ -40,13 +41,22 @@ class Source:
     word_count: int = 0
     word_tokens: tuple[int, ...] = ()
     part: int = 0
+    features: Float[Tensor, "frames width"] | None = field(default=None, compare=False)
+
+    @property
+    def values(self) -> tuple[int, ...] | Tensor:
+        """The features, or the tokens of a text, which the encoder reads."""
+        return self.tokens if self.features is None else self.features
+
+    def __len__(self) -> int:
+        return len(self.values)
 
 
 def sentence_out_of_memory(source: Source) -> ZooError:
     """Return the ZooError for a sentence that does not fit into memory even if it is alone in a batch."""
     return ZooError(
         f"there is not enough memory to translate sentence {source.index + 1:,} alone: {excerpt(source.text)}, "
-        f"{len(source.tokens):,} tokens",
+        f"{len(source):,} {'tokens' if source.features is None else 'frames'}",
         hint="split the sentence, use a smaller beam, or close other programs",
         exit_code=1,
     )

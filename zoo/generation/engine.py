@@ -72,7 +72,7 @@ class RequestQueue:
                 self._exhausted = True
             else:
                 # Sentences with prefixes of the same length start together.
-                self._queue += sorted(chunk, key=lambda s: (-len(s.prefix), -len(s.tokens), s.index, s.part))
+                self._queue += sorted(chunk, key=lambda s: (-len(s.prefix), -len(s), s.index, s.part))
                 self._refill_threshold = len(chunk) // 2 if self._request_fill else 0
             self._fill_requested = False
             self._changed.notify_all()
@@ -97,7 +97,7 @@ class RequestQueue:
         if running and not self._stopped and (drained or not self._has_capacity(running)):
             return []
         with self._changed:
-            self._running_tokens[get_ident()] = sum(len(source.tokens) for source in running)
+            self._running_tokens[get_ident()] = sum(len(source) for source in running)
             if self._workers == 1:
                 self._last_workers.add(get_ident())
             while True:
@@ -155,24 +155,24 @@ class RequestQueue:
         self._running_tokens.pop(get_ident(), None)
 
     def _has_capacity(self, running: Sequence[Source]) -> bool:
-        rows = max_rows(max(len(source.tokens) for source in running), self.max_batch_tokens)
+        rows = max_rows(max(len(source) for source in running), self.max_batch_tokens)
         return rows - len(running) >= max(1, rows // 4)
 
     def _pop(self, running: Sequence[Source]) -> list[Source]:
         """Remove sentences from the queue that join a batch: as many as fit, up to the worker's share."""
         own_tokens = self._running_tokens[get_ident()]
-        known_tokens = sum(self._running_tokens.values()) + sum(len(source.tokens) for source in self._queue)
+        known_tokens = sum(self._running_tokens.values()) + sum(len(source) for source in self._queue)
         share = -(-known_tokens // max(1, self._workers))
-        longest = max((len(source.tokens) for source in running), default=0)
+        longest = max((len(source) for source in running), default=0)
         taken: list[Source] = []
         while self._queue:
             source = self._queue[0]
-            longest, rows = max(longest, len(source.tokens)), len(running) + len(taken)
+            longest, rows = max(longest, len(source)), len(running) + len(taken)
             if rows and (rows >= max_rows(longest, self.max_batch_tokens) or own_tokens >= share):
                 break
             if taken and len(source.prefix) != len(taken[0].prefix):
                 break
-            own_tokens += len(source.tokens)
+            own_tokens += len(source)
             taken.append(self._queue.popleft())
         self._running_tokens[get_ident()] = own_tokens
         return taken
@@ -206,7 +206,7 @@ def run_worker(
                 raise
         if done is None:  # out of memory; leaving the handler has freed what the failed step allocated
             batch = None
-            if not queue.put_back(running, len(running) * max(len(source.tokens) for source in running)):
+            if not queue.put_back(running, len(running) * max(len(source) for source in running)):
                 return
             running = []
             continue

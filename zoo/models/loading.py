@@ -38,7 +38,8 @@ def read_model(folder: Path) -> Model:
     If another process replaces the folder meanwhile, the model is read again, so that all files are of one version.
 
     Raises:
-        ZooError: A file is missing, unreadable or damaged, or the files do not fit together.
+        ZooError: A file is missing, unreadable or damaged, the files do not fit together, or the model does not read
+            text.
     """
     storage.require_utf8(folder)
     model = ModelFolder(folder)
@@ -62,6 +63,7 @@ def _read(model: ModelFolder, listed: Manifest | None) -> Model:
         return read_bytes(path, max_bytes) if listed is None else listed.read_file(path.name, max_bytes)
 
     spec = model.spec if listed is None else model.parse_spec(listed.read_file(SPEC, MAX_SPEC_BYTES))
+    spec.require_text()
     vocabulary = Vocabulary.load(model.folder, read)
     _require_matching_vocabulary(model.folder, spec, vocabulary)
     loaded = weights.read(model.weights, listed)

@@ -5,7 +5,7 @@ This module does not load torch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
@@ -217,12 +217,18 @@ def _layers(graph: Graph, sizes: dict[str, int]) -> Iterator[LayerPlan]:
         logits = next((node for node in nodes if node.operation.is_vocabulary_projection), None)
         result = named or logits or nodes[-1]
         yield LayerPlan(
-            name=f"{result.type.shape[1]} embedding" if named else name or result.name,
+            name=f"{result.type.shape[1]} embedding" if named else name or _segment_name(graph, nodes, result),
             shape=str(result.type).removeprefix("f"),
             parameters=sum(graph.parameters[parameter].count for parameter in new),
             flops=str(flops),
             flops_per_token=flops(**sizes) / sizes["target"],
         )
+
+
+def _segment_name(graph: Graph, nodes: Sequence[Node], result: Node) -> str:
+    """Return the name of nodes between layers that look up no tokens, named after their result or their input."""
+    features = [name for name, type_ in graph.inputs.items() if type_.kind is ValueKind.FLOAT]
+    return "source features" if any(i in features for node in nodes for i in node.inputs) else result.name
 
 
 def _looks_up_tokens(graph: Graph, node: Node) -> bool:

@@ -113,6 +113,7 @@ def estimate_training(spec: Spec, length: int, device: str, report: Report | Non
     Raises:
         ZooError: The device does not exist.
     """
+    spec.require_text()
     name, precision = find_device(device), spec.training.precision
     found, cpu = torch.device(name), name == "cpu"
     speed = device_speed(found, precision)

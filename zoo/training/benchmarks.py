@@ -110,6 +110,7 @@ def benchmark_decoding(
     Raises:
         ZooError: Device, backend or precision are not available, or the vocabulary is too small for the search.
     """
+    spec.require_text()
     positions = spec.architecture.max_positions
     if positions is not None and positions <= LENGTH:
         raise ZooError(
@@ -275,6 +276,7 @@ def benchmark_training(
         ZooError: The device or the backend is not available, or the token budget does not fit the longest sentence (80
             tokens, or the spec's maximum if that is less).
     """
+    spec.require_text()
     require_memory_to_train(spec, device)
     report, device = report or Report(), find_device(device)
     program = trainable(spec, device=device)

@@ -1,0 +1,88 @@
+"""Source features: convolutions that shorten a stream of frames, as in speech encoders, or a linear map of patches."""
+
+# ruff: noqa: D102 - methods that override those of `Operation` are documented there
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from compiler.builder import GraphBuilder, Value
+from compiler.operations.convolution import ClearPadding, Convolution
+from compiler.operations.elementwise import Gelu
+from compiler.operations.mask import PaddingMask
+from compiler.operations.operation import Operation, Shape, Tensors, ValueKind, ValueType, ValueTypes, require
+from compiler.operations.projection import Linear
+from compiler.size import BATCH, SOURCE
+from compiler.weights import Initializer
+from specs import Features
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def features(b: GraphBuilder, options: Features, d_model: int) -> tuple[Value, Value]:
+    """Return the encoder's input [batch, source, d_model] and the lengths [batch] after all convolutions.
+
+    A convolution of kernel k and stride s is centred, and makes ⌈n / s⌉ positions of n. It sees zeros after the end of
+    a sequence, so that no result depends on padding. Without convolutions, a linear map makes d_model of the width.
+
+    Args:
+        b: The builder of the graph, which gets the inputs `source` [batch, frames, width] and `source_length` [batch].
+        options: The options of the features.
+        d_model: The width of the result.
+    """
+    x = b.input("source", BATCH, SOURCE * options.total_stride, options.width)
+    length = b.input("source_length", BATCH, kind=ValueKind.INTEGER)
+    if not options.subsampling:
+        with b.sublayer("source"):
+            bias = b.parameter("bias", d_model, initial=Initializer.ZERO)
+            return b.node("source_features", Linear(), (x,), b.parameter("projection", x.width, d_model), bias), length
+    outputs = d_model * 2 if options.activation == "glu" else d_model
+    for index, convolution in enumerate(options.subsampling):
+        with b.sublayer(f"source.{index}", "source_"):
+            padding = b.node("frame_padding", PaddingMask(), (length, x))
+            kernel = b.parameter("kernel", convolution.kernel, x.width, outputs)
+            bias = b.parameter("bias", outputs, initial=Initializer.ZERO)
+            side = convolution.kernel // 2
+            x = b.node("frames", ClearPadding(), (x, padding))
+            x = b.node("convolved", Convolution(side, side, stride=convolution.stride), (x,), kernel, bias)
+            x = b.node("features", Glu() if options.activation == "glu" else Gelu(), (x,))
+            length = b.node("subsampled_length", SubsampledLength(convolution.stride), (length,))
+    return x, length
+
+
+@dataclass(frozen=True)
+class SubsampledLength(Operation):
+    """Number of positions after a convolution with a stride: ⌈length / stride⌉, [batch] -> [batch]."""
+
+    stride: int
+
+    code = "({0} + {self.stride} - 1) // {self.stride}"
+
+    def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
+        (length,) = inputs
+        require(length.kind is ValueKind.INTEGER and len(length.shape) == 1, self, length)
+        return length
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        return inputs[0].new_tensor([-(-length // self.stride) for length in inputs[0].tolist()])
+
+
+@dataclass(frozen=True)
+class Glu(Operation):
+    """Gated linear unit: the first half of the features times the sigmoid of the second half (Dauphin et al. 2017)."""
+
+    code = "torch.nn.functional.glu({0}, dim=-1)"
+    caption = ("linear", "Gated linear unit")
+    joins_boxes = ("linear",)
+
+    def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
+        (x,) = inputs
+        require(x.kind is ValueKind.FLOAT and x.shape[-1].constant % 2 == 0, self, x)
+        return ValueType((*x.shape[:-1], x.shape[-1].divided(2)))
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        first, second = inputs[0].chunk(2, -1)
+        return first * second.sigmoid()

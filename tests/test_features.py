@@ -1,0 +1,154 @@
+"""Acceptance test: a tiny model reads features instead of tokens, and learns to write the tokens that they stand for.
+
+Each token has a random vector, which a source repeats for several frames, with noise.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+
+import pytest
+import torch
+from torch import Tensor
+
+import specs
+import zoo
+from compiler import TRANSLATE, EmittedProgram, Purpose, Stream, build, trainable
+from specs import BOS, EOS, Spec, ZooError
+from zoo.data.batches import Batch
+from zoo.data.prepare import prepare
+from zoo.generation.batching import Source
+from zoo.generation.beam_search import BeamSearch
+from zoo.generation.engine import search
+from zoo.generation.hypotheses import Hypothesis
+from zoo.planning import plan as plans
+from zoo.planning.training_estimate import estimate_training
+from zoo.report import Report
+from zoo.training.benchmarks import benchmark_decoding, benchmark_training
+from zoo.training.distributed import Processes
+from zoo.training.run import Run
+from zoo.training.step import Updater
+
+LETTERS, WIDTH, MAX_TOKENS = range(4, 14), 8, 6
+VECTORS = torch.randn(max(LETTERS) + 1, WIDTH, generator=torch.Generator().manual_seed(0))
+Example = tuple[Tensor, list[int]]
+"""Frames [frames, WIDTH], and the tokens that they stand for."""
+
+
+UNTIED = {"tied_embeddings": "target"}
+
+
+def spec_of_features() -> Spec:
+    source = {"kind": "features", "width": WIDTH, "subsampling": [{"kernel": 3, "stride": 2}]}
+    sizes = {"N": 1, "d_model": 64, "d_ff": 128, "h": 4, "d_k": 16, "d_v": 16, "dropout": 0.0}
+    return specs.load(
+        "tiny",
+        {
+            "architecture": {**sizes, "source": source, **UNTIED},
+            "vocabulary": {"size": 16},
+            "training": {"learning_rate_factor": 0.5, "warmup_steps": 100, "label_smoothing": 0.0},
+            "compilation": {"backend": "eager"},
+        },
+    )
+
+
+def examples(count: int, seed: int) -> list[Example]:
+    draw, generator = random.Random(seed), torch.Generator().manual_seed(seed)
+    found = []
+    for _ in range(count):
+        tokens = draw.sample(LETTERS, draw.randint(1, MAX_TOKENS))
+        frames = torch.cat([VECTORS[token].expand(draw.randint(3, 5), -1) for token in tokens])
+        found.append((frames + 0.2 * torch.randn(frames.shape, generator=generator), tokens))
+    return found
+
+
+def batch_of(pairs: Sequence[Example]) -> Batch:
+    return Batch.of(
+        Stream.pad([frames for frames, _ in pairs]), Stream.pad([[BOS, *tokens, EOS] for _, tokens in pairs])
+    )
+
+
+@pytest.fixture(scope="module")
+def learned() -> EmittedProgram:
+    torch.manual_seed(0)
+    spec = spec_of_features()
+    program = trainable(spec, [Purpose.TRAIN, *TRANSLATE])
+    updater = Updater(spec, program, Processes("cpu"), Report())
+    for number in range(1, 501):
+        batch = batch_of(examples(64, seed=number))
+        updater.step(number, batch, batch.target_tokens)
+    return program.eval()
+
+
+def decode(program: EmittedProgram, pairs: Sequence[Example], max_batch_tokens: int = 512) -> list[list[Hypothesis]]:
+    sources = [Source(index, (), MAX_TOKENS + 2, features=frames) for index, (frames, _) in enumerate(pairs)]
+    results = search(program, [sources], BeamSearch(3, 0.6, 3), max_batch_tokens)
+    return [found for _, found in sorted(results, key=lambda result: result[0].index)]
+
+
+@pytest.mark.integration
+def test_a_tiny_model_learns_to_write_what_frames_stand_for(learned: EmittedProgram) -> None:
+    """The threshold is far below what such a model reaches."""
+    held_out = examples(60, seed=0)
+    outputs = [list(best.tokens) for best, *_ in decode(learned, held_out)]
+    wrong = [(tokens, output) for (_, tokens), output in zip(held_out, outputs, strict=True) if tokens != output]
+    assert len(wrong) <= 8, wrong
+
+
+@pytest.mark.integration
+def test_frames_are_decoded_alone_as_in_a_batch(learned: EmittedProgram) -> None:
+    pairs = examples(8, seed=-1)
+    together, alone = decode(learned, pairs), decode(learned, pairs, max_batch_tokens=1)
+    for one, other in zip(together, alone, strict=True):
+        assert [each.tokens for each in one] == [each.tokens for each in other]
+        assert [each.score for each in one] == pytest.approx([each.score for each in other], abs=1e-4)
+
+
+def test_padding_changes_nothing() -> None:
+    """Whatever the values of the padding are, and whether or not a stride divides the number of frames."""
+    program = build(spec_of_features(), [Purpose.SCORE])
+    batch = batch_of(examples(5, seed=1))
+    source, target = batch.source, batch.target.values
+    expected = program.score(source, target)
+    is_padding = torch.arange(source.values.shape[1]) >= source.lengths[:, None]
+    other = source._replace(values=torch.where(is_padding[:, :, None], 9.0, source.values))
+    torch.testing.assert_close(program.score(other, target), expected, atol=1e-6, rtol=1e-6)
+    for row in range(5):
+        alone = program.score(other.rows(row, row + 1), target[[row]])
+        torch.testing.assert_close(alone[0], expected[row], atol=1e-5, rtol=1e-5)
+
+
+def test_what_needs_text_refuses_features_by_name(trained: Callable[..., Run]) -> None:
+    spec, run = spec_of_features(), trained(architecture={"source": {"kind": "features", "width": 3}, **UNTIED})
+    for command in (
+        lambda: prepare(spec, Report()),
+        lambda: zoo.load(run.folder),
+        lambda: benchmark_decoding(spec),
+        lambda: benchmark_training(spec),
+        lambda: estimate_training(spec, 9, "cpu"),
+    ):
+        with pytest.raises(ZooError, match="reads features, not text") as error:
+            command()
+        assert error.value.hint
+
+
+@pytest.mark.parametrize(
+    ("architecture", "problem"),
+    [
+        ({}, "`architecture.tied_embeddings` is `all`, but a source of features has no embedding"),
+        ({**UNTIED, "source.subsampling": [{"kernel": 4, "stride": 2}]}, "must be odd, not 4"),
+        ({**UNTIED, "source.subsampling": [{"kernel": 3, "stride": 0}]}, "stride` must be at least 1"),
+    ],
+)
+def test_impossible_features_are_refused(architecture: dict[str, object], problem: str) -> None:
+    given = {"source": {"kind": "features", "width": 3}, **architecture}
+    with pytest.raises(ZooError, match=problem):
+        specs.load("tiny", {f"architecture.{name}": value for name, value in given.items()})
+
+
+def test_a_plan_counts_the_convolutions() -> None:
+    plan = plans.plan(spec_of_features())
+    assert plan.layers[0].name == "source features"
+    assert plan.layers[0].parameters == 3 * WIDTH * 64 + 64
+    assert plan.layers[0].flops == f"{2 * 3 * WIDTH * 64:,}·batch·source"
