@@ -104,14 +104,14 @@ def is_present(path: Path) -> bool:
         return False
 
 
-def read_json(path: Path) -> dict[str, Any]:
-    """Return the JSON object in a file.
+def read_json(path: Path, max_bytes: int = MAX_BYTES) -> dict[str, Any]:
+    """Return the JSON object in a file of at most `max_bytes` bytes.
 
     Raises:
         ZooError: The file cannot be read, or does not contain a JSON object.
     """
     try:
-        value = json.loads(read_bytes(path), parse_constant=_reject_constant)
+        value = json.loads(read_bytes(path, max_bytes), parse_constant=_reject_constant)
     except (ValueError, RecursionError) as error:
         raise ZooError(f"`{path}` is damaged: it is not JSON ({error})", exit_code=1) from None
     if not isinstance(value, dict):

@@ -14,7 +14,7 @@ from zoo.files.atomic import atomic_folder
 from zoo.files.storage import require_space
 from zoo.interop.ctranslate2.exporter import CTranslate2Export
 from zoo.interop.formats import Bundle, ExportCheck, ExportFormat, ImportFormat, ImportRequest
-from zoo.interop.huggingface.exporter import HuggingFaceMarianExport
+from zoo.interop.huggingface import formats as huggingface
 from zoo.interop.numbering import NEVER
 from zoo.interop.onnx import OnnxExport
 from zoo.models import find
@@ -22,7 +22,7 @@ from zoo.models.loading import read_model
 from zoo.publishing import proof
 from zoo.report import Report
 
-EXPORT_FORMATS: tuple[ExportFormat, ...] = (HuggingFaceMarianExport(), CTranslate2Export(), OnnxExport())
+EXPORT_FORMATS: tuple[ExportFormat, ...] = (*huggingface.EXPORT_FORMATS, CTranslate2Export(), OnnxExport())
 """Formats that models are exported to. To add one, write a module and add its class to this list."""
 _TOLERANCE = 1e-3
 

@@ -14,7 +14,10 @@ from zoo.report import Report
 PREFIX = "hf:"
 _NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*(@[\w./-]+)?", re.ASCII)
 _SMALL_FILES = ("json", "spm", "yml", "yaml", "txt", "model", "codes", "md")
-_WEIGHTS = ("model.safetensors", "pytorch_model.bin", "model.bin", "*.npz", "*.pt")
+_WEIGHTS = (
+    *("model.safetensors", "model-*-of-*.safetensors", "pytorch_model.bin", "pytorch_model-*-of-*.bin"),
+    *("model.bin", "*.npz", "*.pt"),
+)
 """Names of weight files, in order of preference. safetensors comes before formats that contain pickles."""
 _CARD = "README.md"
 _MAX_CARD = 65_536  # bytes
@@ -68,7 +71,7 @@ def download(source: str, report: Report) -> Path:
 
 
 def _needed(files: list[str]) -> list[str]:
-    """Select the files to download: the small files in the root of a repository, and the preferred weight file."""
+    """Select the files to download: small files in the root of a repository, and its preferred weight files."""
     root = [file for file in files if "/" not in file]
     small = [file for file in root if file.rpartition(".")[2] in _SMALL_FILES]
     weights = ([file for file in root if Path(file).match(pattern)] for pattern in _WEIGHTS)

@@ -25,6 +25,7 @@ from zoo.interop.formats import (
     PositionConvention,
     are_language_codes,
 )
+from zoo.interop.huggingface import formats as huggingface
 from zoo.interop.huggingface.importer import HuggingFaceMarianImport
 from zoo.interop.marian.importer import MarianImport
 from zoo.models.folder import ModelFolder
@@ -39,7 +40,7 @@ from zoo.text.lines import read_lines
 from zoo.version import __version__
 
 IMPORT_FORMATS: tuple[ImportFormat, ...] = (
-    HuggingFaceMarianImport(),
+    *huggingface.IMPORT_FORMATS,
     MarianImport(),
     CTranslate2Import(),
     FairseqImport(),
@@ -147,6 +148,8 @@ def find_format(path: Path, name: str | None = None) -> ImportFormat:
             return format
     if path.is_file() and any(format.recognises(path.parent) for format in IMPORT_FORMATS):
         raise ZooError(f"`{path}` is a part of a model", hint=f"give the model's folder, `{path.parent}`")
+    if problem := huggingface.unsupported_model_type(path):
+        raise ZooError(problem, hint="choose a model of one of these types")
     known = "; ".join(f"{format.name} ({format.description})" for format in IMPORT_FORMATS)
     raise ZooError(f"`{path}` has no known model format", hint=f"the formats are {known}")
 

@@ -18,9 +18,9 @@ from safetensors.torch import load_file, save_file
 from specs import BOS, Sinusoidal, ZooError
 from zoo.interop.comparison import compare_with_engine
 from zoo.interop.formats import ImportedModel, ImportRequest, PositionConvention
-from zoo.interop.huggingface.config import GENERATION_KEYS
+from zoo.interop.huggingface.generation import GENERATION_KEYS
 from zoo.interop.huggingface.importer import HuggingFaceMarianImport
-from zoo.interop.importer import ImportOptions, import_model
+from zoo.interop.importer import ImportOptions, find_format, import_model
 from zoo.models import local_store
 from zoo.report import Progress, Report
 from zoo.system.device_memory import peak_memory
@@ -132,6 +132,34 @@ def test_missing_and_additional_tensors_are_rejected_by_name(folder: Any) -> Non
         save_file({name: t for name, t in tensors.items() if not name.endswith(missing)}, folder.weights_file)
         with pytest.raises(ZooError, match=missing):
             read(folder)
+
+
+def test_weights_may_be_split_into_several_files(folder: Any) -> None:
+    whole, tensors = read(folder).tensors, load_file(folder.weights_file)
+    folder.weights_file.unlink()
+    names = [f"model-0000{number}-of-00002.safetensors" for number in (1, 2)]
+    index = {key: names[number % 2] for number, key in enumerate(tensors)}
+    for name in names:
+        save_file({key: tensors[key] for key in tensors if index[key] == name}, folder.path / name)
+    file = folder.path / "model.safetensors.index.json"
+    for listed, message in (
+        (index, None),
+        (dict.fromkeys(index, names[0]), "has other tensors than"),
+        (index | {"x": "../model.safetensors"}, r"`\.\./model\.safetensors`, which is not a weight file"),
+    ):
+        file.write_text(json.dumps({"metadata": {}, "weight_map": listed}))
+        if message is None:
+            split = read(folder).tensors
+            assert all(torch.equal(tensor, split[name]) for name, tensor in whole.items())
+        else:
+            with pytest.raises(ZooError, match=message):
+                read(folder)
+
+
+def test_unknown_model_types_are_rejected_by_name(folder: Any) -> None:
+    folder.write_config(model_type="gpt2")
+    with pytest.raises(ZooError, match="with the model type `gpt2`, but zoo imports only `marian`"):
+        find_format(folder.path)
 
 
 def test_tables_of_positions_must_be_sinusoids_or_on_both_sides(folder: Any) -> None:

@@ -19,9 +19,10 @@ from compiler.lower.positions import sinusoidal_encoding
 from specs import BOS, EOS, PAD, Learned, Sinusoidal, Spec, ZooError
 from zoo.files.atomic import write_json
 from zoo.interop.formats import Bundle, ExportCheck, ImportFormat
-from zoo.interop.huggingface.importer import CONFIG, GENERATION_CONFIG, HuggingFaceMarianImport, import_transformers
+from zoo.interop.huggingface.folder import CONFIG, GENERATION_CONFIG, import_transformers
+from zoo.interop.huggingface.importer import HuggingFaceMarianImport
 from zoo.interop.huggingface.vocabulary import write_vocabulary
-from zoo.interop.huggingface.weights import FILES
+from zoo.interop.huggingface.weight_files import FILES
 from zoo.interop.tensors import SIDES
 from zoo.text.tokenizer import Tokenizer
 from zoo.text.vocabulary import Vocabulary

@@ -10,11 +10,11 @@ from typing import Any
 from zoo.files.atomic import write_json
 from zoo.files.reading import read_bytes, read_json
 from zoo.interop.formats import Bundle
+from zoo.interop.huggingface.folder import TOKENIZER_CONFIG
 from zoo.interop.sentencepiece_model import SentencePieceModel, is_language_token
 from zoo.interop.vocabulary import ImportedVocabulary, TokenList, convert_vocabulary
 from zoo.text.tokenizer import SPACE, Tokenizer, damaged_vocabulary
 
-TOKENIZER_CONFIG = "tokenizer_config.json"
 _SOURCE, _TARGET = "vocab.json", "target_vocab.json"
 _UNKNOWN = "<unk>"
 _MAX_TOKENS = 1 << 20

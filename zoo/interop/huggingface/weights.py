@@ -1,26 +1,19 @@
-"""Conversion of the weights of transformers' Marian models (`model.safetensors` or `pytorch_model.bin`) for zoo."""
+"""Conversion of the weights of transformers' Marian models for zoo."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Collection, Iterator
 from typing import Any
 
-import safetensors.torch
 import torch
 from jaxtyping import Float32
-from safetensors import SafetensorError
 from torch import Tensor
 
 from compiler.lower.positions import sinusoidal_encoding
 from specs import Architecture, ZooError
-from zoo.files.reading import is_present, open_file
-from zoo.interop import torch_files
 from zoo.interop.numbering import NEVER, Numbering
 from zoo.interop.tensors import SIDES, ForeignTensors, NetworkTensors, position_fields
-from zoo.models.weights import check_header
 
-FILES = ("model.safetensors", "pytorch_model.bin")
 _SHARED, _OUTPUT, _BIAS = "model.shared.weight", "lm_head.weight", "final_logits_bias"
 _EMBEDDING = "model.{}.embed_tokens.weight"
 _POSITIONS = "model.{}.embed_positions.weight"
@@ -33,27 +26,6 @@ _OUTPUTS_D_MODEL = (
 _MAX_MESSAGE = 200  # characters
 _COMPARED_POSITIONS = 32
 _MAX_D_MODEL = 65_536  # the largest value that a spec allows
-
-
-def open_weights(folder: Path) -> ForeignTensors:
-    """Read the weights in a folder. Raise ZooError if there are none or if they are damaged."""
-    file = next((folder / name for name in FILES if is_present(folder / name)), None)
-    if file is None:
-        files = ", ".join(sorted(path.name for path in folder.iterdir())) or "no files"
-        problem = f"`{folder}` has neither `{FILES[0]}` nor `{FILES[1]}` (found: {files})"
-        raise ZooError(problem, hint="if the weights are in several files, save them as one")
-    try:
-        if file.suffix == ".safetensors":
-            with open_file(file) as stream:
-                check_header(stream, file)
-                tensors: Any = safetensors.torch.load_file(file)
-        else:
-            tensors = torch_files.load(file, "transformers")
-        if not isinstance(tensors, Mapping) or not all(isinstance(name, str) for name in tensors):
-            raise ValueError("the file does not contain tensors by name")
-    except (SafetensorError, *torch_files.UNREADABLE) as error:
-        raise torch_files.unreadable(file, error) from None
-    return ForeignTensors(tensors, file)
 
 
 def read_layers(source: ForeignTensors, architecture: Architecture) -> dict[str, Tensor]:

@@ -1,0 +1,72 @@
+"""transformers as the engine that `--check` compares an imported model with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from zoo.interop.formats import EngineTranslation
+
+_BATCH_SIZE = 16
+
+
+class TransformersEngine:
+    """transformers with an open model, in float32. Implements `zoo.interop.formats.Engine`."""
+
+    def __init__(
+        self,
+        version: str,
+        tokenizer: Any,
+        model: Any,
+        decode: Callable[[list[int], list[str]], str],
+        beam: int,
+        excluded: Collection[int] = (),
+    ) -> None:
+        """Wrap an open model.
+
+        Args:
+            version: The name and version of the engine, for messages.
+            tokenizer: The tokenizer of transformers.
+            model: The model of transformers.
+            decode: Returns the text of a translation, given its token IDs and their names.
+            beam: The beam size of the model's own settings.
+            excluded: Foreign IDs of tokens that get no share of the probability.
+        """
+        self.version = version
+        self._tokenizer, self._model, self._decode = tokenizer, model, decode
+        self._beam, self._excluded = beam, list(excluded)
+
+    @torch.inference_mode()
+    def translate(self, texts: Sequence[str], beam: int | None = None) -> list[EngineTranslation]:
+        """Return the best translation of each text, found with the model's own settings."""
+        longest_first = sorted(range(len(texts)), key=lambda index: -len(texts[index]))
+        translations: dict[int, EngineTranslation] = {}
+        for start in range(0, len(texts), _BATCH_SIZE):
+            batch = longest_first[start : start + _BATCH_SIZE]
+            results = self._translate_batch([texts[index] for index in batch], self._beam if beam is None else beam)
+            translations.update(zip(batch, results, strict=True))
+        return [translations[index] for index in range(len(texts))]
+
+    def _translate_batch(self, texts: list[str], beam: int) -> Iterator[EngineTranslation]:
+        inputs = self._tokenizer(texts, return_tensors="pt", padding=True)
+        output = self._model.generate(**inputs, num_beams=beam)
+        end = self._model.config.eos_token_id
+        for row, log_probability in zip(output.tolist(), self._log_probabilities(inputs, output), strict=True):
+            ids = row[1:]
+            ids = ids[: ids.index(end)] if end in ids else ids
+            names = self._tokenizer.convert_ids_to_tokens(ids)
+            yield EngineTranslation(str(self._decode(ids, names)), log_probability, names)
+
+    def _log_probabilities(self, inputs: Any, output: Tensor) -> list[float]:
+        """Return the log-probability of each translation, computed in one pass of the decoder."""
+        logits = self._model(**inputs, decoder_input_ids=output[:, :-1]).logits
+        logits[..., self._excluded] = -torch.inf
+        target = output[:, 1:]
+        log_probabilities = logits.log_softmax(-1).gather(2, target[:, :, None])[:, :, 0]
+        is_end = target == self._model.config.eos_token_id
+        ends_so_far = is_end.cumsum(1)
+        counted = (ends_so_far == 0) | ((ends_so_far == 1) & is_end)
+        return [float(total) for total in log_probabilities.masked_fill(~counted, 0.0).sum(1)]

@@ -1,0 +1,22 @@
+"""The formats of transformers' models, one for each family of networks. To add one, add its classes to the lists."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from zoo.interop.formats import ExportFormat
+from zoo.interop.huggingface.exporter import HuggingFaceMarianExport
+from zoo.interop.huggingface.folder import ModelTypeImport, model_type
+from zoo.interop.huggingface.importer import HuggingFaceMarianImport
+
+IMPORT_FORMATS = (HuggingFaceMarianImport(),)
+EXPORT_FORMATS: tuple[ExportFormat, ...] = (HuggingFaceMarianExport(),)
+
+
+def unsupported_model_type(path: Path) -> str | None:
+    """Return the sentence that no format reads the model type in a folder, or None if the folder has none."""
+    formats: tuple[ModelTypeImport, ...] = IMPORT_FORMATS
+    if (found := model_type(path)) is None:
+        return None
+    known = ", ".join(f"`{type_}`" for format in formats for type_ in format.model_types)
+    return f"`{path}` is a model of transformers with the model type `{found}`, but zoo imports only {known}"
