@@ -92,9 +92,10 @@ class Architecture(Section):
         description="Whether the decoder's output is multiplied by 1/sqrt(d_model) before the pre-softmax projection "
         "(section 3.4: no; the original T5: yes)."
     )
-    tied_embeddings: Literal["all", "target", "none"] = Field(
+    tied_embeddings: Literal["all", "target", "embeddings", "none"] = Field(
         description="Matrices that share weights (section 3.4: all). all: source embedding, target embedding and the "
-        "pre-softmax projection. target: target embedding and projection. none: no sharing."
+        "pre-softmax projection. target: target embedding and projection. embeddings: source and target "
+        "embedding. none: no sharing."
     )
     projection_bias: bool = Field(
         description="Whether the projections W_Q, W_K, W_V and W_O have biases (section 3.2.2: no)."

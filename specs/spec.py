@@ -250,12 +250,13 @@ class Spec(Section):
 
     @model_validator(mode="after")
     def _check_tokens(self) -> Self:
-        if self.architecture.tied_embeddings == "all" and not self.vocabulary.shared:
+        tied = self.architecture.tied_embeddings
+        if tied in ("all", "embeddings") and not self.vocabulary.shared:
             reject(
                 "vocabulary.shared",
                 "architecture.tied_embeddings",
-                problem="`architecture.tied_embeddings` is `all`, which needs one vocabulary, but `vocabulary.shared` "
-                "is false",
+                problem=f"`architecture.tied_embeddings` is `{tied}`, which needs one vocabulary, but "
+                "`vocabulary.shared` is false",
                 hint="write `vocabulary: {shared: true}`, or `architecture: {tied_embeddings: target}`",
             )
         size, suppressed = self.vocabulary.sizes[1], self.decoding.suppressed_tokens

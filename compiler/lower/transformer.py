@@ -219,6 +219,7 @@ class _Transformer:
         name = {
             "all": "embedding",
             "target": "source_embedding" if side == "source" else "target_embedding",
+            "embeddings": "embedding" if side != "output" else "output_projection",
             "none": f"{side}_embedding" if side != "output" else "output_projection",
         }[self.a.tied_embeddings]
         vocabulary = self.spec.vocabulary.sizes[side != "source"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import IntEnum
 from pathlib import Path
 from typing import NamedTuple
@@ -16,16 +16,19 @@ from typing import NamedTuple
 from specs import BOS, EOS, PAD, UNK, ZooError
 from zoo.files.reading import read_bytes
 from zoo.interop.numbering import SPECIAL, Numbering
+from zoo.text.added_tokens import FIELD as _ADDED_TOKENS
 from zoo.text.tokenizer import SPACE, Tokenizer, damaged_vocabulary
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # wire types of Protocol Buffers
 _MAX_VARINT = 10  # bytes
 _TOKENS, _TRAINER, _NORMALIZER, _SELF_TEST = 1, 2, 3, 4  # fields of the model
 _TEXT, _SCORE, _TYPE = 1, 2, 3  # fields of a token
-_INPUT, _MODEL_TYPE, _SIZE = 1, 3, 4  # fields of the trainer's settings
+_INPUT, _MODEL_TYPE, _SIZE, _SPACE_AS_SUFFIX, _BYTE_FALLBACK = 1, 3, 4, 24, 35  # fields of the trainer's settings
 _SPECIAL_IDS = {40: UNK, 41: BOS, 42: EOS, 43: PAD}
-_SPECIAL_NAMES = {45: UNK, 46: BOS, 47: EOS, 48: PAD}
-_NORMALIZER_NAME, _DUMMY_PREFIX, _REMOVE_EXTRA_SPACES, _ESCAPE_SPACES = 1, 3, 4, 5
+_SPECIAL_NAMES = {45: SPECIAL[UNK], 46: SPECIAL[BOS], 47: SPECIAL[EOS], 48: SPECIAL[PAD]}
+_NO_ID = (1 << 64) - 1  # -1, which removes a special token, as an unsigned integer
+_NORMALIZER_NAME, _CHARACTER_MAP, _DUMMY_PREFIX, _REMOVE_EXTRA_SPACES, _ESCAPE_SPACES = 1, 2, 3, 4, 5
+_SPACES = (_DUMMY_PREFIX, _REMOVE_EXTRA_SPACES, _ESCAPE_SPACES)
 _ALGORITHMS = {1: "unigram", 2: "bpe", 3: "words", 4: "characters"}
 _WORDS = 3
 WORD_LIST_KIND = "unigram"
@@ -72,14 +75,19 @@ class TokenEntry(NamedTuple):
 class SentencePieceModel:
     """SentencePiece model of another toolkit. `renumbered` returns it with other token IDs."""
 
-    def __init__(self, file: Path) -> None:
-        """Read a model. Raise ZooError if the file is missing or damaged."""
+    def __init__(self, file: Path, content: bytes | None = None) -> None:
+        """Read a model. Raise ZooError if the file is missing or damaged.
+
+        Args:
+            file: The file, for error messages if `content` is given.
+            content: The content of the file. By default, the file is read.
+        """
         self.file = file
         self.entries: list[TokenEntry] = []
         self._trainer = b""
         self._other_fields: list[bytes] = []
         try:
-            self._read(read_bytes(file))
+            self._read(read_bytes(file) if content is None else content)
         except (ValueError, TypeError, UnicodeDecodeError):
             self.entries = []
         if not self.entries:
@@ -93,7 +101,7 @@ class SentencePieceModel:
                 self.entries.append(TokenEntry.decode(field.value))
             elif field.number == _TRAINER:
                 self._trainer = field.value
-            elif field.number != _SELF_TEST:
+            elif field.number not in (_SELF_TEST, _ADDED_TOKENS):
                 self._other_fields.append(field.encoded)
 
     @property
@@ -104,6 +112,19 @@ class SentencePieceModel:
         if kind not in ("unigram", "bpe"):
             raise ZooError(f"`{self.file}` splits text into {kind}, but a spec supports only `bpe` and `unigram`")
         return kind
+
+    def require_usual_spaces(self) -> None:
+        """Raise ZooError if the model treats spaces in another way than transformers always does for T5."""
+        normalizer: dict[int, int | bytes] = {}
+        for encoded in self._other_fields:
+            (field,) = parse_fields(encoded)
+            if field.number == _NORMALIZER and isinstance(field.value, bytes):
+                normalizer = _last_values(field.value)
+        if any(normalizer.get(field) == 0 for field in _SPACES) or _last_values(self._trainer).get(_SPACE_AS_SUFFIX):
+            problem = (
+                f"`{self.file}` does not put one `{SPACE}` before each word, but transformers always does so for T5"
+            )
+            raise ZooError(problem)
 
     def names(self, *types: TokenType) -> list[str]:
         """Return the names of the tokens of these types, in the order of their IDs. Without arguments, return all."""
@@ -147,6 +168,42 @@ class SentencePieceModel:
                 raise ZooError(f"`{self.file}` does not treat `{token.name}` as one token at the beginning of a text")
         return tokenizer
 
+    def reordered(self, order: Sequence[int], names: Mapping[int, str], *, unknown: int, end: int, pad: int) -> bytes:
+        """Return the content of the same model with some of its tokens in another order, for another toolkit.
+
+        Args:
+            order: The ID of each token in this model, in the order of the new IDs.
+            names: The new names of some tokens, by their IDs in this model.
+            unknown: The new ID of the unknown token.
+            end: The new ID of the end of a sentence.
+            pad: The new ID of the padding token.
+        """
+        entries = [self.entries[id]._replace(name=names.get(id, self.entries[id].name)) for id in order]
+        special_ids = dict(zip(_SPECIAL_IDS, (unknown, _NO_ID, end, pad), strict=True))
+        special_names = {
+            field: entries[id].name
+            for field, id in zip(_SPECIAL_NAMES, (unknown, None, end, pad), strict=True)
+            if id is not None
+        }
+        return _encode_model(entries, self._trainer, special_ids, special_names) + b"".join(self._other_fields)
+
+
+def unigram_model(entries: Sequence[TokenEntry], character_map: bytes | None, *, byte_fallback: bool) -> bytes:
+    """Return the content of a unigram model that treats spaces in the usual way.
+
+    Args:
+        entries: The tokens.
+        character_map: The compiled rules of the normalisation. None: characters stay as they are.
+        byte_fallback: Whether characters without a token are encoded as bytes.
+    """
+    trainer = encode_integer(_MODEL_TYPE, 1) + encode_integer(_BYTE_FALLBACK, byte_fallback)
+    normalizer = encode_bytes(_NORMALIZER_NAME, b"identity" if character_map is None else b"user_defined")
+    normalizer += b"" if character_map is None else encode_bytes(_CHARACTER_MAP, character_map)
+    normalizer += b"".join(encode_integer(field, 1) for field in _SPACES)
+    return (
+        b"".join(e.encode() for e in entries) + encode_bytes(_TRAINER, trainer) + encode_bytes(_NORMALIZER, normalizer)
+    )
+
 
 def is_language_token(name: str) -> bool:
     """Return whether a token selects the target language (`>>deu<<`) at the beginning of a source."""
@@ -175,9 +232,7 @@ def word_list_tokenizer(numbering: Numbering, name: str) -> Tokenizer:
         )
     words = (SPACE + token.name.replace(" ", SPACE) for token in numbering.tokens[len(SPECIAL) :])
     entries = [*_special_entries(), *(TokenEntry(word, 0.0, TokenType.NORMAL) for word in words)]
-    normalizer = encode_bytes(_NORMALIZER_NAME, b"identity") + b"".join(
-        encode_integer(field, 1) for field in (_DUMMY_PREFIX, _REMOVE_EXTRA_SPACES, _ESCAPE_SPACES)
-    )
+    normalizer = encode_bytes(_NORMALIZER_NAME, b"identity") + b"".join(encode_integer(field, 1) for field in _SPACES)
     model = _encode_model(entries, encode_integer(_MODEL_TYPE, _WORDS)) + encode_bytes(_NORMALIZER, normalizer)
     return Tokenizer(model, name=name)
 
@@ -195,11 +250,16 @@ def _special_entries() -> list[TokenEntry]:
     return [TokenEntry(name, 0.0, type_) for name, type_ in zip(SPECIAL, types, strict=True)]
 
 
-def _encode_model(entries: Sequence[TokenEntry], trainer: bytes) -> bytes:
+def _encode_model(
+    entries: Sequence[TokenEntry],
+    trainer: bytes,
+    ids: Mapping[int, int] = _SPECIAL_IDS,
+    names: Mapping[int, str] = _SPECIAL_NAMES,
+) -> bytes:
     """Serialise a model: the tokens, then the settings of the trainer. Settings at the end override earlier ones."""
     trainer += encode_integer(_SIZE, len(entries))
-    trainer += b"".join(encode_integer(field, id) for field, id in _SPECIAL_IDS.items())
-    trainer += b"".join(encode_bytes(field, SPECIAL[id].encode()) for field, id in _SPECIAL_NAMES.items())
+    trainer += b"".join(encode_integer(field, id) for field, id in ids.items())
+    trainer += b"".join(encode_bytes(field, name.encode()) for field, name in names.items())
     return b"".join(entry.encode() for entry in entries) + encode_bytes(_TRAINER, trainer)
 
 

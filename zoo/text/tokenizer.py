@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import re
 import textwrap
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Self
 
@@ -13,6 +13,7 @@ import sentencepiece
 
 import specs
 from specs import BOS, EOS, PAD, UNK, ZooError
+from zoo.text.added_tokens import AddedTokens
 from zoo.text.lines import clean, without_control
 from zoo.text.sentences import check_length
 
@@ -40,6 +41,7 @@ class Tokenizer:
     Attributes:
         content: Content of the model file.
         model: The SentencePiece processor.
+        added: The added tokens of an imported vocabulary, if there are any.
     """
 
     def __init__(self, content: bytes, *, name: str = "vocabulary.model") -> None:
@@ -54,6 +56,10 @@ class Tokenizer:
         """
         self.content = content
         self.model = _load_model(content, name)
+        try:
+            self.added = AddedTokens.read(content, self.size)
+        except (ValueError, IndexError, RecursionError):
+            raise damaged_vocabulary(name, "its added tokens are invalid") from None
 
     @classmethod
     def learn(
@@ -77,6 +83,10 @@ class Tokenizer:
             ZooError: The text has too little variety or too many different characters for this size.
         """
         return cls(_train_model(lines, section, size, f"vocabulary.{field}", language_tokens))
+
+    def with_added_tokens(self, ids: Mapping[str, int | None], name: str) -> Tokenizer:
+        """Return the same tokenizer with added tokens, as `AddedTokens` describes them."""
+        return Tokenizer(AddedTokens(ids).prepended_to(self.content), name=name)
 
     @cached_property
     def size(self) -> int:
@@ -109,7 +119,7 @@ class Tokenizer:
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
         """Return the token IDs of each line, computed on all cores. The length of a line is not checked."""
-        if self.is_word_level:
+        if self.is_word_level or self.added:
             return [self._encode_clean(clean(text)) for text in texts]
         return list(self.model.encode(list(map(clean, texts)))) if texts else []
 
@@ -124,7 +134,11 @@ class Tokenizer:
         """Return the tokens of a line as strings, in the order of `encode`. Unknown parts keep their text."""
         if self.is_word_level:
             return _words_with_space(clean(text))
-        return list(self.model.encode(clean(text), out_type=str))
+        parts = [clean(text)] if self.added is None else self.added.split(clean(text))
+        encoded = ([part] if isinstance(part, int) else self.model.encode(part, out_type=str) for part in parts)
+        return [
+            str(self.model.id_to_piece(token) if isinstance(token, int) else token) for row in encoded for token in row
+        ]
 
     def token_strings(self, ids: Iterable[int]) -> list[str]:
         """Return each token as a string. A word begins with `▁`, a byte is `<0xE4>`, and UNK is `⁇`."""
@@ -139,6 +153,9 @@ class Tokenizer:
         return all(token.startswith(SPACE) for token in self.model.id_to_piece(list(range(EOS + 1, self.size))))
 
     def _encode_clean(self, text: str) -> list[int]:
+        if self.added:
+            parts = self.added.split(text)
+            return [id for part in parts for id in ([part] if isinstance(part, int) else self.model.encode(part))]
         # SentencePiece merges adjacent unknown words into one UNK. Toolkits with word lists use one UNK per word.
         words = self.is_word_level
         return list(self.model.piece_to_id(_words_with_space(text)) if words else self.model.encode(text))
@@ -149,9 +166,9 @@ class Tokenizer:
         Language tokens at the beginning stay.
 
         Returns:
-            The sampled IDs, or `ids` if they contain UNK, because the text cannot be restored then.
+            The sampled IDs, or `ids` if they contain UNK or an added token, because the text cannot be restored then.
         """
-        if UNK in ids:
+        if UNK in ids or (self.added and not set(ids).isdisjoint(self.added.ids.values())):
             return ids
         start = next((index for index, id in enumerate(ids) if not self.model.is_control(id)), len(ids))
         text = self.model.decode(ids[start:])

@@ -176,9 +176,8 @@ def weights_avoiding(
         The changed weights.
     """
     architecture, weights = spec.architecture, dict(initial)
-    table = {"all": "embedding", "target": "target_embedding", "none": "output_projection"}[
-        architecture.tied_embeddings
-    ]
+    tables = {"all": "embedding", "target": "target_embedding"}
+    table = tables.get(architecture.tied_embeddings, "output_projection")
     *_, last = (node for node in lower(spec, Purpose.SCORE).nodes if node.operation.is_norm)
     weights[last.parameters[-1]] = torch.full((architecture.d_model,), 4 * architecture.d_model**-0.5)
     weights[table] = weights[table].clone()

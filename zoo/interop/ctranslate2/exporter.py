@@ -249,6 +249,7 @@ class _SpecWriter:
         names = {
             "all": "embedding",
             "target": "source_embedding" if side == "source" else "target_embedding",
+            "embeddings": "embedding" if side != "output" else "output_projection",
             "none": f"{side}_embedding" if side != "output" else "output_projection",
         }
         return self.tensor(names[self.architecture.tied_embeddings])

@@ -27,7 +27,7 @@ _ALLOWED: dict[str, tuple[Any, ...]] = {
     "is_multilingual": (False, True),
 }
 """Supported values of the settings that change the network."""
-_NO_EFFECT = (
+NO_EFFECT = (
     *("architectures", "transformers_version", "_name_or_path", "name_or_path", "_num_labels", "num_labels"),
     *("id2label", "label2id", "classif_dropout", "classifier_dropout", "encoder_layerdrop", "decoder_layerdrop"),
     *("gradient_checkpointing", "use_cache", "output_past", "torch_dtype", "dtype", "torchscript", "use_bfloat16"),
@@ -53,7 +53,7 @@ def architecture_fields(config: Settings, positions: PositionConvention) -> dict
         ZooError: A setting is not supported.
     """
     config.require(_ALLOWED)
-    config.ignore(*_NO_EFFECT)
+    config.ignore(*NO_EFFECT)
     if not config.boolean("scale_embedding", False):  # the default of transformers
         raise config.error("scale_embedding", "leaves embeddings unscaled, but zoo multiplies them by sqrt(d_model)")
     d_model, h = config.integer("d_model", 1024, minimum=1), _same_integer(config, "attention_heads", 16)
@@ -62,10 +62,10 @@ def architecture_fields(config: Settings, positions: PositionConvention) -> dict
     activation = config.text("activation_function", "gelu")
     if activation not in _ACTIVATIONS:
         raise config.error("activation_function", "is an activation that zoo does not support")
-    if not config.boolean("tie_word_embeddings", True):
-        tied = "none"
-    else:
+    if config.boolean("tie_word_embeddings", True):
         tied = "all" if has_common_embedding(config) else "target"
+    else:
+        tied = "embeddings" if has_common_embedding(config) else "none"
     return {
         "N": {side: config.integer(f"{side}_layers", 12, minimum=1) for side in SIDES},
         "d_model": d_model,

@@ -132,13 +132,13 @@ def marian_tensors(spec: Spec, tensors: Mapping[str, Tensor]) -> Iterator[tuple[
         for number in range(depth):
             yield from _layer(tensors, f"{side}.{number}", f"model.{side}.layers.{number}")
         yield f"model.{side}.embed_positions.weight", _positions(spec, tensors, side)
-    if a.tied_embeddings == "all":
+    if a.tied_embeddings in ("all", "embeddings"):
         yield "model.shared.weight", tensors["embedding"].float().clone()
     else:
         for side, name in (("encoder", "source_embedding"), ("decoder", "target_embedding")):
             yield f"model.{side}.embed_tokens.weight", tensors[name].float().clone()
-        if a.tied_embeddings == "none":
-            yield "lm_head.weight", tensors["output_projection"].float().clone()
+    if a.tied_embeddings in ("embeddings", "none"):
+        yield "lm_head.weight", tensors["output_projection"].float().clone()
     bias = tensors.get("output_bias", torch.zeros(spec.vocabulary.sizes[1]))
     yield "final_logits_bias", bias.float().reshape(1, -1).clone()
 
@@ -198,8 +198,8 @@ def marian_config(spec: Spec) -> dict[str, Any]:
         "max_position_embeddings": _position_rows(spec),
         "scale_embedding": True,
         "static_position_embeddings": True,
-        "share_encoder_decoder_embeddings": a.tied_embeddings == "all",
-        "tie_word_embeddings": a.tied_embeddings != "none",
+        "share_encoder_decoder_embeddings": a.tied_embeddings in ("all", "embeddings"),
+        "tie_word_embeddings": a.tied_embeddings in ("all", "target"),
         "pad_token_id": PAD,
         "bos_token_id": None,
         "eos_token_id": EOS,

@@ -8,8 +8,9 @@ from zoo.interop.formats import ExportFormat
 from zoo.interop.huggingface.exporter import HuggingFaceMarianExport
 from zoo.interop.huggingface.folder import ModelTypeImport, model_type
 from zoo.interop.huggingface.importer import HuggingFaceMarianImport
+from zoo.interop.huggingface.t5 import T5Import
 
-IMPORT_FORMATS = (HuggingFaceMarianImport(),)
+IMPORT_FORMATS = (HuggingFaceMarianImport(), T5Import())
 EXPORT_FORMATS: tuple[ExportFormat, ...] = (HuggingFaceMarianExport(),)
 
 

@@ -91,6 +91,11 @@ def generation_settings(settings: Settings, end: int, numbering: Numbering, *, f
     if alpha < 0:
         raise settings.error("length_penalty", "is negative, but zoo supports only 0 and positive values")
     notes = []
+    if settings.any("max_length") is None and settings.any("max_new_tokens") is None:
+        notes.append(
+            f"translations have at most {_DEFAULT_MAX_LENGTH - 1} tokens, as in transformers, because the model has no "
+            "`max_length`: `decoding.extra_length` changes this"
+        )
     if settings.any("early_stopping", False) is not True and beam > 1:
         notes.append("beam search stops when the beam is full, not by transformers' rule: few translations differ")
     decoding = {

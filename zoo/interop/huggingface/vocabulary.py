@@ -89,7 +89,7 @@ def write_vocabulary(bundle: Bundle, folder: Path, max_length: int) -> None:
         max_length: The number of positions of the model.
     """
     vocabulary, corpus = bundle.vocabulary, bundle.spec.corpus
-    one_list = bundle.spec.architecture.tied_embeddings == "all"
+    one_list = bundle.spec.architecture.tied_embeddings in ("all", "embeddings")
     for side, list_name, model in (
         (vocabulary.source, _SOURCE, "source.spm"),
         (vocabulary.target, _TARGET, "target.spm"),

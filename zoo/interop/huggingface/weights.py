@@ -60,13 +60,13 @@ def read_embeddings(
     """
     tensors: dict[str, Tensor] = {}
     source_numbering, target_numbering = numberings
-    if architecture.tied_embeddings == "all":
+    if architecture.tied_embeddings in ("all", "embeddings"):
         source.left.pop(_EMBEDDING.format("decoder"), None)
         tensors["embedding"] = source_numbering.rows(_embedding(source, "encoder"))
     else:
         tensors["source_embedding"] = source_numbering.rows(_embedding(source, "encoder"))
         tensors["target_embedding"] = target_numbering.rows(_embedding(source, "decoder"))
-    if architecture.tied_embeddings == "none":
+    if architecture.tied_embeddings in ("embeddings", "none"):
         tensors["output_projection"] = target_numbering.rows(source.take(_OUTPUT))
     for tied in (_OUTPUT, _SHARED):
         source.left.pop(tied, None)

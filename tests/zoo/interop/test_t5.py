@@ -1,0 +1,231 @@
+"""T5, mT5 and MADLAD-400 compute the same as in transformers, and read texts as its tokenizer does."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sentencepiece
+import torch
+
+from compiler import TRANSLATE
+from specs import BOS, EOS, ZooError
+from zoo.generation.compilation import build_with_message
+from zoo.generation.scoring import score_targets
+from zoo.generation.translator import Translator
+from zoo.interop.formats import ImportedModel, ImportRequest
+from zoo.interop.huggingface.t5 import T5Import
+from zoo.report import Progress, Report
+
+transformers = pytest.importorskip("transformers")
+
+TEXTS = [
+    "the old dog sees a small house",
+    "zwei Bücher",
+    "a <extra_id_0> dog<extra_id_1>reads </s> a <pad> book",
+    "today we read two books about a house " * 3,
+]
+SIZES = {"d_model": 16, "d_kv": 8, "d_ff": 24, "num_heads": 2, "num_layers": 2, "relative_attention_num_buckets": 8}
+SIZES |= {"relative_attention_max_distance": 12, "decoder_start_token_id": 0, "initializer_factor": 0.8}
+CONFIGS: dict[str, dict[str, Any]] = {
+    "first T5": {},
+    "v1.1": {"feed_forward_proj": "gated-gelu", "tie_word_embeddings": False, "untied": True},
+    "depths": {"num_layers": 1, "num_decoder_layers": 3},
+    "heads": {"num_heads": 4, "d_kv": 3, "d_model": 10},
+    "buckets": {"relative_attention_num_buckets": 32, "relative_attention_max_distance": 128},
+    "epsilon": {"layer_norm_epsilon": 0.1, "feed_forward_proj": "gated-silu"},
+    "tied, unscaled": {"scale_decoder_outputs": False, "feed_forward_proj": "gelu_new"},
+    "untied, scaled": {"untied": True, "feed_forward_proj": "gelu"},
+    "padded vocabulary": {"vocab_size": 150, "feed_forward_proj": "silu"},
+    "mT5": {"model_type": "mt5", "untied": True},
+    "mT5, tied": {"model_type": "mt5", "feed_forward_proj": "gated-relu", "num_decoder_layers": 1},
+}
+Write = Callable[..., Path]
+
+
+@pytest.fixture(scope="module")
+def write(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Write]:
+    """Return a function that writes a random model of transformers with a tiny vocabulary, and returns its folder."""
+    content, symbolic, madlad = io.BytesIO(), io.BytesIO(), io.BytesIO()
+    usual = {"pad_id": 0, "eos_id": 1, "unk_id": 2, "bos_id": -1}
+    ids = (usual, usual, {"pad_id": -1, "unk_id": 0, "bos_id": 1, "eos_id": 2})
+    words = [text.replace("<", "").replace(">", "") for text in TEXTS]
+    for model, special in zip((content, symbolic, madlad), ids, strict=True):
+        symbols = [] if model is content else ["<2de>", "<2fr>"]
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=iter(words * 5), model_writer=model, model_type="unigram", vocab_size=70,
+            hard_vocab_limit=False, user_defined_symbols=symbols, minloglevel=2, **special,
+        )  # fmt: skip
+
+    def write_model(
+        *,
+        untied: bool = False,
+        is_madlad: bool = False,
+        with_symbols: bool = False,
+        extra_ids: int = 3,
+        **settings: Any,
+    ) -> Path:
+        folder = tmp_path_factory.mktemp("t5")
+        (folder / "spiece.model").write_bytes(
+            (madlad if is_madlad else symbolic if with_symbols else content).getvalue()
+        )
+        (folder / "tokenizer_config.json").write_text(json.dumps({"extra_ids": extra_ids}))
+        torch.manual_seed(3)
+        kind = transformers.MT5Config if settings.pop("model_type", "t5") == "mt5" else transformers.T5Config
+        config = kind(**{"vocab_size": 80, "max_length": 12, **SIZES, **settings})
+        network: Any = getattr(transformers, kind.__name__.replace("Config", "ForConditionalGeneration"))(config)
+        if untied:
+            network.lm_head.weight = torch.nn.Parameter(torch.randn_like(network.shared.weight))
+        for name, parameter in network.named_parameters():
+            if "norm" in name or "relative" in name:
+                torch.nn.init.normal_(parameter, 1.0, 0.5)
+        network.generation_config = transformers.GenerationConfig(
+            max_length=12, eos_token_id=config.eos_token_id, pad_token_id=config.pad_token_id,
+            decoder_start_token_id=config.decoder_start_token_id, bad_words_ids=[[config.pad_token_id]],
+        )  # fmt: skip
+        network.save_pretrained(folder)
+        return folder
+
+    return write_model
+
+
+def read(folder: Path) -> ImportedModel:
+    return T5Import().read(folder, ImportRequest("mine"))
+
+
+def translator_of(model: ImportedModel, backend: str) -> Translator:
+    compilation = model.spec.compilation.model_copy(update={"backend": backend})
+    spec = model.spec.model_copy(update={"compilation": compilation})
+    program = build_with_message(spec, TRANSLATE, model.tensors, Report(), device="cpu", precision="float32")
+    return Translator(program, model.vocabulary, spec, report=Report())
+
+
+def require_same(folder: Path, model: ImportedModel, backends: tuple[str, ...] = ("eager", "native")) -> None:
+    """Compare log-probabilities of given targets, and greedy translations, with those of transformers."""
+    tokenizer = transformers.T5Tokenizer.from_pretrained(folder)
+    network: Any = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder)
+    inputs = tokenizer(TEXTS, return_tensors="pt", padding=True)
+    labels = tokenizer(TEXTS[::-1], return_tensors="pt", padding=True)
+    start = torch.full((len(TEXTS), 1), network.generation_config.decoder_start_token_id)
+    with torch.inference_mode():
+        logits = network(**inputs, decoder_input_ids=torch.cat([start, labels.input_ids[:, :-1]], 1)).logits
+        picked = logits.log_softmax(-1).gather(2, labels.input_ids[:, :, None])[:, :, 0]
+        expected = (picked * labels.attention_mask).sum(1).tolist()
+        generated = network.generate(**inputs, use_cache=False)[:, 1:].tolist()
+    encode = model.vocabulary.encode
+    sources, targets = ([[*encode(text), EOS] for text in texts] for texts in (TEXTS, TEXTS[::-1]))
+    assert [len(source) for source in sources] == inputs.attention_mask.sum(1).tolist()
+    for backend in backends:
+        translator = translator_of(model, backend)
+        scores = score_targets(
+            translator.program, sources, [[BOS, *target] for target in targets],
+            max_batch_tokens=500, device=torch.device("cpu"), progress=Progress(),
+        )  # fmt: skip
+        assert [score.log_probability for score in scores] == pytest.approx(expected, abs=1e-4)
+        translations = translator.hypotheses(TEXTS, beam=1, split=False, workers=1)
+        for row, (best, *_) in zip(generated, translations, strict=True):
+            end = network.config.eos_token_id
+            theirs = row[: row.index(end)] if end in row else row
+            assert len(best.tokens) == len(theirs)
+            assert best.text.replace("⁇", "").split() == tokenizer.decode(theirs, skip_special_tokens=True).split()
+
+
+@pytest.mark.parametrize("settings", CONFIGS.values(), ids=CONFIGS)
+def test_models_compute_the_same(settings: dict[str, Any], write: Write) -> None:
+    folder = write(**settings)
+    require_same(folder, read(folder))
+
+
+def test_madlads_special_tokens_and_tied_tables_are_read(write: Write) -> None:
+    """MADLAD-400 begins translations with the unknown token, and pads with `<s>`."""
+    ids = {"pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 0}
+    folder = write(is_madlad=True, untied=True, extra_ids=0, **ids)
+    (folder / "tokenizer_config.json").write_text(json.dumps({"extra_ids": 0, "pad_token": "<s>", "bos_token": "<s>"}))
+    model = read(folder)
+    assert any("<2de>, <2fr>" in note for note in model.notes)
+    assert model.spec.architecture.tied_embeddings == "embeddings"
+    encode, strings = model.vocabulary.encode, model.vocabulary.token_strings
+    assert strings(encode("<2de> the dog")) == ["<2de>", *strings(encode("the dog"))]
+    with pytest.raises(ZooError, match="the text contains `<s>`, which marks padding"):
+        encode("a <s> b")
+    tokenizer = transformers.T5Tokenizer.from_pretrained(folder)
+    network: Any = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder)
+    texts = ["<2de> the old dog", "two books"]
+    source, target = (tokenizer(text, return_tensors="pt").input_ids for text in texts)
+    with torch.inference_mode():
+        logits = network(source, decoder_input_ids=torch.cat([torch.zeros(1, 1).long(), target[:, :-1]], 1)).logits
+    expected = logits.log_softmax(-1).gather(2, target[:, :, None]).sum()
+    row, translated = [*encode(texts[0]), EOS], [BOS, *encode(texts[1]), EOS]
+    (score,) = score_targets(
+        translator_of(model, "eager").program, [row], [translated],
+        max_batch_tokens=500, device=torch.device("cpu"), progress=Progress(),
+    )  # fmt: skip
+    assert score.log_probability == pytest.approx(float(expected), abs=1e-4)
+
+
+@pytest.mark.parametrize("saved", [False, True], ids=["spiece.model", "tokenizer.json"])
+@pytest.mark.parametrize("listed", [{}, {"additional_special_tokens": ["[X]"]}, {"extra_special_tokens": {"x": "[X]"}}])
+def test_texts_become_the_same_tokens(saved: bool, listed: dict[str, Any], write: Write) -> None:
+    folder = write(with_symbols=True)
+    rows = len(transformers.T5Tokenizer.from_pretrained(folder))
+    config = {"extra_ids": 3, "added_tokens_decoder": {rows: {"content": "<new>", "special": False}}, **listed}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    tokenizer = transformers.T5Tokenizer.from_pretrained(folder)
+    if saved:
+        (folder / "spiece.model").unlink()
+        tokenizer.save_pretrained(folder)
+    model = read(folder)
+    names = dict(enumerate(model.vocabulary.token_strings(range(80)))) | {BOS: "<pad>", 1: "<unk>"}
+    tokenize: Any = model.vocabulary.source.tokenize  # type: ignore[union-attr]
+    for text in (
+        "the <extra_id_0> dog", "the<extra_id_2>dog", "<extra_id_0>", "<extra_id_0><extra_id_1> a", "a </s>b",
+        "<unk><pad> </s></s>", "<extra_id_3> <extra_id_", "a<new>b [X] c[X]", "ｆｕｌｌ　width ½ ﬁ", "ZZZ qq <p>", "▁a",
+        "", " a   b ", "<2de> the dog", "<80>", "<s> a", "zwei  Bücher\tlesen",
+    ):  # fmt: skip
+        ids = model.vocabulary.encode(text)
+        expected = tokenizer.convert_ids_to_tokens(tokenizer(text).input_ids)[:-1]
+        assert [names[id] for id in ids] == expected, text
+        assert [
+            "<pad>" if token == "<s>" and "<s>" not in text else token for token in tokenize(text)
+        ] == tokenizer.tokenize(text)
+
+
+def test_settings_that_a_spec_cannot_express_are_rejected_by_name(write: Write) -> None:
+    folder = write()
+    config = json.loads((folder / "config.json").read_text())
+    for settings, message in (
+        ({"feed_forward_proj": "tanh"}, "`feed_forward_proj: tanh`"),
+        ({"feed_forward_proj": "double-gelu"}, "`feed_forward_proj: double-gelu`"),
+        ({"dense_act_fn": "silu"}, "`dense_act_fn: silu`"),
+        ({"is_decoder": True}, "`is_decoder: true`"),
+        ({"something_new": 1}, "`something_new: 1` is an unknown setting"),
+        ({"vocab_size": 60}, "is .* but its settings require"),
+        ({"d_model": 10**12}, "is .* but its settings require"),
+        ({"num_layers": 10**9}, "`architecture.N.encoder`"),
+        ({"relative_attention_num_buckets": 7}, r"`architecture\.positions\.buckets`"),
+        ({"eos_token_id": 5}, "ends a text with the token 1, but `eos_token_id` is 5"),
+        ({"decoder_start_token_id": -1}, "`decoder_start_token_id: -1` is not an integer"),
+    ):
+        (folder / "generation_config.json").unlink(missing_ok=True)
+        (folder / "config.json").write_text(json.dumps(config | settings))
+        with pytest.raises(ZooError, match=message):
+            read(folder)
+
+
+def test_damaged_tokenizers_are_rejected(write: Write) -> None:
+    folder = write()
+    for config, message in (
+        ({"tokenizer_class": "LlamaTokenizer"}, "zoo reads only T5Tokenizer"),
+        ({"extra_ids": 90}, "tokens, but `vocab_size` is 80"),
+        ({"extra_ids": -1}, "is damaged: `extra_ids`"),
+        ({"added_tokens_decoder": {"5": {"content": "<x>"}}}, "the IDs of its added token"),
+        ({"added_tokens_decoder": {"9999999": {"content": "<x>"}}}, "has no valid ID"),
+        ({"added_tokens_decoder": {"75": {"content": "<x>", "single_word": True}}}, "is found only as a whole word"),
+    ):
+        (folder / "tokenizer_config.json").write_text(json.dumps({"extra_ids": 3} | config))
+        with pytest.raises(ZooError, match=message):
+            read(folder)

@@ -1,0 +1,69 @@
+"""Tensors of transformers' networks without biases: each is a matrix or a gain of zoo under another name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from zoo.interop.tensors import ForeignTensors
+
+
+class LayerTensor(NamedTuple):
+    """A tensor that both toolkits have."""
+
+    foreign: str
+    """Name in transformers, without `.weight`."""
+    ours: str
+    """Name in zoo."""
+    shape: tuple[int, ...]
+    """Shape in transformers."""
+    is_linear: bool = True
+    """Whether it is a linear map, which zoo stores transposed."""
+    offset: float = 0.0
+    """Number that transformers adds to the tensor when it computes."""
+
+
+def read_layer_tensors(source: ForeignTensors, tensors: Iterable[LayerTensor]) -> dict[str, Tensor]:
+    """Take tensors of transformers. Raise ZooError if one is missing or has another shape."""
+    read = {}
+    for each in tensors:
+        tensor = source.take(f"{each.foreign}.weight", *each.shape)
+        if each.offset:
+            tensor = tensor + each.offset
+        read[each.ours] = tensor.T.contiguous() if each.is_linear else tensor.clone()
+    return read
+
+
+def written_layer_tensors(ours: Mapping[str, Tensor], tensors: Iterable[LayerTensor]) -> Iterator[tuple[str, Tensor]]:
+    """Yield tensors by their names in transformers, in its layout."""
+    for each in tensors:
+        tensor = ours[each.ours].float()
+        if each.offset:
+            tensor = tensor - each.offset
+        yield f"{each.foreign}.weight", tensor.T.contiguous() if each.is_linear else tensor.clone()
+
+
+def tied_tables(source: ForeignTensors, rows: int, d_model: int) -> tuple[Tensor, Tensor | None]:
+    """Take the common embedding of both sides, and the output projection if its matrix is another one.
+
+    transformers stores the embedding under up to four names, and ties the output projection to it unless both have
+    different values. It does so whatever `tie_word_embeddings` is.
+
+    Raises:
+        ZooError: A table has another shape, or the sides have different embeddings.
+    """
+    names = ("shared", "encoder.embed_tokens", "decoder.embed_tokens", "lm_head")
+    tables = {name: source.take(f"{name}.weight", rows, d_model) for name in names if f"{name}.weight" in source.left}
+    output = tables.pop("lm_head", None)
+    if not tables and output is None:
+        source.take("shared.weight")  # raises the error that it is missing
+    embedding = next(iter(tables.values())) if tables else output
+    assert embedding is not None
+    for name, table in tables.items():
+        if not torch.equal(table, embedding):
+            source.left[f"{name}.weight"] = table  # a tensor whose purpose a spec cannot express
+            source.require_all_taken()
+    return embedding, None if output is None or torch.equal(output, embedding) else output

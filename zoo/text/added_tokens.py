@@ -1,0 +1,87 @@
+"""Tokens that a tokenizer finds in raw text before SentencePiece splits the text between them.
+
+transformers calls them added tokens. Only imported vocabularies have them. They are stored at the beginning of the
+model file, as a field whose number SentencePiece reserves for extensions.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Self
+
+from specs import ZooError
+
+_KEY = b"\xc2\x0c"  # field 200, the first that `sentencepiece_model.proto` reserves for extensions, as bytes
+FIELD = 200
+"""Number of the field of a SentencePiece model that contains the added tokens."""
+_MAX_LENGTH_BYTES = 4
+
+
+class AddedTokens:
+    """Added tokens by their text.
+
+    Attributes:
+        ids: The ID of each token. None: the model cannot read this token, so texts that contain it are rejected.
+    """
+
+    def __init__(self, ids: Mapping[str, int | None]) -> None:
+        """Store the tokens. Of several that match at one place, the longest is found."""
+        self.ids = dict(ids)
+        longest_first = sorted(self.ids, key=len, reverse=True)
+        self._pattern = re.compile("|".join(map(re.escape, longest_first)))
+
+    @classmethod
+    def read(cls, model: bytes, size: int) -> Self | None:
+        """Return the added tokens at the beginning of a model file, or None if there are none.
+
+        Args:
+            model: Content of the model file.
+            size: Number of tokens of the model.
+
+        Raises:
+            ValueError: The field is damaged.
+        """
+        if not model.startswith(_KEY):
+            return None
+        start, length = len(_KEY), 0
+        for shift in range(_MAX_LENGTH_BYTES):
+            byte = model[start]
+            start += 1
+            length |= (byte & 0x7F) << (7 * shift)
+            if byte < 0x80:
+                break
+        ids = json.loads(model[start : start + length])
+        if not isinstance(ids, dict) or not ids or not all(ids):
+            raise ValueError("the field is not a mapping of texts")
+        if not all(id is None or (type(id) is int and 0 <= id < size) for id in ids.values()):
+            raise ValueError("an added token has no valid ID")
+        return cls(ids)
+
+    def prepended_to(self, model: bytes) -> bytes:
+        """Return a model file that begins with these tokens."""
+        content = json.dumps(self.ids, ensure_ascii=False).encode()
+        length, remaining = bytearray(), len(content)
+        while remaining >= 0x80:
+            length.append(remaining & 0x7F | 0x80)
+            remaining >>= 7
+        return _KEY + bytes([*length, remaining]) + content + model
+
+    def split(self, text: str) -> Iterator[str | int]:
+        """Yield the ID of each added token, and the texts between them.
+
+        Raises:
+            ZooError: The text contains a token that the model cannot read.
+        """
+        end = 0
+        for match in self._pattern.finditer(text):
+            if (id := self.ids[match[0]]) is None:
+                raise ZooError(
+                    f"the text contains `{match[0]}`, which marks padding in this model",
+                    hint="remove it from the text",
+                )
+            yield text[end : match.start()]
+            yield id
+            end = match.end()
+        yield text[end:]
