@@ -11,14 +11,18 @@ from typing import Any
 import pytest
 import sentencepiece
 import torch
+from safetensors.torch import load_file
 
 from compiler import TRANSLATE
-from specs import BOS, EOS, ZooError
+from specs import BOS, EOS, Architecture, ZooError
 from zoo.generation.compilation import build_with_message
 from zoo.generation.scoring import score_targets
 from zoo.generation.translator import Translator
-from zoo.interop.formats import ImportedModel, ImportRequest
+from zoo.interop.exporter import export_model
+from zoo.interop.formats import Bundle, ImportedModel, ImportRequest
 from zoo.interop.huggingface.t5 import T5Import
+from zoo.interop.huggingface.t5_exporter import T5Export, require_t5
+from zoo.interop.importer import ImportOptions, import_model
 from zoo.report import Progress, Report
 
 transformers = pytest.importorskip("transformers")
@@ -80,6 +84,8 @@ def write(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Write]:
         network: Any = getattr(transformers, kind.__name__.replace("Config", "ForConditionalGeneration"))(config)
         if untied:
             network.lm_head.weight = torch.nn.Parameter(torch.randn_like(network.shared.weight))
+        with torch.no_grad():
+            network.lm_head.weight[config.eos_token_id] *= 3  # so that some translations end
         for name, parameter in network.named_parameters():
             if "norm" in name or "relative" in name:
                 torch.nn.init.normal_(parameter, 1.0, 0.5)
@@ -134,13 +140,36 @@ def require_same(folder: Path, model: ImportedModel, backends: tuple[str, ...] =
             assert best.text.replace("⁇", "").split() == tokenizer.decode(theirs, skip_special_tokens=True).split()
 
 
+def exported(model: ImportedModel, folder: Path) -> Path:
+    """Export an imported model, and return the folder. It must be the same when it is read back."""
+    folder.mkdir()
+    bundle = Bundle(model.spec, model.vocabulary, model.tensors, proof=None)  # type: ignore[arg-type]
+    T5Export().write(bundle, folder)
+    again = read(folder)
+    fields = ("architecture", "vocabulary", "decoding")
+    assert all(getattr(again.spec, name) == getattr(model.spec, name) for name in fields)
+    assert again.tensors.keys() == model.tensors.keys()
+    assert all(torch.equal(tensor, again.tensors[name]) for name, tensor in model.tensors.items())
+    assert again.vocabulary.has_same_tokens_as(model.vocabulary)
+    return folder
+
+
 @pytest.mark.parametrize("settings", CONFIGS.values(), ids=CONFIGS)
-def test_models_compute_the_same(settings: dict[str, Any], write: Write) -> None:
+def test_models_compute_the_same(settings: dict[str, Any], write: Write, tmp_path: Path) -> None:
     folder = write(**settings)
-    require_same(folder, read(folder))
+    model = read(folder)
+    require_same(folder, model)
+    written = exported(model, tmp_path / "written")
+    before, after = (load_file(each / "model.safetensors") for each in (folder, written))
+    assert before.keys() == after.keys()
+    assert all(torch.equal(tensor, after[name]) for name, tensor in before.items())
+    tokens, tokens_after = (
+        transformers.T5Tokenizer.from_pretrained(each)(TEXTS).input_ids for each in (folder, written)
+    )
+    assert tokens == tokens_after
 
 
-def test_madlads_special_tokens_and_tied_tables_are_read(write: Write) -> None:
+def test_madlads_special_tokens_and_tables_are_read(write: Write, tmp_path: Path) -> None:
     """MADLAD-400 begins translations with the unknown token, and pads with `<s>`."""
     ids = {"pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 0}
     folder = write(is_madlad=True, untied=True, extra_ids=0, **ids)
@@ -165,6 +194,14 @@ def test_madlads_special_tokens_and_tied_tables_are_read(write: Write) -> None:
         max_batch_tokens=500, device=torch.device("cpu"), progress=Progress(),
     )  # fmt: skip
     assert score.log_probability == pytest.approx(float(expected), abs=1e-4)
+    written = exported(model, tmp_path / "written")
+    ids_after = transformers.T5Tokenizer.from_pretrained(written)(texts[0], return_tensors="pt").input_ids
+    with torch.inference_mode():
+        memory, memory_after = (
+            transformers.AutoModelForSeq2SeqLM.from_pretrained(each).get_encoder()(ids).last_hidden_state
+            for each, ids in ((folder, source), (written, ids_after))
+        )
+    assert torch.allclose(memory, memory_after, atol=1e-5)
 
 
 @pytest.mark.parametrize("saved", [False, True], ids=["spiece.model", "tokenizer.json"])
@@ -229,3 +266,40 @@ def test_damaged_tokenizers_are_rejected(write: Write) -> None:
         (folder / "tokenizer_config.json").write_text(json.dumps({"extra_ids": 3} | config))
         with pytest.raises(ZooError, match=message):
             read(folder)
+
+
+@pytest.mark.integration
+def test_imports_and_exports_are_checked_by_transformers(write: Write, tmp_path: Path) -> None:
+    folder = write(feed_forward_proj="gated-gelu", untied=True)
+    sentences = tmp_path / "sentences"
+    sentences.write_text("\n".join(TEXTS))
+    result = import_model(str(folder), ImportOptions(name="mine", check=sentences), Report())
+    assert result.comparison is not None
+    assert result.comparison.difference < 1e-4
+    assert result.comparison.identical == len(TEXTS)
+    check = export_model(str(result.folder), "hf-t5", tmp_path / "written", Report()).check
+    assert check is not None
+    assert check.difference < 1e-4
+    with pytest.raises(ZooError, match=r"the option `encoder\[1\]\.activation`, which MarianMTModel does not have"):
+        export_model(str(result.folder), "hf-marian", tmp_path / "marian", Report())
+
+
+def test_networks_that_t5_cannot_express_are_rejected_by_name(write: Write) -> None:
+    spec = read(write(feed_forward_proj="gated-silu")).spec
+    require_t5(spec)
+    cross = [{"kind": "cross_attention"}, {"kind": "feed_forward", "gated": True, "bias": False, "activation": "silu"}]
+    for changes, message in (
+        ({"norm": {"kind": "layer_norm", "placement": "pre"}}, "RMSNorm before each"),
+        ({"positions": {"kind": "alibi"}}, "not `alibi`"),
+        ({"attention_score": "scaled_dot_product"}, "not `scaled_dot_product`"),
+        ({"d_k": 6}, "d_k is 6"),
+        ({"tied_embeddings": "none"}, "one embedding for source and target"),
+        ({"scale_embeddings": True}, "no `scale_embeddings`"),
+        ({"decoder": [{"kind": "ssru"}, *cross]}, "its decoder has layers of ssru"),
+        ({"decoder": [{"kind": "self_attention", "kv_heads": 1}, *cross]}, r"the option `decoder\[0\]\.kv_heads`"),
+        ({"encoder": [{"kind": "self_attention"}, {"kind": "feed_forward", "bias": False}]}, "the same feed-forward"),
+    ):
+        fields = {**spec.model_dump(mode="json", exclude_none=True)["architecture"], **changes}
+        changed = spec.model_copy(update={"architecture": Architecture.model_validate(fields)})
+        with pytest.raises(ZooError, match=message):
+            require_t5(changed)

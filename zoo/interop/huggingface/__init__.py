@@ -1,1 +1,1 @@
-"""Marian models of Hugging Face's transformers: folders with `config.json`, weights and SentencePiece models."""
+"""Models of Hugging Face's transformers: folders with `config.json`, weights and a tokenizer."""

@@ -57,7 +57,10 @@ class TransformersEngine:
         for row, log_probability in zip(output.tolist(), self._log_probabilities(inputs, output), strict=True):
             ids = row[1:]
             ids = ids[: ids.index(end)] if end in ids else ids
-            names = self._tokenizer.convert_ids_to_tokens(ids)
+            # Rows of the embedding without a token have no name in transformers. These are the names in zoo.
+            names = [
+                name or f"<{id}>" for name, id in zip(self._tokenizer.convert_ids_to_tokens(ids), ids, strict=True)
+            ]
             yield EngineTranslation(str(self._decode(ids, names)), log_probability, names)
 
     def _log_probabilities(self, inputs: Any, output: Tensor) -> list[float]:

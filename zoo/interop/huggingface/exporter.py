@@ -52,13 +52,15 @@ class HuggingFaceMarianExport:
         """Write weights, settings and vocabularies. Raise ZooError if MarianMTModel cannot express the model."""
         spec = bundle.spec
         require_marian(spec)
-        _require_sentencepiece(bundle.vocabulary)
+        require_sentencepiece(bundle.vocabulary)
         tensors = dict(marian_tensors(spec, bundle.tensors))
         safetensors.torch.save_file(tensors, folder / FILES[0], metadata={"format": "pt"})
         write_json(folder / CONFIG, marian_config(spec))
         write_json(folder / GENERATION_CONFIG, _generation_config(spec))
         write_vocabulary(bundle, folder, _position_rows(spec))
-        return list(_differences(spec))
+        epsilon = spec.architecture.norm.epsilon
+        differs = f"the epsilon of layer norms is {_EPSILON:g} in transformers, and {epsilon:g} in the spec"
+        return [*([differs] if epsilon != _EPSILON else []), *search_differences(spec)]
 
     def check(self, bundle: Bundle, folder: Path) -> ExportCheck | None:
         """Compare transformers' log-probabilities with the reference log-probabilities of the bundle."""
@@ -66,14 +68,26 @@ class HuggingFaceMarianExport:
             return None
         transformers = import_transformers()
         model: Any = transformers.MarianMTModel.from_pretrained(folder)
-        model.eval()
-        source, target = bundle.proof.stream, bundle.proof.target
-        with torch.no_grad():
-            mask = (torch.arange(source.values.shape[1]) < source.lengths[:, None]).long()
-            logits = model(input_ids=source.values, attention_mask=mask, decoder_input_ids=target[:, :-1]).logits
-        log_probabilities = logits.log_softmax(-1).gather(2, target[:, 1:].unsqueeze(2)).squeeze(2)
-        difference = (log_probabilities - bundle.proof.log_probabilities).masked_fill(target[:, 1:] == PAD, 0)
-        return ExportCheck(f"transformers {transformers.__version__}", float(difference.abs().max()))
+        return compare_with_proof(bundle, model, torch.arange(max(bundle.spec.vocabulary.sizes)))
+
+
+def compare_with_proof(bundle: Bundle, model: Any, ids: Tensor) -> ExportCheck:
+    """Compare the log-probabilities of a model of transformers with the reference log-probabilities of the bundle.
+
+    Args:
+        bundle: The published model.
+        model: The exported model, opened in transformers.
+        ids: The foreign ID of each token of zoo.
+    """
+    model.eval()
+    source, target = bundle.proof.stream, bundle.proof.target
+    with torch.no_grad():
+        mask = (torch.arange(source.values.shape[1]) < source.lengths[:, None]).long()
+        inputs = {"input_ids": ids[source.values], "attention_mask": mask, "decoder_input_ids": ids[target[:, :-1]]}
+        logits = model(**inputs).logits
+    log_probabilities = logits.log_softmax(-1).gather(2, ids[target[:, 1:]].unsqueeze(2)).squeeze(2)
+    difference = (log_probabilities - bundle.proof.log_probabilities).masked_fill(target[:, 1:] == PAD, 0)
+    return ExportCheck(f"transformers {import_transformers().__version__}", float(difference.abs().max()))
 
 
 def require_marian(spec: Spec) -> None:
@@ -82,35 +96,36 @@ def require_marian(spec: Spec) -> None:
     for side, supported in _LAYERS.items():
         if (kinds := [sublayer.kind for sublayer in getattr(a, side)]) != supported:
             names = ", ".join(kinds)
-            raise _unsupported(
+            raise unsupported(
                 f"its {side} has layers of {names}, but MarianMTModel has layers of {', '.join(supported)}"
             )
     if own := next(a.own_options, None):
-        raise _unsupported(f"it has the option `{own}`, which MarianMTModel does not have")
+        raise unsupported(f"it has the option `{own}`, which MarianMTModel does not have")
     if a.norm.kind != "layer_norm" or a.norm.placement != "post" or a.norm.embeddings:
-        raise _unsupported("MarianMTModel has layer norms after the residual connections, and no other norms")
+        raise unsupported("MarianMTModel has layer norms after the residual connections, and no other norms")
     if not isinstance(a.positions, Sinusoidal | Learned):
-        raise _unsupported(f"MarianMTModel has no positions of the kind `{a.positions.kind}`")
+        raise unsupported(f"MarianMTModel has no positions of the kind `{a.positions.kind}`")
     if a.scale_logits:
-        raise _unsupported("MarianMTModel does not scale logits (`scale_logits`)")
+        raise unsupported("MarianMTModel does not scale logits (`scale_logits`)")
     if a.d_k != a.d_v or a.d_k * a.h != a.d_model:
-        raise _unsupported(f"MarianMTModel requires d_k = d_v = d_model / h, but d_k is {a.d_k} and d_v is {a.d_v}")
+        raise unsupported(f"MarianMTModel requires d_k = d_v = d_model / h, but d_k is {a.d_k} and d_v is {a.d_v}")
     if a.attention_score != "scaled_dot_product":
-        raise _unsupported(f"MarianMTModel has no `attention_score: {a.attention_score}`")
+        raise unsupported(f"MarianMTModel has no `attention_score: {a.attention_score}`")
 
 
-def _unsupported(reason: str) -> ZooError:
+def unsupported(reason: str) -> ZooError:
+    """Return the error that transformers lacks a part of the model."""
     return ZooError(f"cannot export this model to transformers: {reason}", hint="use `--to onnx` for any model")
 
 
-def _require_sentencepiece(vocabulary: Vocabulary) -> None:
+def require_sentencepiece(vocabulary: Vocabulary) -> None:
     """Raise ZooError unless both sides are SentencePiece models and sources end with EOS."""
     if not isinstance(vocabulary.target, Tokenizer):
-        raise _unsupported("the target consists of brackets of parse trees, not of text")
+        raise unsupported("the target consists of brackets of parse trees, not of text")
     if vocabulary.source.is_word_level or vocabulary.target.is_word_level:
-        raise _unsupported("its vocabulary is a list of words, but transformers requires a SentencePiece model")
+        raise unsupported("its vocabulary is a list of words, but transformers requires a SentencePiece model")
     if not vocabulary.source_suffix:
-        raise _unsupported("its sources do not end with EOS, but transformers always adds EOS")
+        raise unsupported("its sources do not end with EOS, but transformers always adds EOS")
 
 
 def _position_rows(spec: Spec) -> int:
@@ -225,11 +240,9 @@ def _generation_config(spec: Spec) -> dict[str, Any]:
     }
 
 
-def _differences(spec: Spec) -> Iterator[str]:
-    """Yield notes for the user: differences between transformers and the spec in the model or in the search."""
-    decoding, epsilon = spec.decoding, spec.architecture.norm.epsilon
-    if epsilon != _EPSILON:
-        yield f"the epsilon of layer norms is {_EPSILON:g} in transformers, and {epsilon:g} in the spec"
+def search_differences(spec: Spec) -> Iterator[str]:
+    """Yield notes for the user: differences between the search in transformers and that of the spec."""
+    decoding = spec.decoding
     if decoding.length_penalty == "gnmt" and decoding.alpha and decoding.beam > 1:
         yield "the length penalty of the spec is ((5 + length) / 6)^alpha, and that of transformers is length^alpha"
     if decoding.stopping_rule != "full" and decoding.beam > 1:

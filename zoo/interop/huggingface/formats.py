@@ -9,9 +9,10 @@ from zoo.interop.huggingface.exporter import HuggingFaceMarianExport
 from zoo.interop.huggingface.folder import ModelTypeImport, model_type
 from zoo.interop.huggingface.importer import HuggingFaceMarianImport
 from zoo.interop.huggingface.t5 import T5Import
+from zoo.interop.huggingface.t5_exporter import T5Export
 
 IMPORT_FORMATS = (HuggingFaceMarianImport(), T5Import())
-EXPORT_FORMATS: tuple[ExportFormat, ...] = (HuggingFaceMarianExport(),)
+EXPORT_FORMATS: tuple[ExportFormat, ...] = (HuggingFaceMarianExport(), T5Export())
 
 
 def unsupported_model_type(path: Path) -> str | None:

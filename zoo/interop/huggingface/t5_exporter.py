@@ -1,0 +1,239 @@
+"""Export to transformers' T5ForConditionalGeneration and T5Tokenizer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from specs import BOS, EOS, PAD, UNK, FeedForward, Relative, Spec
+from zoo.files.atomic import write_json
+from zoo.interop.formats import Bundle, ExportCheck, ImportFormat
+from zoo.interop.huggingface.exporter import (
+    compare_with_proof,
+    require_sentencepiece,
+    search_differences,
+    unsupported,
+)
+from zoo.interop.huggingface.folder import CONFIG, GENERATION_CONFIG, TOKENIZER_CONFIG, import_transformers
+from zoo.interop.huggingface.layers import written_layer_tensors
+from zoo.interop.huggingface.t5 import T5Import, layer_tensors
+from zoo.interop.huggingface.t5_vocabulary import SENTENCEPIECE
+from zoo.interop.huggingface.weight_files import FILES
+from zoo.interop.numbering import NEVER
+from zoo.interop.sentencepiece_model import SentencePieceModel, TokenType
+from zoo.text.tokenizer import Tokenizer
+
+_LAYERS = {
+    "encoder": ["self_attention", "feed_forward"],
+    "decoder": ["self_attention", "cross_attention", "feed_forward"],
+}
+_ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu_new", "silu": "silu"}
+_END, _UNKNOWN = 1, 2
+"""IDs in every exported model. T5Tokenizer has no other ID for the unknown token."""
+
+
+class T5Export:
+    """The export format `hf-t5`. Implements `zoo.interop.formats.ExportFormat`."""
+
+    name = "hf-t5"
+    description = "a folder of transformers' T5ForConditionalGeneration"
+
+    def reader(self, bundle: Bundle) -> ImportFormat | None:
+        """Return the import format of the same name."""
+        return T5Import()
+
+    def write(self, bundle: Bundle, folder: Path) -> list[str]:
+        """Write weights, settings and the vocabulary. Raise ZooError if T5 cannot express the model."""
+        spec = bundle.spec
+        require_t5(spec)
+        require_sentencepiece(bundle.vocabulary)
+        if spec.vocabulary.kind != "unigram" or not bundle.vocabulary.shared:
+            raise unsupported(
+                "T5Tokenizer is one unigram model for both sides (`vocabulary.kind`, `vocabulary.shared`)"
+            )
+        ids = T5Ids.of(bundle.tensors)
+        tensors = dict(written_layer_tensors(bundle.tensors, layer_tensors(spec.architecture)))
+        tensors["shared.weight"] = bundle.tensors["embedding"].float()[ids.order]
+        if spec.architecture.tied_embeddings == "embeddings":
+            tensors["lm_head.weight"] = bundle.tensors["output_projection"].float()[ids.order]
+        safetensors.torch.save_file(tensors, folder / FILES[0], metadata={"format": "pt"})
+        write_json(folder / CONFIG, _config(spec, ids))
+        write_json(folder / GENERATION_CONFIG, _generation_config(spec, ids))
+        _write_vocabulary(bundle, folder, ids)
+        bytes_differ = "transformers reads characters without a token as <unk>, and zoo reads them as bytes"
+        return [*([bytes_differ] if spec.vocabulary.byte_fallback else []), *search_differences(spec)]
+
+    def check(self, bundle: Bundle, folder: Path) -> ExportCheck | None:
+        """Compare transformers' log-probabilities with the reference log-probabilities of the bundle."""
+        if find_spec("transformers") is None:
+            return None
+        model: Any = import_transformers().T5ForConditionalGeneration.from_pretrained(folder)
+        return compare_with_proof(bundle, model, T5Ids.of(bundle.tensors).foreign)
+
+
+def require_t5(spec: Spec) -> None:
+    """Raise ZooError if T5ForConditionalGeneration cannot express the architecture of a spec."""
+    a = spec.architecture
+    for side, supported in _LAYERS.items():
+        if (kinds := [sublayer.kind for sublayer in getattr(a, side)]) != supported:
+            raise unsupported(
+                f"its {side} has layers of {', '.join(kinds)}, but T5 has layers of {', '.join(supported)}"
+            )
+    if own := next(
+        (name for name in a.own_options if name.rpartition(".")[2] not in ("gated", "bias", "activation")), None
+    ):
+        raise unsupported(f"it has the option `{own}`, which T5 does not have")
+    feed_forwards = {(each.gated, a.option(each, "activation"), each.bias) for each in _feed_forwards(spec)}
+    if len(feed_forwards) > 1 or any(bias for _, _, bias in feed_forwards):
+        raise unsupported("T5 has the same feed-forward networks without biases on both sides")
+    if any(gated and activation == "gelu" for gated, activation, _ in feed_forwards):
+        raise unsupported("T5 has no gated `activation: gelu`, but `gelu_tanh`")
+    if a.norm.kind != "rms_norm" or a.norm.placement != "pre" or a.norm.embeddings:
+        raise unsupported("T5 has RMSNorm before each sub-layer, and no other norms")
+    if not isinstance(a.positions, Relative):
+        raise unsupported(f"T5 has relative positions, and not `{a.positions.kind}`")
+    if a.attention_score != "dot_product":
+        raise unsupported(f"T5 has `attention_score: dot_product`, and not `{a.attention_score}`")
+    if a.d_k != a.d_v:
+        raise unsupported(f"T5 requires d_k = d_v, but d_k is {a.d_k} and d_v is {a.d_v}")
+    if a.tied_embeddings not in ("all", "embeddings"):
+        raise unsupported("T5 has one embedding for source and target (`tied_embeddings: all` or `embeddings`)")
+    for name in ("scale_embeddings", "projection_bias"):
+        if getattr(a, name):
+            raise unsupported(f"T5 has no `{name}`")
+
+
+def _feed_forwards(spec: Spec) -> list[FeedForward]:
+    sides = (*spec.architecture.encoder, *spec.architecture.decoder)
+    return [sublayer for sublayer in sides if isinstance(sublayer, FeedForward)]
+
+
+@dataclass(frozen=True)
+class T5Ids:
+    """Token IDs of an exported model."""
+
+    order: Tensor
+    """zoo's ID of each foreign token."""
+    foreign: Tensor
+    """Foreign ID of each token of zoo."""
+    start: int
+    """Foreign ID of the token that decoding starts with."""
+    pad: int
+    """Foreign ID of the padding token."""
+
+    @classmethod
+    def of(cls, tensors: Mapping[str, Tensor]) -> T5Ids:
+        """Return the IDs for a model. PAD and BOS get none if they have no share of the probability.
+
+        Raises:
+            ZooError: A bias of the logits is another number, or BOS has no share and is no other token either.
+        """
+        embedding = tensors["embedding"]
+        bias = tensors.get("output_bias", torch.zeros(len(embedding))).float()
+        never = bias == NEVER
+        if bool(((bias != 0) & ~never).any()) or bool(never[[UNK, EOS]].any()) or bool(never[EOS + 1 :].any()):
+            raise unsupported("T5 has no bias of the logits (`output_bias`)")
+        kept = [id for id in (PAD, BOS) if not never[id]]
+        first, *others = [*kept, *range(EOS + 1, len(embedding))]
+        order = torch.tensor([first, EOS, UNK, *others])
+        foreign = torch.zeros(len(embedding), dtype=torch.long)
+        foreign[order] = torch.arange(len(order))
+        if never[BOS]:
+            same = (id for id in (UNK, EOS) if torch.equal(embedding[BOS], embedding[id]))
+            if (token := next(same, None)) is None:
+                raise unsupported("T5 gives the token that decoding starts with (BOS) a share of the probability")
+            foreign[BOS] = foreign[token]
+        pad = 0 if kept else _END
+        return cls(order, foreign, int(foreign[BOS]), pad)
+
+
+def _write_vocabulary(bundle: Bundle, folder: Path, ids: T5Ids) -> None:
+    """Write the SentencePiece model and the settings of the tokenizer, which list the added tokens."""
+    tokenizer = bundle.vocabulary.source
+    assert isinstance(tokenizer, Tokenizer)
+    model = SentencePieceModel(folder / SENTENCEPIECE, tokenizer.content)
+    added = tokenizer.added.ids if tokenizer.added else {}
+    pad_id = int(ids.order[ids.pad])
+    names = {pad_id: "<pad>", UNK: "<unk>", EOS: "</s>"} | {
+        pad_id if id is None else id: name for name, id in added.items()
+    }
+    order = ids.order.tolist()
+    while model.entries[order[-1]].name == f"<{len(order) - 1}>":  # a row of the embedding without a token
+        order.pop()
+    content = model.reordered(order, names, unknown=_UNKNOWN, end=_END, pad=ids.pad)
+    (folder / SENTENCEPIECE).write_bytes(content)
+    decoder = {}
+    for name, id in added.items():
+        token = pad_id if id is None else id
+        special = model.entries[token].type in (TokenType.CONTROL, TokenType.UNKNOWN)
+        flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
+        decoder[str(int(ids.foreign[token]))] = {"content": name, "special": special, **flags}
+    write_json(
+        folder / TOKENIZER_CONFIG,
+        {
+            "tokenizer_class": "T5Tokenizer",
+            "extra_ids": 0,
+            "additional_special_tokens": [],
+            "added_tokens_decoder": decoder,
+            "pad_token": names[pad_id],
+            "unk_token": names[UNK],
+            "eos_token": names[EOS],
+        },
+    )
+
+
+def _config(spec: Spec, ids: T5Ids) -> dict[str, Any]:
+    """Return the content of `config.json`."""
+    a = spec.architecture
+    assert isinstance(a.positions, Relative)
+    feed_forward = _feed_forwards(spec)[0]
+    activation = _ACTIVATIONS[a.option(feed_forward, "activation")]
+    projection = f"gated-{activation}" if feed_forward.gated else activation
+    return {
+        "architectures": ["T5ForConditionalGeneration"],
+        "model_type": "t5",
+        "is_encoder_decoder": True,
+        "vocab_size": len(ids.order),
+        "d_model": a.d_model,
+        "d_kv": a.d_k,
+        "d_ff": a.d_ff,
+        "num_layers": a.depths.encoder,
+        "num_decoder_layers": a.depths.decoder,
+        "num_heads": a.h,
+        "relative_attention_num_buckets": a.positions.buckets,
+        "relative_attention_max_distance": a.positions.max_distance,
+        "dropout_rate": a.dropout,
+        "layer_norm_epsilon": a.norm.epsilon,
+        "feed_forward_proj": "gated-gelu" if projection == "gated-gelu_new" else projection,
+        "tie_word_embeddings": a.tied_embeddings == "all",
+        "scale_decoder_outputs": a.scale_logits,
+        "pad_token_id": ids.pad,
+        "eos_token_id": _END,
+        "decoder_start_token_id": ids.start,
+        "use_cache": True,
+        "dtype": "float32",
+    }
+
+
+def _generation_config(spec: Spec, ids: T5Ids) -> dict[str, Any]:
+    """Return the content of `generation_config.json`. `max_length` there counts BOS."""
+    decoding = spec.decoding
+    own = set(ids.order.tolist())
+    suppressed = {int(ids.foreign[id]) for id in (PAD, BOS, *decoding.suppressed_tokens) if id in own}
+    return {
+        "num_beams": decoding.beam,
+        "length_penalty": decoding.alpha,
+        "early_stopping": decoding.stopping_rule == "full",
+        "max_length": int(decoding.length_factor * decoding.max_source_length) + decoding.extra_length + 1,
+        "bad_words_ids": [[id] for id in sorted(suppressed)],
+        "pad_token_id": ids.pad,
+        "eos_token_id": _END,
+        "decoder_start_token_id": ids.start,
+    }
