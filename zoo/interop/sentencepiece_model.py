@@ -113,17 +113,22 @@ class SentencePieceModel:
             raise ZooError(f"`{self.file}` splits text into {kind}, but a spec supports only `bpe` and `unigram`")
         return kind
 
-    def require_usual_spaces(self) -> None:
-        """Raise ZooError if the model treats spaces in another way than transformers always does for T5."""
+    def require_spaces(self, *, added: bool) -> None:
+        """Raise ZooError if the model treats spaces in another way than the tokenizer of transformers always does.
+
+        Args:
+            added: Whether the tokenizer puts one space before each text and removes additional spaces.
+        """
         normalizer: dict[int, int | bytes] = {}
         for encoded in self._other_fields:
             (field,) = parse_fields(encoded)
             if field.number == _NORMALIZER and isinstance(field.value, bytes):
                 normalizer = _last_values(field.value)
-        if any(normalizer.get(field) == 0 for field in _SPACES) or _last_values(self._trainer).get(_SPACE_AS_SUFFIX):
-            problem = (
-                f"`{self.file}` does not put one `{SPACE}` before each word, but transformers always does so for T5"
-            )
+        expected = {_DUMMY_PREFIX: added, _REMOVE_EXTRA_SPACES: added, _ESCAPE_SPACES: True}
+        others = any(bool(normalizer.get(field, 1)) != value for field, value in expected.items())
+        if others or _last_values(self._trainer).get(_SPACE_AS_SUFFIX):
+            problem = f"`{self.file}` treats spaces in another way than transformers, which "
+            problem += "adds one before a text and removes others" if added else "keeps them as they are"
             raise ZooError(problem)
 
     def names(self, *types: TokenType) -> list[str]:

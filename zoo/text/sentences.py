@@ -14,7 +14,7 @@ MAX_TEXT_LENGTH = 1_000_000
 MAX_WORD_LENGTH = 100_000
 """Maximum number of characters without a space. The time to tokenise a word grows with the square of its length."""
 
-_LANGUAGE_TOKENS = re.compile(r"(\s*>>[^\s<>]+<<\s)*")
+_LANGUAGE_TOKENS = re.compile(r"(\s*(>>[^\s<>]+<<|<2[^\s<>]+>)\s)*")
 
 
 def checked_texts(texts: Iterable[str], *, first: int = 1, label: str = "text") -> list[str]:
@@ -137,7 +137,7 @@ def _has_word(text: str) -> bool:
 
 
 def language_tokens(text: str) -> str:
-    """Return the language tokens at the beginning of a line, such as `>>deu<< `, or an empty string."""
+    """Return the language tokens at the beginning of a line, such as `>>deu<< ` or `<2de> `, or an empty string."""
     match = _LANGUAGE_TOKENS.match(text)
     return match[0] if match else ""
 

@@ -16,10 +16,14 @@ import torch
 import yaml
 from safetensors.torch import save_file
 
-from compiler import Purpose, interpret, lower
+from compiler import TRANSLATE, Purpose, interpret, lower
 from compiler.stream import Stream
-from specs import BOS
+from specs import BOS, EOS
+from zoo.generation.compilation import build_with_message
+from zoo.generation.scoring import score_targets
+from zoo.generation.translator import Translator
 from zoo.interop.formats import ImportedModel
+from zoo.report import Progress, Report
 
 Weights = dict[str, np.ndarray]
 TEXT = [
@@ -320,6 +324,48 @@ def log_probabilities(model: ImportedModel, source: str, target: str) -> np.ndar
     }
     outputs = interpret(lower(model.spec, Purpose.SCORE), dict(model.tensors), inputs)
     return outputs["log_probabilities"][0].numpy()
+
+
+def translator_of(model: ImportedModel, backend: str) -> Translator:
+    compilation = model.spec.compilation.model_copy(update={"backend": backend})
+    spec = model.spec.model_copy(update={"compilation": compilation})
+    program = build_with_message(spec, TRANSLATE, model.tensors, Report(), device="cpu", precision="float32")
+    return Translator(program, model.vocabulary, spec, report=Report())
+
+
+def require_same_as_transformers(network: Any, tokenizer: Any, model: ImportedModel, texts: list[str]) -> None:
+    """Compare log-probabilities of given targets, and greedy translations, with those of transformers.
+
+    The backends are eager and native. Sources are `texts`, and targets the same in reverse order.
+    """
+    inputs = tokenizer(texts, return_tensors="pt", padding=True, padding_side="right")
+    start, end = network.generation_config.decoder_start_token_id, network.config.eos_token_id
+    rows = [[*tokenizer.convert_tokens_to_ids(tokenizer.tokenize(text)), end] for text in texts[::-1]]
+    labels = torch.nn.utils.rnn.pad_sequence([torch.tensor(row) for row in rows], batch_first=True, padding_value=-1)
+    with torch.inference_mode():
+        shifted = torch.nn.functional.pad(labels[:, :-1].clamp(min=0), (1, 0), value=start)
+        logits = network(**inputs, decoder_input_ids=shifted, decoder_attention_mask=torch.ones_like(shifted)).logits
+        picked = logits.log_softmax(-1).gather(2, labels.clamp(min=0)[:, :, None])[:, :, 0]
+        expected = picked.masked_fill(labels < 0, 0).sum(1).tolist()
+        generated = network.generate(**inputs, use_cache=False)[:, 1:].tolist()  # its cache fails for deeper decoders
+    encode = model.vocabulary.encode
+    sources = [[*encode(text), model.vocabulary.source_end] for text in texts]
+    targets = [[BOS, *encode(text, "target"), EOS] for text in texts[::-1]]
+    for backend in ("eager", "native"):
+        translator = translator_of(model, backend)
+        scores = score_targets(
+            translator.program, sources, targets,
+            max_batch_tokens=500, device=torch.device("cpu"), progress=Progress(),
+        )  # fmt: skip
+        assert [score.log_probability for score in scores] == pytest.approx(expected, abs=1e-4)
+        translations = translator.hypotheses(texts, beam=1, split=False, workers=1)
+        for row, (best, *_) in zip(generated, translations, strict=True):
+            theirs = row[: row.index(end)] if end in row else row
+            names = [
+                name or f"<{id}>" for name, id in zip(tokenizer.convert_ids_to_tokens(theirs), theirs, strict=True)
+            ]
+            found = model.vocabulary.token_strings(best.tokens)
+            assert [name.replace("⁇", "<unk>") for name in found] == names
 
 
 @pytest.fixture

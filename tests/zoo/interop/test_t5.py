@@ -6,6 +6,7 @@ import io
 import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,11 +14,8 @@ import sentencepiece
 import torch
 from safetensors.torch import load_file
 
-from compiler import TRANSLATE
 from specs import BOS, EOS, Architecture, ZooError
-from zoo.generation.compilation import build_with_message
 from zoo.generation.scoring import score_targets
-from zoo.generation.translator import Translator
 from zoo.interop.exporter import export_model
 from zoo.interop.formats import Bundle, ImportedModel, ImportRequest
 from zoo.interop.huggingface.t5 import T5Import
@@ -103,43 +101,6 @@ def read(folder: Path) -> ImportedModel:
     return T5Import().read(folder, ImportRequest("mine"))
 
 
-def translator_of(model: ImportedModel, backend: str) -> Translator:
-    compilation = model.spec.compilation.model_copy(update={"backend": backend})
-    spec = model.spec.model_copy(update={"compilation": compilation})
-    program = build_with_message(spec, TRANSLATE, model.tensors, Report(), device="cpu", precision="float32")
-    return Translator(program, model.vocabulary, spec, report=Report())
-
-
-def require_same(folder: Path, model: ImportedModel, backends: tuple[str, ...] = ("eager", "native")) -> None:
-    """Compare log-probabilities of given targets, and greedy translations, with those of transformers."""
-    tokenizer = transformers.T5Tokenizer.from_pretrained(folder)
-    network: Any = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder)
-    inputs = tokenizer(TEXTS, return_tensors="pt", padding=True)
-    labels = tokenizer(TEXTS[::-1], return_tensors="pt", padding=True)
-    start = torch.full((len(TEXTS), 1), network.generation_config.decoder_start_token_id)
-    with torch.inference_mode():
-        logits = network(**inputs, decoder_input_ids=torch.cat([start, labels.input_ids[:, :-1]], 1)).logits
-        picked = logits.log_softmax(-1).gather(2, labels.input_ids[:, :, None])[:, :, 0]
-        expected = (picked * labels.attention_mask).sum(1).tolist()
-        generated = network.generate(**inputs, use_cache=False)[:, 1:].tolist()
-    encode = model.vocabulary.encode
-    sources, targets = ([[*encode(text), EOS] for text in texts] for texts in (TEXTS, TEXTS[::-1]))
-    assert [len(source) for source in sources] == inputs.attention_mask.sum(1).tolist()
-    for backend in backends:
-        translator = translator_of(model, backend)
-        scores = score_targets(
-            translator.program, sources, [[BOS, *target] for target in targets],
-            max_batch_tokens=500, device=torch.device("cpu"), progress=Progress(),
-        )  # fmt: skip
-        assert [score.log_probability for score in scores] == pytest.approx(expected, abs=1e-4)
-        translations = translator.hypotheses(TEXTS, beam=1, split=False, workers=1)
-        for row, (best, *_) in zip(generated, translations, strict=True):
-            end = network.config.eos_token_id
-            theirs = row[: row.index(end)] if end in row else row
-            assert len(best.tokens) == len(theirs)
-            assert best.text.replace("⁇", "").split() == tokenizer.decode(theirs, skip_special_tokens=True).split()
-
-
 def exported(model: ImportedModel, folder: Path) -> Path:
     """Export an imported model, and return the folder. It must be the same when it is read back."""
     folder.mkdir()
@@ -155,10 +116,11 @@ def exported(model: ImportedModel, folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("settings", CONFIGS.values(), ids=CONFIGS)
-def test_models_compute_the_same(settings: dict[str, Any], write: Write, tmp_path: Path) -> None:
+def test_models_compute_the_same(settings: dict[str, Any], write: Write, tmp_path: Path, tiny: SimpleNamespace) -> None:
     folder = write(**settings)
     model = read(folder)
-    require_same(folder, model)
+    network = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder)
+    tiny.require_same_as_transformers(network, transformers.T5Tokenizer.from_pretrained(folder), model, TEXTS)
     written = exported(model, tmp_path / "written")
     before, after = (load_file(each / "model.safetensors") for each in (folder, written))
     assert before.keys() == after.keys()
@@ -169,7 +131,7 @@ def test_models_compute_the_same(settings: dict[str, Any], write: Write, tmp_pat
     assert tokens == tokens_after
 
 
-def test_madlads_special_tokens_and_tables_are_read(write: Write, tmp_path: Path) -> None:
+def test_madlads_special_tokens_and_tables_are_read(write: Write, tmp_path: Path, tiny: SimpleNamespace) -> None:
     """MADLAD-400 begins translations with the unknown token, and pads with `<s>`."""
     ids = {"pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 0}
     folder = write(is_madlad=True, untied=True, extra_ids=0, **ids)
@@ -190,7 +152,7 @@ def test_madlads_special_tokens_and_tables_are_read(write: Write, tmp_path: Path
     expected = logits.log_softmax(-1).gather(2, target[:, :, None]).sum()
     row, translated = [*encode(texts[0]), EOS], [BOS, *encode(texts[1]), EOS]
     (score,) = score_targets(
-        translator_of(model, "eager").program, [row], [translated],
+        tiny.translator_of(model, "eager").program, [row], [translated],
         max_batch_tokens=500, device=torch.device("cpu"), progress=Progress(),
     )  # fmt: skip
     assert score.log_probability == pytest.approx(float(expected), abs=1e-4)

@@ -10,8 +10,9 @@ from zoo.interop.huggingface.folder import ModelTypeImport, model_type
 from zoo.interop.huggingface.importer import HuggingFaceMarianImport
 from zoo.interop.huggingface.t5 import T5Import
 from zoo.interop.huggingface.t5_exporter import T5Export
+from zoo.interop.huggingface.t5gemma import T5GemmaImport
 
-IMPORT_FORMATS = (HuggingFaceMarianImport(), T5Import())
+IMPORT_FORMATS = (HuggingFaceMarianImport(), T5Import(), T5GemmaImport())
 EXPORT_FORMATS: tuple[ExportFormat, ...] = (HuggingFaceMarianExport(), T5Export())
 
 

@@ -21,7 +21,7 @@ from zoo.interop.huggingface.weight_files import open_weights
 from zoo.interop.numbering import NEVER
 from zoo.interop.settings import Settings
 
-_ALLOWED: dict[str, tuple[Any, ...]] = {
+ALLOWED: dict[str, tuple[Any, ...]] = {
     "is_encoder_decoder": (True,),
     "is_decoder": (False,),
     "add_cross_attention": (False,),
@@ -64,7 +64,7 @@ class T5Import(ModelTypeImport):
     def read(self, path: Path, request: ImportRequest) -> ImportedModel:
         """Read a model. Raise ZooError if it is damaged or has a property that a spec cannot express."""
         config, settings = self.settings(path)
-        special = _special_tokens(config, settings)
+        special = special_tokens(config, settings)
         rows = config.integer("vocab_size", 32128, minimum=4)
         architecture = architecture_fields(config)
         weights = open_weights(path)
@@ -108,12 +108,18 @@ class T5Import(ModelTypeImport):
         return TransformersEngine(version, tokenizer, network, decode, model.spec.decoding.beam)
 
 
-def _special_tokens(config: Settings, settings: Settings) -> SpecialTokens:
-    """Return the special tokens. The start token of `generation_config.json` replaces that of `config.json`."""
+def special_tokens(config: Settings, settings: Settings, start: int | None = None) -> SpecialTokens:
+    """Return the special tokens.
+
+    Args:
+        config: The content of `config.json`.
+        settings: The settings of the search. Their start token replaces that of `config`.
+        start: The token that decoding starts with if neither has one. Default: the padding token.
+    """
     end, pad = config.integer("eos_token_id", 1), config.integer("pad_token_id", 0)
     has_start = (file for file in (settings, config) if file.any("decoder_start_token_id") is not None)
-    start = next((file.integer("decoder_start_token_id") for file in has_start), pad)
-    return SpecialTokens(end, start, pad)
+    default = pad if start is None else start
+    return SpecialTokens(end, next((file.integer("decoder_start_token_id") for file in has_start), default), pad)
 
 
 def architecture_fields(config: Settings) -> dict[str, Any]:
@@ -122,7 +128,7 @@ def architecture_fields(config: Settings) -> dict[str, Any]:
     Raises:
         ZooError: A setting is one that a spec cannot express.
     """
-    config.require(_ALLOWED)
+    config.require(ALLOWED)
     config.ignore(*_NO_EFFECT)
     is_mt5 = config.text("model_type") == "mt5"
     feed_forward = {"kind": "feed_forward", "bias": False, **_activation(config, "gated-gelu" if is_mt5 else "relu")}

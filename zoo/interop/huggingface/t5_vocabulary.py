@@ -40,7 +40,7 @@ _MAX_LANGUAGES = 8  # codes in a message
 
 
 @dataclass
-class _TokenizerTokens:
+class TokenizerTokens:
     """Tokens of a tokenizer, while its files are read."""
 
     model: SentencePieceModel
@@ -51,6 +51,13 @@ class _TokenizerTokens:
     """Foreign IDs of the tokens that are found in raw text."""
     special: set[str] = field(default_factory=set)
     """Added tokens that are not part of the text of a translation."""
+
+    @classmethod
+    def of(cls, file: Path) -> TokenizerTokens:
+        """Return the tokens of a SentencePiece model. Raise ZooError if it is damaged."""
+        model = SentencePieceModel(file)
+        (unknown,) = model.names(TokenType.UNKNOWN)
+        return cls(model, model.names(), model.names().index(unknown))
 
     def append(self, name: str) -> None:
         """Append a token to those of the unigram model, unless it has it already."""
@@ -96,65 +103,85 @@ def read_t5_vocabulary(folder: Path, rows: int, special: SpecialTokens) -> Impor
     Raises:
         ZooError: A file is missing or damaged, or the tokenizer has a property that zoo cannot express.
     """
-    config = _optional(folder / TOKENIZER_CONFIG)
+    config = read_optional_json(folder / TOKENIZER_CONFIG)
     # A list of additional tokens in the older file `special_tokens_map.json` replaces no sentinels.
-    config = {**_optional(folder / SPECIAL_TOKENS, without=_ADDITIONAL), **config}
+    config = {**read_optional_json(folder / SPECIAL_TOKENS, without=_ADDITIONAL), **config}
     if config.get("tokenizer_class") not in _CLASSES:
         problem = f"the tokenizer of `{folder}` is `{config['tokenizer_class']}`, but zoo reads only T5Tokenizer"
         raise ZooError(problem[:200])
     tokens = _read_tokens(folder, config)
-    tokens.model.require_usual_spaces()
+    tokens.model.require_spaces(added=True)
     if tokens.model.kind != "unigram":
         raise ZooError(f"`{tokens.model.file}` is a `{tokens.model.kind}` model, but T5Tokenizer is a unigram model")
-    if len(tokens.names) > rows:
-        problem = f"the tokenizer of `{folder}` has {len(tokens.names):,} tokens, but `vocab_size` is {rows:,}"
-        raise ZooError(problem, hint="restore the files from the model's original source", exit_code=1)
-    end = tokens.added[_name(config, "eos_token")]
+    end = tokens.added[special_name(config, "eos_token")]
     if end != special.end:
         problem = f"the tokenizer of `{folder}` ends a text with the token {end}, but `eos_token_id` is {special.end}"
         raise ZooError(problem, hint="correct `eos_token_id` in `config.json`", exit_code=1)
+    imported = convert_tokens(tokens, rows, special, folder)
+    return replace(imported, notes=(*imported.notes, *_language_notes(tokens.names)))
+
+
+def convert_tokens(
+    tokens: TokenizerTokens, rows: int, special: SpecialTokens, folder: Path, *, source_has_end: bool = True
+) -> ImportedVocabulary:
+    """Convert the tokens of a tokenizer, which serves both sides, with its added tokens.
+
+    Args:
+        tokens: The tokens.
+        rows: The number of rows of the embedding. It may be larger than the number of tokens.
+        special: The IDs of the special tokens according to `config.json`.
+        folder: The folder of the model, for error messages.
+        source_has_end: Whether the tokenizer appends EOS to a source.
+
+    Raises:
+        ZooError: The embedding has too few rows.
+    """
+    if len(tokens.names) > rows:
+        problem = f"the tokenizer of `{folder}` has {len(tokens.names):,} tokens, but `vocab_size` is {rows:,}"
+        raise ZooError(problem, hint="restore the files from the model's original source", exit_code=1)
     if rows > _MAX_TOKENS or max(special.end, special.start, special.pad, tokens.unknown) >= rows:
         raise damaged_vocabulary(str(folder), f"a special token has no row in the embedding of {rows:,} rows"[:200])
     names = (*tokens.names, *[""] * (rows - len(tokens.names)))
     pad = None if special.pad in (special.start, special.end, tokens.unknown) else special.pad
     listed = TokenList(names, unknown=tokens.unknown, end=special.end, start=special.start, pad=pad)
-    imported = convert_vocabulary([tokens.model], listed, listed, shared=True, where=folder)
-    assert isinstance(imported.vocabulary.source, Tokenizer)
+    imported = convert_vocabulary(
+        [tokens.model], listed, listed, shared=True, where=folder, source_has_end=source_has_end
+    )
     ids = _added_ids(tokens, imported.source, special, pad)
-    vocabulary = Vocabulary(imported.vocabulary.source.with_added_tokens(ids, str(folder)))
-    return replace(imported, vocabulary=vocabulary, notes=(*imported.notes, *_language_notes(tokens.names)))
+    sides = [imported.vocabulary.source, *([] if imported.vocabulary.shared else [imported.vocabulary.target])]
+    with_added = [side.with_added_tokens(ids, str(folder)) for side in sides if isinstance(side, Tokenizer)]
+    return replace(imported, vocabulary=Vocabulary(*with_added))
 
 
-def _read_tokens(folder: Path, config: Mapping[str, Any]) -> _TokenizerTokens:
+def _read_tokens(folder: Path, config: Mapping[str, Any]) -> TokenizerTokens:
     sentinels = config.get("extra_ids", _SENTINELS)
     if type(sentinels) is not int or not 0 <= sentinels < _MAX_TOKENS:
         raise damaged_vocabulary(str(folder / TOKENIZER_CONFIG), "`extra_ids` is not a number of tokens")
     is_listed = _ADDITIONAL in config or isinstance(config.get(_EXTRA), list)
     names = [f"<extra_id_{number}>" for number in range(sentinels)]
-    tokenizer = _optional(folder / TOKENIZER)
+    tokenizer = read_optional_json(folder / TOKENIZER)
     if tokenizer:
         tokens = _from_tokenizer_file(folder / TOKENIZER, tokenizer)
         decoder = {entry.get("id"): entry for entry in tokenizer.get("added_tokens") or []}
     else:
-        model = SentencePieceModel(folder / SENTENCEPIECE)
-        (unknown,) = model.names(TokenType.UNKNOWN)
-        tokens = _TokenizerTokens(model, model.names(), model.names().index(unknown))
+        tokens = TokenizerTokens.of(folder / SENTENCEPIECE)
+        model = tokens.model
         for name in reversed(names):
             tokens.append(name)
         for name in () if is_listed else model.names(TokenType.CONTROL, TokenType.USER_DEFINED):
             tokens.add(name, special=name in model.names(TokenType.CONTROL))
-        decoder = {id: {"content": name} for name, id in _optional(folder / ADDED_TOKENS).items()}
+        decoder = {id: {"content": name} for name, id in read_optional_json(folder / ADDED_TOKENS).items()}
     decoder = {int(id): entry for id, entry in (config.get("added_tokens_decoder") or decoder).items()}
     for id, entry in sorted(decoder.items()):
         _require_plain(entry, folder)
         tokens.add(entry["content"], id, special=bool(entry.get("special")))
-    for name in (*_special_names(config), *([] if is_listed else names)):
+    for name in (*special_names(config), *([] if is_listed else names)):
         tokens.add(name)
     tokens.set_types()
     return tokens
 
 
-def _from_tokenizer_file(file: Path, tokenizer: Mapping[str, Any]) -> _TokenizerTokens:
+def _from_tokenizer_file(file: Path, tokenizer: Mapping[str, Any]) -> TokenizerTokens:
     """Return the tokens of a `tokenizer.json`."""
     model = tokenizer["model"]
     if model.get("type") != "Unigram" or not isinstance(model.get("vocab"), list):
@@ -167,7 +194,7 @@ def _from_tokenizer_file(file: Path, tokenizer: Mapping[str, Any]) -> _Tokenizer
     if type(unknown) is not int or not 0 <= unknown < len(entries):
         raise damaged_vocabulary(str(file), "it has no unknown token")
     content = unigram_model(entries, _character_map(tokenizer.get("normalizer")), byte_fallback=fallback)
-    return _TokenizerTokens(SentencePieceModel(file, content), [entry.name for entry in entries], unknown)
+    return TokenizerTokens(SentencePieceModel(file, content), [entry.name for entry in entries], unknown)
 
 
 def _character_map(normalizer: Mapping[str, Any] | None) -> bytes | None:
@@ -190,21 +217,22 @@ def _require_plain(entry: Mapping[str, Any], folder: Path) -> None:
         raise ZooError(problem[:300], hint="remove it from the tokenizer")
 
 
-def _special_names(config: Mapping[str, Any]) -> Iterator[str]:
-    yield from filter(None, (_name(config, key) for key in (*_DEFAULT_NAMES, *_OTHER_NAMES)))
+def special_names(config: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the names of all special tokens that a tokenizer has by its settings or by default."""
+    yield from filter(None, (special_name(config, key) for key in (*_DEFAULT_NAMES, *_OTHER_NAMES)))
     for listed in (config.get(_ADDITIONAL) or [], config.get(_EXTRA) or []):
         for entry in listed.values() if isinstance(listed, Mapping) else listed:
             yield entry["content"] if isinstance(entry, Mapping) else entry
 
 
-def _name(config: Mapping[str, Any], key: str) -> str:
+def special_name(config: Mapping[str, Any], key: str) -> str:
     """Return the name of a special token, or an empty text if there is none."""
     value = config.get(key, _DEFAULT_NAMES.get(key))
     return str(value["content"] if isinstance(value, Mapping) else value or "")
 
 
 def _added_ids(
-    tokens: _TokenizerTokens, numbering: Numbering, special: SpecialTokens, pad: int | None
+    tokens: TokenizerTokens, numbering: Numbering, special: SpecialTokens, pad: int | None
 ) -> dict[str, int | None]:
     """Return zoo's ID of each added token. None: a padding token of its own, which attention never sees in zoo."""
     ids: dict[int | None, int | None] = {
@@ -228,6 +256,7 @@ def _language_notes(names: list[str]) -> list[str]:
     return [f"it translates into several languages: begin each source with the token of one ({listed})"]
 
 
-def _optional(file: Path, without: str | None = None) -> dict[str, Any]:
+def read_optional_json(file: Path, without: str | None = None) -> dict[str, Any]:
+    """Return the values in a JSON file, without one key. Return none if there is no such file."""
     values = read_json(file, MAX_VOCABULARY_BYTES) if is_present(file) else {}
     return {key: value for key, value in values.items() if key != without}

@@ -1,0 +1,96 @@
+"""T5Gemma without soft-capping computes the same as in transformers; other properties are rejected by name."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import sentencepiece
+import torch
+
+from zoo.interop.formats import ImportedModel, ImportRequest
+from zoo.interop.huggingface.t5gemma import T5GemmaImport
+
+transformers = pytest.importorskip("transformers")
+
+TEXTS = [
+    "the old dog sees a small house",
+    "zwei Bücher",
+    "a <bos> dog<eos>reads a book",
+    ("today we read two books " * 3).strip(),
+]
+SIZES = {"hidden_size": 16, "intermediate_size": 24, "num_hidden_layers": 2, "num_attention_heads": 4}
+SIZES |= {"num_key_value_heads": 2, "head_dim": 4, "query_pre_attn_scalar": 4, "sliding_window": 100}
+CONFIGS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "untied": {"tie_word_embeddings": False},
+    "depths": {"decoder": {"num_hidden_layers": 1}},
+    "one head of keys": {"both": {"num_key_value_heads": 1}},
+    "as many heads of keys": {"both": {"num_key_value_heads": 4}, "eos": True},
+    "wider heads": {"both": {"head_dim": 10, "query_pre_attn_scalar": 10}},
+    "other decoder": {"decoder": {"num_attention_heads": 2, "num_key_value_heads": 1, "intermediate_size": 20}},
+    "silu, theta": {
+        "both": {"hidden_activation": "silu", "rope_parameters": {"rope_theta": 100.0, "rope_type": "default"}}
+    },
+    "epsilon, full": {"both": {"rms_norm_eps": 0.1, "sliding_window": 3, "layer_types": ["full_attention"] * 2}},
+    "padded vocabulary": {"vocab_size": 400, "eos": True},
+}
+Write = Callable[..., Path]
+
+
+@pytest.fixture(scope="module")
+def write(tmp_path_factory: pytest.TempPathFactory) -> Write:
+    """Return a function that writes a random model of transformers with a tiny vocabulary, and returns its folder."""
+    content = io.BytesIO()
+    pieces = {"pad_piece": "<pad>", "eos_piece": "<eos>", "bos_piece": "<bos>", "pad_id": 0, "eos_id": 1, "bos_id": 2}
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(TEXTS * 5), model_writer=content, model_type="bpe", vocab_size=320, unk_id=3,
+        byte_fallback=True, hard_vocab_limit=False, add_dummy_prefix=False, remove_extra_whitespaces=False,
+        normalization_rule_name="identity", minloglevel=2, **pieces,
+    )  # fmt: skip
+
+    def write_model(*, eos: bool = False, **settings: Any) -> Path:
+        folder = tmp_path_factory.mktemp("t5gemma")
+        (folder / "tokenizer.model").write_bytes(content.getvalue())
+        (folder / "tokenizer_config.json").write_text(json.dumps({"add_eos_token": eos}))
+        torch.manual_seed(3)
+        rows, caps = (
+            settings.pop("vocab_size", 330),
+            dict.fromkeys(("attn_logit_softcapping", "final_logit_softcapping")),
+        )
+        both, decoder = settings.pop("both", {}), settings.pop("decoder", {})
+        sides = [{**SIZES, **caps, "vocab_size": rows, **both, **own} for own in ({}, decoder)]
+        config = transformers.T5GemmaConfig(encoder=sides[0], decoder=sides[1], vocab_size=rows, **settings)
+        network: Any = transformers.T5GemmaForConditionalGeneration(config)
+        with torch.no_grad():
+            for name, parameter in network.named_parameters():
+                parameter.normal_(0, 0.3 if "norm" in name else 0.5)
+        network.generation_config = transformers.GenerationConfig(
+            max_length=12, eos_token_id=1, pad_token_id=0, decoder_start_token_id=2, bad_words_ids=[[0], [2]]
+        )
+        network.save_pretrained(folder)
+        return folder
+
+    return write_model
+
+
+def read(folder: Path) -> ImportedModel:
+    return T5GemmaImport().read(folder, ImportRequest("mine"))
+
+
+@pytest.mark.parametrize("settings", CONFIGS.values(), ids=CONFIGS)
+def test_models_compute_the_same(settings: dict[str, Any], write: Write, tiny: SimpleNamespace) -> None:
+    folder = write(**settings)
+    tokenizer = transformers.GemmaTokenizer.from_pretrained(folder)
+    model = read(folder)
+    for text in TEXTS:
+        ids, names = model.vocabulary.encode(text), model.vocabulary.source.token_strings(range(330))
+        expected = [{"<bos>": "<s>", "<eos>": "</s>"}.get(name, name) for name in tokenizer.tokenize(text)]
+        assert [names[id] for id in ids] == expected
+    network = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder, attn_implementation="eager")
+    tiny.require_same_as_transformers(network, tokenizer, model, TEXTS)
