@@ -13,8 +13,10 @@ import pytest
 import sentencepiece
 import torch
 
-from zoo.interop.formats import ImportedModel, ImportRequest
+from specs import Architecture, ZooError
+from zoo.interop.formats import Bundle, ImportedModel, ImportRequest
 from zoo.interop.huggingface.t5gemma import T5GemmaImport
+from zoo.interop.huggingface.t5gemma_exporter import T5GemmaExport, require_t5gemma
 
 transformers = pytest.importorskip("transformers")
 
@@ -47,11 +49,11 @@ Write = Callable[..., Path]
 def write(tmp_path_factory: pytest.TempPathFactory) -> Write:
     """Return a function that writes a random model of transformers with a tiny vocabulary, and returns its folder."""
     content = io.BytesIO()
-    pieces = {"pad_piece": "<pad>", "eos_piece": "<eos>", "bos_piece": "<bos>", "pad_id": 0, "eos_id": 1, "bos_id": 2}
+    names = {"pad_piece": "<pad>", "eos_piece": "<eos>", "bos_piece": "<bos>", "pad_id": 0, "eos_id": 1, "bos_id": 2}
     sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(TEXTS * 5), model_writer=content, model_type="bpe", vocab_size=320, unk_id=3,
         byte_fallback=True, hard_vocab_limit=False, add_dummy_prefix=False, remove_extra_whitespaces=False,
-        normalization_rule_name="identity", minloglevel=2, **pieces,
+        normalization_rule_name="identity", minloglevel=2, **names,
     )  # fmt: skip
 
     def write_model(*, eos: bool = False, **settings: Any) -> Path:
@@ -84,7 +86,7 @@ def read(folder: Path) -> ImportedModel:
 
 
 @pytest.mark.parametrize("settings", CONFIGS.values(), ids=CONFIGS)
-def test_models_compute_the_same(settings: dict[str, Any], write: Write, tiny: SimpleNamespace) -> None:
+def test_models_compute_the_same(settings: dict[str, Any], write: Write, tmp_path: Path, tiny: SimpleNamespace) -> None:
     folder = write(**settings)
     tokenizer = transformers.GemmaTokenizer.from_pretrained(folder)
     model = read(folder)
@@ -94,3 +96,70 @@ def test_models_compute_the_same(settings: dict[str, Any], write: Write, tiny: S
         assert [names[id] for id in ids] == expected
     network = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder, attn_implementation="eager")
     tiny.require_same_as_transformers(network, tokenizer, model, TEXTS)
+    T5GemmaExport().write(Bundle(model.spec, model.vocabulary, model.tensors, proof=None), tmp_path)  # type: ignore[arg-type]
+    again = read(tmp_path)
+    assert (again.spec.architecture, again.spec.vocabulary) == (model.spec.architecture, model.spec.vocabulary)
+    assert all(torch.equal(tensor, again.tensors[name]) for name, tensor in model.tensors.items())
+    assert again.vocabulary.has_same_tokens_as(model.vocabulary)
+    written = transformers.AutoModelForSeq2SeqLM.from_pretrained(tmp_path, attn_implementation="eager")
+    texts = TEXTS[:1]
+    inputs, inputs_after = (
+        each(texts, return_tensors="pt") for each in (tokenizer, transformers.GemmaTokenizer.from_pretrained(tmp_path))
+    )
+    with torch.inference_mode():
+        before, after = (
+            each.get_encoder()(**given).last_hidden_state
+            for each, given in ((network, inputs), (written, inputs_after))
+        )
+    assert torch.allclose(before, after, atol=1e-5)
+
+
+def test_settings_that_a_spec_cannot_express_are_rejected_by_name(write: Write) -> None:
+    folder = write()
+    config = json.loads((folder / "config.json").read_text())
+    for side, settings, message in (
+        ("decoder", {"attn_logit_softcapping": 50.0}, "`attn_logit_softcapping: 50.0` limits numbers by tanh"),
+        ("encoder", {"final_logit_softcapping": 30.0}, "`final_logit_softcapping: 30.0` limits"),
+        ("encoder", {"hidden_size": 18}, "have different `d_model`"),
+        ("decoder", {"rms_norm_eps": 0.5}, "have different `norm`"),
+        ("encoder", {"query_pre_attn_scalar": 16}, "`query_pre_attn_scalar: 16` differs from `head_dim: 4`"),
+        ("encoder", {"attention_bias": True}, "`attention_bias: true`"),
+        ("encoder", {"hidden_activation": "tanh"}, "`hidden_activation: tanh`"),
+        ("decoder", {"num_key_value_heads": 3}, r"`architecture\.decoder\[0\]\.kv_heads`|cannot be divided"),
+        ("decoder", {"intermediate_size": 10**9}, r"d_ff` must be at most"),
+        ("encoder", {"something_new": 1}, "`something_new: 1` is an unknown setting"),
+        ("encoder", {"rope_parameters": {"rope_type": "linear", "factor": 2}}, "are positions that a spec cannot"),
+    ):
+        (folder / "config.json").write_text(json.dumps({**config, side: config[side] | settings}))
+        with pytest.raises(ZooError, match=message):
+            read(folder)
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"add_bos_token": True}))
+    with pytest.raises(ZooError, match="puts `<bos>` before each source"):
+        read(folder)
+
+
+def test_lengths_stay_within_the_window_of_attention(write: Write) -> None:
+    decoding = read(write(both={"sliding_window": 9})).spec.decoding
+    assert (decoding.max_source_length, decoding.extra_length) == (8, 9)
+
+
+def test_networks_that_t5gemma_cannot_express_are_rejected_by_name(write: Write) -> None:
+    spec = read(write()).spec
+    require_t5gemma(spec)
+    attention, feed_forward = {"kind": "self_attention"}, {"kind": "feed_forward", "gated": True, "bias": False}
+    for changes, message in (
+        ({"norm": {"kind": "rms_norm", "placement": "pre"}}, "RMSNorm on both sides"),
+        ({"positions": {"kind": "alibi"}}, "not `alibi`"),
+        ({"attention_score": "dot_product"}, "not `dot_product`"),
+        ({"d_v": 6}, "d_v is 6"),
+        ({"tied_embeddings": "all"}, "two embeddings"),
+        ({"scale_logits": True}, "neither `scale_logits`"),
+        ({"encoder": [attention, {"kind": "feed_forward"}]}, "gated feed-forward"),
+        ({"encoder": [{**attention, "d_k": 8}, feed_forward]}, r"the option `encoder\[0\]\.d_k`"),
+        ({"encoder": [{"kind": "lstm"}, feed_forward]}, "its encoder has layers of lstm"),
+    ):
+        fields = {**spec.model_dump(mode="json", exclude_none=True)["architecture"], **changes}
+        changed = spec.model_copy(update={"architecture": Architecture.model_validate(fields)})
+        with pytest.raises(ZooError, match=message):
+            require_t5gemma(changed)

@@ -11,9 +11,10 @@ from zoo.interop.huggingface.importer import HuggingFaceMarianImport
 from zoo.interop.huggingface.t5 import T5Import
 from zoo.interop.huggingface.t5_exporter import T5Export
 from zoo.interop.huggingface.t5gemma import T5GemmaImport
+from zoo.interop.huggingface.t5gemma_exporter import T5GemmaExport
 
 IMPORT_FORMATS = (HuggingFaceMarianImport(), T5Import(), T5GemmaImport())
-EXPORT_FORMATS: tuple[ExportFormat, ...] = (HuggingFaceMarianExport(), T5Export())
+EXPORT_FORMATS: tuple[ExportFormat, ...] = (HuggingFaceMarianExport(), T5Export(), T5GemmaExport())
 
 
 def unsupported_model_type(path: Path) -> str | None:

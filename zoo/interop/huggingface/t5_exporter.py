@@ -30,12 +30,12 @@ from zoo.interop.numbering import NEVER
 from zoo.interop.sentencepiece_model import SentencePieceModel, TokenType
 from zoo.text.tokenizer import Tokenizer
 
-_LAYERS = {
+LAYERS = {
     "encoder": ["self_attention", "feed_forward"],
     "decoder": ["self_attention", "cross_attention", "feed_forward"],
 }
 _ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu_new", "silu": "silu"}
-_END, _UNKNOWN = 1, 2
+END, _UNKNOWN = 1, 2
 """IDs in every exported model. T5Tokenizer has no other ID for the unknown token."""
 
 
@@ -58,15 +58,16 @@ class T5Export:
             raise unsupported(
                 "T5Tokenizer is one unigram model for both sides (`vocabulary.kind`, `vocabulary.shared`)"
             )
-        ids = T5Ids.of(bundle.tensors)
+        ids = ExportedIds.of(bundle.tensors["embedding"], bundle.tensors)
         tensors = dict(written_layer_tensors(bundle.tensors, layer_tensors(spec.architecture)))
         tensors["shared.weight"] = bundle.tensors["embedding"].float()[ids.order]
         if spec.architecture.tied_embeddings == "embeddings":
             tensors["lm_head.weight"] = bundle.tensors["output_projection"].float()[ids.order]
         safetensors.torch.save_file(tensors, folder / FILES[0], metadata={"format": "pt"})
         write_json(folder / CONFIG, _config(spec, ids))
-        write_json(folder / GENERATION_CONFIG, _generation_config(spec, ids))
-        _write_vocabulary(bundle, folder, ids)
+        write_json(folder / GENERATION_CONFIG, generation_config(spec, ids))
+        settings = {"tokenizer_class": "T5Tokenizer", "extra_ids": 0, "additional_special_tokens": []}
+        write_vocabulary(bundle, folder / SENTENCEPIECE, ids, settings)
         bytes_differ = "transformers reads characters without a token as <unk>, and zoo reads them as bytes"
         return [*([bytes_differ] if spec.vocabulary.byte_fallback else []), *search_differences(spec)]
 
@@ -75,13 +76,13 @@ class T5Export:
         if find_spec("transformers") is None:
             return None
         model: Any = import_transformers().T5ForConditionalGeneration.from_pretrained(folder)
-        return compare_with_proof(bundle, model, T5Ids.of(bundle.tensors).foreign)
+        return compare_with_proof(bundle, model, ExportedIds.of(bundle.tensors["embedding"], bundle.tensors).foreign)
 
 
 def require_t5(spec: Spec) -> None:
     """Raise ZooError if T5ForConditionalGeneration cannot express the architecture of a spec."""
     a = spec.architecture
-    for side, supported in _LAYERS.items():
+    for side, supported in LAYERS.items():
         if (kinds := [sublayer.kind for sublayer in getattr(a, side)]) != supported:
             raise unsupported(
                 f"its {side} has layers of {', '.join(kinds)}, but T5 has layers of {', '.join(supported)}"
@@ -116,7 +117,7 @@ def _feed_forwards(spec: Spec) -> list[FeedForward]:
 
 
 @dataclass(frozen=True)
-class T5Ids:
+class ExportedIds:
     """Token IDs of an exported model."""
 
     order: Tensor
@@ -129,17 +130,20 @@ class T5Ids:
     """Foreign ID of the padding token."""
 
     @classmethod
-    def of(cls, tensors: Mapping[str, Tensor]) -> T5Ids:
+    def of(cls, embedding: Tensor, tensors: Mapping[str, Tensor]) -> ExportedIds:
         """Return the IDs for a model. PAD and BOS get none if they have no share of the probability.
+
+        Args:
+            embedding: The embedding of the target.
+            tensors: The tensors of the model.
 
         Raises:
             ZooError: A bias of the logits is another number, or BOS has no share and is no other token either.
         """
-        embedding = tensors["embedding"]
         bias = tensors.get("output_bias", torch.zeros(len(embedding))).float()
         never = bias == NEVER
         if bool(((bias != 0) & ~never).any()) or bool(never[[UNK, EOS]].any()) or bool(never[EOS + 1 :].any()):
-            raise unsupported("T5 has no bias of the logits (`output_bias`)")
+            raise unsupported("T5 and T5Gemma have no bias of the logits (`output_bias`)")
         kept = [id for id in (PAD, BOS) if not never[id]]
         first, *others = [*kept, *range(EOS + 1, len(embedding))]
         order = torch.tensor([first, EOS, UNK, *others])
@@ -148,17 +152,26 @@ class T5Ids:
         if never[BOS]:
             same = (id for id in (UNK, EOS) if torch.equal(embedding[BOS], embedding[id]))
             if (token := next(same, None)) is None:
-                raise unsupported("T5 gives the token that decoding starts with (BOS) a share of the probability")
+                raise unsupported(
+                    "T5 and T5Gemma give the token that decoding starts with (BOS) a share of the probability"
+                )
             foreign[BOS] = foreign[token]
-        pad = 0 if kept else _END
+        pad = 0 if kept else END
         return cls(order, foreign, int(foreign[BOS]), pad)
 
 
-def _write_vocabulary(bundle: Bundle, folder: Path, ids: T5Ids) -> None:
-    """Write the SentencePiece model and the settings of the tokenizer, which list the added tokens."""
-    tokenizer = bundle.vocabulary.source
+def write_vocabulary(bundle: Bundle, file: Path, ids: ExportedIds, settings: Mapping[str, Any]) -> None:
+    """Write the SentencePiece model and the settings of the tokenizer, which list the added tokens.
+
+    Args:
+        bundle: The published model. Both sides have the same tokens.
+        file: The SentencePiece model to write.
+        ids: The foreign token IDs.
+        settings: Further settings of the tokenizer.
+    """
+    tokenizer = bundle.vocabulary.target
     assert isinstance(tokenizer, Tokenizer)
-    model = SentencePieceModel(folder / SENTENCEPIECE, tokenizer.content)
+    model = SentencePieceModel(file, tokenizer.content)
     added = tokenizer.added.ids if tokenizer.added else {}
     pad_id = int(ids.order[ids.pad])
     names = {pad_id: "<pad>", UNK: "<unk>", EOS: "</s>"} | {
@@ -167,29 +180,19 @@ def _write_vocabulary(bundle: Bundle, folder: Path, ids: T5Ids) -> None:
     order = ids.order.tolist()
     while model.entries[order[-1]].name == f"<{len(order) - 1}>":  # a row of the embedding without a token
         order.pop()
-    content = model.reordered(order, names, unknown=_UNKNOWN, end=_END, pad=ids.pad)
-    (folder / SENTENCEPIECE).write_bytes(content)
+    content = model.reordered(order, names, unknown=_UNKNOWN, end=END, pad=ids.pad)
+    file.write_bytes(content)
     decoder = {}
     for name, id in added.items():
         token = pad_id if id is None else id
         special = model.entries[token].type in (TokenType.CONTROL, TokenType.UNKNOWN)
         flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
         decoder[str(int(ids.foreign[token]))] = {"content": name, "special": special, **flags}
-    write_json(
-        folder / TOKENIZER_CONFIG,
-        {
-            "tokenizer_class": "T5Tokenizer",
-            "extra_ids": 0,
-            "additional_special_tokens": [],
-            "added_tokens_decoder": decoder,
-            "pad_token": names[pad_id],
-            "unk_token": names[UNK],
-            "eos_token": names[EOS],
-        },
-    )
+    tokens = {"pad_token": names[pad_id], "unk_token": names[UNK], "eos_token": names[EOS]}
+    write_json(file.with_name(TOKENIZER_CONFIG), {**settings, "added_tokens_decoder": decoder, **tokens})
 
 
-def _config(spec: Spec, ids: T5Ids) -> dict[str, Any]:
+def _config(spec: Spec, ids: ExportedIds) -> dict[str, Any]:
     """Return the content of `config.json`."""
     a = spec.architecture
     assert isinstance(a.positions, Relative)
@@ -215,14 +218,14 @@ def _config(spec: Spec, ids: T5Ids) -> dict[str, Any]:
         "tie_word_embeddings": a.tied_embeddings == "all",
         "scale_decoder_outputs": a.scale_logits,
         "pad_token_id": ids.pad,
-        "eos_token_id": _END,
+        "eos_token_id": END,
         "decoder_start_token_id": ids.start,
         "use_cache": True,
         "dtype": "float32",
     }
 
 
-def _generation_config(spec: Spec, ids: T5Ids) -> dict[str, Any]:
+def generation_config(spec: Spec, ids: ExportedIds) -> dict[str, Any]:
     """Return the content of `generation_config.json`. `max_length` there counts BOS."""
     decoding = spec.decoding
     own = set(ids.order.tolist())
@@ -234,6 +237,6 @@ def _generation_config(spec: Spec, ids: T5Ids) -> dict[str, Any]:
         "max_length": int(decoding.length_factor * decoding.max_source_length) + decoding.extra_length + 1,
         "bad_words_ids": [[id] for id in sorted(suppressed)],
         "pad_token_id": ids.pad,
-        "eos_token_id": _END,
+        "eos_token_id": END,
         "decoder_start_token_id": ids.start,
     }
