@@ -97,6 +97,10 @@ def _transformers_config(random: Random, folder: Path, trial: Trial) -> None:
         trial.log(values.mutate_json(random, file))
 
 
+def _tokenizer(random: Random, folder: Path, trial: Trial) -> None:
+    trial.log(values.mutate_json(random, folder / random.choice(("tokenizer.json", "tokenizer_config.json"))))
+
+
 def _token_ids(random: Random, folder: Path, trial: Trial) -> None:
     """Write a `vocab.json` with repeated, missing or invalid IDs, or with strange tokens."""
     file = folder / "vocab.json"
@@ -207,6 +211,7 @@ _ALL = (_damaged_file, _damaged_file, _not_a_file, _linked)
 _DAMAGES: dict[str, tuple[Damage, ...]] = {
     "marian": (*_ALL, *formats.NPZ, _marian_decoder, _marian_outside, _sentencepiece),
     "hf-marian": (*_ALL, _optional_file, *formats.BIN, _transformers_config, _token_ids, _sentencepiece, _safetensors),
+    "hf-t5": (*_ALL, _optional_file, _transformers_config, _tokenizer, _tokenizer, _safetensors),
     "ctranslate2": (*_ALL, *formats.CTRANSLATE2, _ctranslate2_texts, _sentencepiece),
     "fairseq": (*_ALL, *formats.PT, _fairseq_dictionary),
 }

@@ -158,7 +158,8 @@ def _write_foreign(folder: Path, vocabulary: Path) -> None:
     torch.manual_seed(7)
     tokens = Vocabulary.load(vocabulary.parent)
     names = [str(tokens.source.model.id_to_piece(number)) for number in range(tokens.sizes[0])]  # type: ignore[union-attr]
-    writers = {"marian": _marian, "hf-marian": _transformers, "ctranslate2": _ctranslate2, "fairseq": _fairseq}
+    writers = {"marian": _marian, "hf-marian": _transformers, "hf-t5": _t5}
+    writers |= {"ctranslate2": _ctranslate2, "fairseq": _fairseq}
     for name, writer in writers.items():
         (folder / name).mkdir(parents=True)
         writer(folder / name, vocabulary, names)
@@ -227,6 +228,30 @@ def _transformers(folder: Path, vocabulary: Path, names: list[str]) -> None:
     (folder / "tokenizer_config.json").write_text(json.dumps({"source_lang": "eng", "target_lang": "deu"}))
     for side in ("source", "target"):
         shutil.copyfile(vocabulary, folder / f"{side}.spm")
+
+
+def _t5(folder: Path, vocabulary: Path, names: list[str]) -> None:
+    tokens: list[list[Any]] = [["<pad>", 0.0], ["</s>", 0.0], ["<unk>", 0.0]]
+    tokens += [[name, -float(number)] for number, name in enumerate(names[4:], start=1)]
+    rows = len(tokens) + 2
+    attention = {"q": (D, D), "k": (D, D), "v": (D, D), "o": (D, D)}
+    tensors = {"shared.weight": _normal(rows, D)}
+    for side in SIDES:
+        parts = ["SelfAttention", *(["EncDecAttention"] if side == "decoder" else [])]
+        for index, part in enumerate([*parts, "DenseReluDense"]):
+            layer = f"{side}.block.0.layer.{index}"
+            tensors[f"{layer}.layer_norm.weight"] = _normal(D)
+            shapes = {"wi": (D_FF, D), "wo": (D, D_FF)} if part == "DenseReluDense" else attention
+            tensors |= {f"{layer}.{part}.{name}.weight": _normal(*shape) for name, shape in shapes.items()}
+        tensors[f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"] = _normal(8, HEADS)
+        tensors[f"{side}.final_layer_norm.weight"] = _normal(D)
+    save_file(tensors, folder / "model.safetensors")
+    config = {"model_type": "t5", "d_model": D, "d_kv": D // HEADS, "d_ff": D_FF, "num_layers": 1, "num_heads": HEADS}
+    config |= {"relative_attention_num_buckets": 8, "relative_attention_max_distance": 20, "vocab_size": rows}
+    (folder / "config.json").write_text(json.dumps({**config, "eos_token_id": 1, "decoder_start_token_id": 0}))
+    tokenizer = {"model": {"type": "Unigram", "unk_id": 2, "vocab": tokens}, "normalizer": None}
+    (folder / "tokenizer.json").write_text(json.dumps({**tokenizer, "added_tokens": [{"id": 1, "content": "</s>"}]}))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"extra_ids": 1, "added_tokens_decoder": {}}))
 
 
 def _ctranslate2_variables(rows: int) -> Iterator[tuple[str, Tensor]]:

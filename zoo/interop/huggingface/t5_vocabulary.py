@@ -200,8 +200,8 @@ def _from_tokenizer_file(file: Path, tokenizer: Mapping[str, Any]) -> TokenizerT
 def _character_map(normalizer: Mapping[str, Any] | None) -> bytes | None:
     """Return the compiled rules of the normalisation, or None if characters stay as they are."""
     steps = (normalizer.get("normalizers") or [normalizer]) if normalizer else []
-    maps = [step["precompiled_charsmap"] for step in steps if step.get("type") == "Precompiled"]
-    return base64.b64decode(maps[0], validate=True) if maps else None
+    maps = [step.get("precompiled_charsmap") for step in steps if step.get("type") == "Precompiled"]
+    return base64.b64decode(maps[0], validate=True) if maps and maps[0] else None
 
 
 def _require_plain(entry: Mapping[str, Any], folder: Path) -> None:
