@@ -47,7 +47,12 @@ MISTAKES = [
         2,
         "`pre`?",
     ),
-    ("architecture: {tied_embeddings: 1}", "must be `all`, `target` or `none`, not `1`", 2, "share weights"),
+    (
+        "architecture: {tied_embeddings: 1}",
+        "must be `all`, `target`, `embeddings` or `none`, not `1`",
+        2,
+        "share weights",
+    ),
     ("architecture: {h: 0}", "`architecture.h` must be at least 1, not `0`", 2, "heads"),
     ("vocabulary: {size: 4}", "`vocabulary.size` must be more than 4, not `4`", 2, "special tokens"),
     ("architecture: {dropout: 1.0}", "`architecture.dropout` must be less than 1, not `1.0`", 2, "P_drop"),

@@ -210,13 +210,17 @@ class EmbeddingTables:
             )
         )
         output = target.rows(self.output)
-        if not torch.equal(target_table, output):
-            tied = "none"
-            tensors = {"source_embedding": source_table, "target_embedding": target_table, "output_projection": output}
-        elif source.names == target.names and torch.equal(source_table, target_table):
-            tied, tensors = "all", {"embedding": target_table}
+        is_shared = source.names == target.names and torch.equal(source_table, target_table)
+        is_tied = torch.equal(target_table, output)
+        tied = {(True, True): "all", (True, False): "embeddings", (False, True): "target"}.get(
+            (is_shared, is_tied), "none"
+        )
+        if is_shared:
+            tensors = {"embedding": target_table}
         else:
-            tied, tensors = "target", {"source_embedding": source_table, "target_embedding": target_table}
+            tensors = {"source_embedding": source_table, "target_embedding": target_table}
+        if not is_tied:
+            tensors["output_projection"] = output
         never_written = any(token.row is None or token.input_only for token in target.tokens)
         if biased := self.output_bias is not None or never_written:
             tensors["output_bias"] = target.bias(self.output_bias)

@@ -128,7 +128,7 @@ def test_settings_that_a_spec_cannot_express_are_rejected_by_name(write: Write) 
         ("decoder", {"num_key_value_heads": 3}, r"`architecture\.decoder\[0\]\.kv_heads`|cannot be divided"),
         ("decoder", {"intermediate_size": 10**9}, r"d_ff` must be at most"),
         ("encoder", {"something_new": 1}, "`something_new: 1` is an unknown setting"),
-        ("encoder", {"rope_parameters": {"rope_type": "linear", "factor": 2}}, "are positions that a spec cannot"),
+        ("encoder", {"rope_parameters": {"rope_type": "linear", "factor": 2}}, "are positions that zoo does not"),
     ):
         (folder / "config.json").write_text(json.dumps({**config, side: config[side] | settings}))
         with pytest.raises(ZooError, match=message):

@@ -33,7 +33,7 @@ class TransformersEngine:
             model: The model of transformers.
             decode: Returns the text of a translation, given its token IDs and their names.
             beam: The beam size of the model's own settings.
-            excluded: Foreign IDs of tokens that get no share of the probability.
+            excluded: Foreign IDs of tokens that are excluded from the softmax.
         """
         self.version = version
         self._tokenizer, self._model, self._decode = tokenizer, model, decode

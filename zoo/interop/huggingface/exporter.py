@@ -149,6 +149,9 @@ def marian_tensors(spec: Spec, tensors: Mapping[str, Tensor]) -> Iterator[tuple[
         yield f"model.{side}.embed_positions.weight", _positions(spec, tensors, side)
     if a.tied_embeddings in ("all", "embeddings"):
         yield "model.shared.weight", tensors["embedding"].float().clone()
+        if a.tied_embeddings == "embeddings":  # transformers ties no embeddings at all if the output is not tied
+            for side in SIDES:
+                yield f"model.{side}.embed_tokens.weight", tensors["embedding"].float().clone()
     else:
         for side, name in (("encoder", "source_embedding"), ("decoder", "target_embedding")):
             yield f"model.{side}.embed_tokens.weight", tensors[name].float().clone()

@@ -64,6 +64,6 @@ def tied_tables(source: ForeignTensors, rows: int, d_model: int) -> tuple[Tensor
     assert embedding is not None
     for name, table in tables.items():
         if not torch.equal(table, embedding):
-            source.left[f"{name}.weight"] = table  # a tensor whose purpose a spec cannot express
+            source.left[f"{name}.weight"] = table  # a tensor whose purpose zoo does not know
             source.require_all_taken()
     return embedding, None if output is None or torch.equal(output, embedding) else output

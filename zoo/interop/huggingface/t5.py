@@ -31,7 +31,7 @@ ALLOWED: dict[str, tuple[Any, ...]] = {
     "tie_encoder_decoder": (False,),
     "quantization_config": (None,),
 }
-"""Values that a spec can express, for the settings that change the network."""
+"""Supported values of the settings that change the network."""
 _NO_EFFECT = (
     *NO_EFFECT,
     "initializer_factor",
@@ -48,7 +48,7 @@ ACTIVATIONS = {
     "silu": "silu",
     "swish": "silu",
 }
-"""Activations of transformers that a spec can express."""
+"""Supported activations of transformers."""
 _PROJECTIONS = {"query": "q", "key": "k", "value": "v", "output": "o"}
 _UNUSED = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
 """Tensor of old files that transformers ignores."""
@@ -62,7 +62,7 @@ class T5Import(ModelTypeImport):
     model_types = ("t5", "mt5")
 
     def read(self, path: Path, request: ImportRequest) -> ImportedModel:
-        """Read a model. Raise ZooError if it is damaged or has a property that a spec cannot express."""
+        """Read a model. Raise ZooError if it is damaged or has a property that zoo does not support."""
         config, settings = self.settings(path)
         special = special_tokens(config, settings)
         rows = config.integer("vocab_size", 32128, minimum=4)
@@ -126,7 +126,7 @@ def architecture_fields(config: Settings) -> dict[str, Any]:
     """Return the fields of `architecture` without `tied_embeddings`.
 
     Raises:
-        ZooError: A setting is one that a spec cannot express.
+        ZooError: A setting is not supported.
     """
     config.require(ALLOWED)
     config.ignore(*_NO_EFFECT)
@@ -173,7 +173,7 @@ def _activation(config: Settings, default: str) -> dict[str, Any]:
     gate, _, name = text.rpartition("-")
     name = "gelu_new" if text == "gated-gelu" else name
     if gate not in ("", "gated") or name not in ACTIVATIONS:
-        raise config.error("feed_forward_proj", "is a feed-forward network that a spec cannot express")
+        raise config.error("feed_forward_proj", "is a feed-forward network that zoo does not support")
     config.require({"dense_act_fn": (name,), "is_gated_act": (gate == "gated",)})
     return {"activation": ACTIVATIONS[name], **({"gated": True} if gate else {})}
 

@@ -101,7 +101,7 @@ def read_t5_vocabulary(folder: Path, rows: int, special: SpecialTokens) -> Impor
         special: The IDs of the special tokens according to `config.json`.
 
     Raises:
-        ZooError: A file is missing or damaged, or the tokenizer has a property that zoo cannot express.
+        ZooError: A file is missing or damaged, or the tokenizer has a property that zoo does not support.
     """
     config = read_optional_json(folder / TOKENIZER_CONFIG)
     # A list of additional tokens in the older file `special_tokens_map.json` replaces no sentinels.

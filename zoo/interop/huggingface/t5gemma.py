@@ -1,6 +1,6 @@
-"""Import of T5Gemma from transformers (Zhang et al. 2025), as far as a spec can express it.
+"""Import of T5Gemma from transformers (Zhang et al. 2025), as far as zoo supports it.
 
-The published models limit attention scores and logits by tanh ("soft-capping"), which a spec cannot express.
+The published models limit attention scores and logits by tanh ("soft-capping"), which zoo does not support.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class T5GemmaImport(ModelTypeImport):
     model_types = ("t5gemma",)
 
     def read(self, path: Path, request: ImportRequest) -> ImportedModel:
-        """Read a model. Raise ZooError if it is damaged or has a property that a spec cannot express."""
+        """Read a model. Raise ZooError if it is damaged or has a property that zoo does not support."""
         config, settings = self.settings(path)
         sides = [_side_settings(config, side) for side in SIDES]
         architecture = architecture_fields(config, sides)
@@ -115,7 +115,7 @@ def architecture_fields(config: Settings, sides: list[Settings]) -> dict[str, An
         sides: The settings of the encoder and those of the decoder.
 
     Raises:
-        ZooError: A setting is one that a spec cannot express.
+        ZooError: A setting is not supported.
     """
     config.require({**ALLOWED, "is_decoder": (False,)})
     config.ignore(*_NO_EFFECT, "vocab_size", "bos_token_id")
@@ -157,7 +157,7 @@ def _common_fields(side: Settings, *, decodes: bool) -> dict[str, Any]:
     for key, default in (("attn_logit_softcapping", 50.0), ("final_logit_softcapping", 30.0)):
         if key not in side.values or side.any(key) is not None:
             shown = side.any(key, default)
-            problem = f"`{key}: {shown}` limits numbers by tanh, which a spec cannot express"
+            problem = f"`{key}: {shown}` limits numbers by tanh, which zoo does not support"
             raise ZooError(problem, where=side.where, hint="choose a model without soft-capping")
     d_k = side.integer("head_dim", 256, minimum=1)
     if side.number("query_pre_attn_scalar", 256) != d_k:
@@ -177,9 +177,9 @@ def _theta(side: Settings) -> float:
     side.ignore("rope_theta")
     side.require({"rope_scaling": (None,)})
     if not isinstance(parameters, dict) or parameters.keys() - {"rope_theta", "rope_type"}:
-        raise side.error("rope_parameters", "are positions that a spec cannot express")
+        raise side.error("rope_parameters", "are positions that zoo does not support")
     if parameters.get("rope_type", "default") != "default":
-        raise side.error("rope_parameters", "are positions that a spec cannot express")
+        raise side.error("rope_parameters", "are positions that zoo does not support")
     return float(parameters.get("rope_theta", 10_000.0))
 
 
@@ -187,7 +187,7 @@ def _sublayers(side: Settings, attentions: tuple[str, ...]) -> list[dict[str, An
     """Return the sub-layers of a layer, with their own sizes."""
     activation = side.text("hidden_activation", "gelu_pytorch_tanh")
     if activation not in ACTIVATIONS:
-        raise side.error("hidden_activation", "is an activation that a spec cannot express")
+        raise side.error("hidden_activation", "is an activation that zoo does not support")
     heads, kv_heads = (
         side.integer("num_attention_heads", 8, minimum=1),
         side.integer("num_key_value_heads", 4, minimum=1),
@@ -218,13 +218,13 @@ def _within_window(decoding: dict[str, Any], sides: list[Settings]) -> dict[str,
 
 
 def _read_vocabulary(folder: Path, rows: int, special: SpecialTokens) -> ImportedVocabulary:
-    """Read the SentencePiece model. Raise ZooError if the tokenizer has a property that zoo cannot express."""
+    """Read the SentencePiece model. Raise ZooError if the tokenizer has a property that zoo does not support."""
     config = {**SPECIAL_NAMES, **read_optional_json(folder / TOKENIZER_CONFIG)}
     if config.get("add_bos_token"):
         problem = (
             f"the tokenizer of `{folder}` puts `{SPECIAL_NAMES['bos_token']}` before each source (`add_bos_token`)"
         )
-        raise ZooError(problem, hint="zoo cannot express this: choose a model without it")
+        raise ZooError(problem, hint="choose a model without it")
     tokens = TokenizerTokens.of(folder / SENTENCEPIECE)
     tokens.model.require_spaces(added=False)
     control = tokens.model.names(TokenType.CONTROL)
