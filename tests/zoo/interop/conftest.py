@@ -349,7 +349,7 @@ def require_same_as_transformers(network: Any, tokenizer: Any, model: ImportedMo
         expected = picked.masked_fill(labels < 0, 0).sum(1).tolist()
         generated = network.generate(**inputs, use_cache=False)[:, 1:].tolist()  # its cache fails for deeper decoders
     encode = model.vocabulary.encode
-    sources = [[*encode(text), model.vocabulary.source_end] for text in texts]
+    sources = [[*encode(text), *model.vocabulary.source_suffix] for text in texts]
     targets = [[BOS, *encode(text, "target"), EOS] for text in texts[::-1]]
     for backend in ("eager", "native"):
         translator = translator_of(model, backend)

@@ -9,7 +9,7 @@ from typing import Any
 import safetensors.torch
 import torch
 
-from specs import BOS, EOS, FeedForward, Rotary, Spec
+from specs import BOS, FeedForward, Rotary, Spec
 from zoo.files.atomic import write_json
 from zoo.interop.formats import Bundle, ExportCheck, ImportFormat
 from zoo.interop.huggingface.exporter import compare_with_proof, search_differences, unsupported
@@ -61,7 +61,7 @@ class T5GemmaExport:
         safetensors.torch.save_file(written, folder / FILES[0], metadata={"format": "pt"})
         write_json(folder / CONFIG, _config(spec, ids))
         write_json(folder / GENERATION_CONFIG, generation_config(spec, ids))
-        ends = bundle.vocabulary.source_end == EOS
+        ends = bool(bundle.vocabulary.source_suffix)
         settings = {"tokenizer_class": "GemmaTokenizer", "add_bos_token": False, "add_eos_token": ends}
         write_vocabulary(bundle, folder / SENTENCEPIECE, ids, settings)
         return list(search_differences(spec))
