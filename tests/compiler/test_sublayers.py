@@ -8,10 +8,12 @@ import pytest
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from torch.utils.flop_counter import FlopCounterMode
 
 from compiler import TRANSLATE, Purpose, build, cost, graphs, trainable
 from compiler.backends import BACKENDS
 from compiler.complexity import sublayer_stack
+from compiler.decoder import CACHE_BLOCK
 from compiler.recurrences import lstm, lstm_step, ssru, ssru_step
 from compiler.stream import Stream
 from compiler.windows import convolve, convolve_depthwise, restricted_attention, window_mask
@@ -212,6 +214,25 @@ def test_size_of_the_state(layers: Callable[..., Spec], of: dict[str, object]) -
         "separable_convolution": 2 * 4 * a.d_model,
     }
     assert numbers == expected[str(of["kind"])]
+
+
+@every_kind
+def test_flops_are_those_that_torch_counts(layers: Callable[..., Spec], of: dict[str, object]) -> None:
+    """Keys and values of these specs differ in width, unlike those of the specs that zoo contains."""
+    program = trainable(layers(of), [Purpose.TRAIN, *TRANSLATE]).eval()
+    source, target = torch.randint(4, 101, (3, 19)), torch.randint(4, 101, (3, 6))
+    at = {"batch": 3, "source": 19, "target": 5, "new": 1, "beams": 1, "past": 0, "capacity": CACHE_BLOCK}
+    state = program.encode(source)
+    runs: dict[Purpose, Callable[[], object]] = {
+        Purpose.SCORE: lambda: program.score(source, target),
+        Purpose.DECODE_STEP: lambda: program.advance(state, target[:, :1]),
+    }
+    if of["kind"] == "lstm":  # torch does not count its kernel for whole sequences
+        del runs[Purpose.SCORE]
+    for purpose, run in runs.items():
+        with torch.no_grad(), FlopCounterMode(display=False) as counter:
+            run()
+        assert counter.get_total_flops() == cost(program.graphs[purpose]).flops(**at)
 
 
 def test_restricted_attention_does_not_store_all_pairs() -> None:

@@ -12,7 +12,7 @@ import pytest
 import specs
 from specs import ZooError
 from zoo.files import manifest, storage
-from zoo.models import find
+from zoo.models import find, local_store
 from zoo.models.folder import differing_fields
 from zoo.training.run import Run
 
@@ -69,6 +69,14 @@ def test_a_run_of_another_spec_is_an_error_with_the_differences(
     assert find.model("own") == find.run("own") == Path("runs/own")
     matching = trained("runs/matching")
     assert find.of_spec(spec) == matching.folder
+
+
+def test_folders_whose_names_are_not_model_names_are_not_listed(trained: Callable[..., Run]) -> None:
+    run = trained()
+    for folder in ("b", f"a@{'0' * 12}", "copy of b", "-b"):
+        store(run, folder)
+    assert local_store.names() == ["b"]
+    assert local_store.all_names() == ["a", "b"]
 
 
 def test_a_published_model_of_another_spec_is_an_error(trained: Callable[..., Run]) -> None:

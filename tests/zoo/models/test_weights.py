@@ -34,6 +34,16 @@ def test_the_same_weights_give_the_same_file(tmp_path: Path) -> None:
     assert known_digest(tmp_path / "none") is None
 
 
+def test_the_digest_covers_names_types_and_shapes(tmp_path: Path) -> None:
+    zeros = torch.zeros(2, 2)  # all have the same bytes
+    variants = {"a": zeros}, {"b": zeros}, {"a": zeros.flatten()}, {"a": torch.zeros(8, dtype=torch.bfloat16)}
+    digests = set()
+    for tensors in variants:
+        Weights(tensors, {}).write(tmp_path / "w.safetensors")
+        digests.add(known_digest(tmp_path / "w.safetensors"))
+    assert len(digests) == len(variants)
+
+
 def test_foreign_files_are_read_and_a_wrong_digest_is_damage(file: Path) -> None:
     save_file({"a": torch.ones(2)}, file, metadata={"format": "pt", "longest_source": "7"})
     assert (read(file).longest_source, read(file).last_step) == (7, None)
