@@ -80,6 +80,7 @@ def test_stopped_run_resumes_to_identical_weights(world: World, finished_run: Ru
         report = StoppingReport(at)
         run = train(world(), run="stopped", report=report)
         assert list_checkpoints(run)[-1].step == at
+        assert not run.trained
         assert f"stopped at step {at}; `zoo train stopped/spec.yaml` resumes" in report.said
     run = train(world(), run="stopped")
     assert_same_weights(finished_run, run)
