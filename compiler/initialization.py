@@ -37,10 +37,12 @@ def _draw(tensor: StoredTensor, spec: Spec, seed: int) -> Tensor:
             return value.zero_()
         case Initializer.EMBEDDING:
             return value.normal_(0.0, spec.architecture.d_model**-0.5, generator=generator)
-        case Initializer.MATRIX | Initializer.PROJECTION | Initializer.KERNEL:
+        case Initializer.MATRIX | Initializer.PROJECTION | Initializer.KERNEL | Initializer.EXPERTS:
             *positions, inner, outer = tensor.shape
             if tensor.initial is Initializer.KERNEL:
                 positions, inner, outer = [inner], 1, 1
+            elif tensor.initial is Initializer.EXPERTS:
+                positions = []
             variance, method = 2.0 / (prod(positions) * (inner + outer)), spec.architecture.initial_weights
             if method == "glorot_normal":
                 return value.normal_(0.0, variance**0.5, generator=generator)

@@ -17,7 +17,7 @@ from compiler.instruction import Instruction, Opcode, Operand, UnsupportedGraph
 from compiler.operations.operation import MaskRole, ValueKind, ValueType
 from compiler.size import BEAMS
 
-_NEEDS_PASS = "it needs the pass `{0}`: remove `{0}` from `compilation.disabled_passes`"
+_NEEDS_PASS = "it needs the pass `{0}`, which is disabled or does not apply to this model: use the backend `eager`"
 _USE_EAGER = "use the backend `eager`"
 
 

@@ -33,6 +33,8 @@ class Initializer(StrEnum):
     """Normal distribution with variance 1 / d_model."""
     KERNEL = "kernel"
     """Glorot initialisation for each feature of a depthwise kernel [k, features]."""
+    EXPERTS = "experts"
+    """Glorot initialisation for each matrix of a mixture of experts [experts, i, o]."""
     ONE = "one"
     ZERO = "zero"
 

@@ -86,6 +86,22 @@ def window_mask(position: Int[Tensor, "rows new"], radius: int) -> Bool[Tensor, 
     return (back < 0) | (back > radius) | (back > position[:, None, :, None])
 
 
+def align(
+    memory: Float[Tensor, "batch m d"], hidden: Bool[Tensor, "batch 1 1 m"], position: Int[Tensor, "#batch n"]
+) -> Float[Tensor, "batch n d"]:
+    """Return the memory at each position, and 0 at padding and after the end.
+
+    Args:
+        memory: Features of the source.
+        hidden: True at padding of the source.
+        position: The positions to read.
+    """
+    length = memory.shape[1]
+    cleared = functional.pad(memory.masked_fill(hidden[:, 0, 0, :, None], 0.0), (0, 0, 0, 1))
+    index = position.clamp(max=length)[..., None].expand(len(memory), -1, memory.shape[2])
+    return cleared.gather(1, index)
+
+
 def convolve(
     x: Float[Tensor, "batch n inner"],
     kernel: Float[Tensor, "k inner outer"],

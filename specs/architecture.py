@@ -76,7 +76,7 @@ class Architecture(Section):
     activation: Activation = Field(
         description="Activation of the feed-forward networks (section 3.3: ReLU). silu is x sigmoid(x) (Elfwing et al. "
         "2018, also called swish), gelu is x Phi(x) (Hendrycks & Gimpel 2016), and gelu_tanh its approximation by "
-        "tanh. Convolutions always use ReLU."
+        "tanh. Convolutions and experts always use ReLU."
     )
     attention_score: Literal["scaled_dot_product", "dot_product", "additive"] = Field(
         description="Score of a query and a key in every attention (section 3.2.1: scaled dot product). dot_product "
@@ -147,7 +147,24 @@ class Architecture(Section):
                         f"{MAX_DILATION_REACH:,} positions",
                         hint="write a smaller `kernel`, fewer layers `N`, or `dilated: false`",
                     )
-        if all(sublayer.kind != "cross_attention" for sublayer in self.decoder):
+                if sublayer.kind == "bottleneck_convolution":
+                    reach = sublayer.kernel * max(sublayer.dilations)
+                    if reach > MAX_DILATION_REACH:
+                        reject(
+                            f"{side}.{index}.dilations",
+                            f"{side}.{index}.kernel",
+                            problem=f"a kernel of {sublayer.kernel} positions that are {max(sublayer.dilations):,} "
+                            f"apart would span more than {MAX_DILATION_REACH:,} positions",
+                            hint="write a smaller `kernel` or smaller `dilations`",
+                        )
+                if sublayer.kind == "mixture_of_experts" and sublayer.top_k > sublayer.experts:
+                    reject(
+                        f"{side}.{index}.top_k",
+                        f"{side}.{index}.experts",
+                        problem=f"the gate cannot select {sublayer.top_k} of {sublayer.experts} experts",
+                        hint=f"write `top_k: {sublayer.experts}` or a smaller number",
+                    )
+        if all(sublayer.kind not in ("cross_attention", "aligned_memory") for sublayer in self.decoder):
             reject(
                 "decoder",
                 problem="`architecture.decoder` has no `cross_attention`, so it would never read the source",
@@ -177,7 +194,7 @@ class Architecture(Section):
                     "bidirectional: each direction has half of the features",
                     hint=f"write `d_model: {self.d_model + 1}`",
                 )
-            if sublayer.kind in ("convolution", "separable_convolution") and sublayer.kernel % 2 == 0:
+            if hasattr(sublayer, "kernel") and sublayer.kernel % 2 == 0:
                 reject(
                     f"encoder.{index}.kernel",
                     problem=f"the kernel size of an encoder's convolution must be odd, not {sublayer.kernel}, because "

@@ -70,9 +70,11 @@ Source = Annotated[Tokens | Features, Field(discriminator="kind")]
 class Norm(Section):
     """Normalisation of the sub-layers (section 3.1)."""
 
-    kind: Literal["layer_norm", "rms_norm"] = Field(
+    kind: Literal["layer_norm", "rms_norm", "half_variance", "none"] = Field(
         description="layer_norm has a gain and a bias (section 3.1; Ba et al. 2016). rms_norm divides by the root mean "
-        "square without subtracting the mean, and has a gain (Zhang & Sennrich 2019)."
+        "square without subtracting the mean, and has a gain (Zhang & Sennrich 2019). half_variance multiplies by "
+        "sqrt(0.5), so that the residual sum of two values has their variance (Gehring et al. 2017, section 3.5). none "
+        "does nothing."
     )
     placement: Literal["post", "pre", "both"] = Field(
         description="Position of the norms (section 3.1: post). post: after the residual sum. pre: before the "

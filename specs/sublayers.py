@@ -10,6 +10,7 @@ from specs.section import Probability, Section, Size
 Dimension = Annotated[int, Field(ge=1, le=65_536)]
 Heads = Annotated[int, Field(ge=1, le=1_024)]
 InnerDimension = Annotated[int, Field(ge=1, le=262_144)]
+Experts = Annotated[int, Field(ge=2, le=65_536)]
 KernelSize = Annotated[int, Field(ge=2, le=1_024)]
 Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
 
@@ -76,6 +77,11 @@ class CrossAttention(_Attention):
     kind: Literal["cross_attention"] = Field(
         description="Multi-head attention from the decoder over the encoder's output (section 3.2.3)."
     )
+    embedded_queries: bool = Field(
+        default=False,
+        description="Whether queries are computed from the sum of the decoder's state and the embedding of the token "
+        "that it reads (Gehring et al. 2017, equation 1). Default: false.",
+    )
 
 
 class RestrictedAttention(_Attention):
@@ -114,6 +120,28 @@ class FeedForward(Sublayer):
     )
 
 
+class MixtureOfExperts(Sublayer):
+    """Several feed-forward networks, of which a gate selects a few for each position (Shazeer et al. 2017)."""
+
+    kind: Literal["mixture_of_experts"] = Field(
+        description="Mixture of feed-forward networks, the experts. A noisy gate selects and weights the best few for "
+        "each position (Shazeer et al. 2017, section 2)."
+    )
+    experts: Experts = Field(description="n, the number of experts (Shazeer et al. 2017, section 2). Unit: experts.")
+    top_k: Experts = Field(
+        description="k, the number of experts that the gate selects for each position (Shazeer et al. 2017, equation "
+        "5). With one expert its gate would always be 1, and so would not learn. Unit: experts."
+    )
+    balance: Annotated[float, Field(ge=0, le=1e6)] = Field(
+        default=0.1,
+        description="Weight of the loss that makes all experts equally important (Shazeer et al. 2017, equation 7). "
+        "Default: 0.1.",
+    )
+    d_ff: InnerDimension | None = Field(
+        default=None, description="Inner dimension of each expert. Default: `architecture.d_ff`. Unit: features."
+    )
+
+
 class Ssru(Sublayer):
     """Simpler Simple Recurrent Unit (Kim et al. 2019). It is bidirectional in the encoder."""
 
@@ -131,15 +159,21 @@ class Lstm(Sublayer):
 
 
 class Convolution(Sublayer):
-    """Convolution over positions, followed by ReLU (section 4). It is centred in the encoder, causal in the decoder."""
+    """Convolution over positions (section 4). It is centred in the encoder, and causal in the decoder."""
 
     kind: Literal["convolution"] = Field(
-        description="Convolution over positions, followed by ReLU (section 4, Table 1)."
+        description="Convolution over positions, followed by ReLU or a gate (section 4, Table 1)."
     )
     kernel: KernelSize = Field(description="k, the kernel size (section 4, Table 1). Unit: positions.")
     dilated: bool = Field(
         description="Whether layer i, counted from 0, has dilation k^i (section 4). The maximum path length is then "
         "logarithmic in the sentence length."
+    )
+    gated: bool = Field(
+        default=False,
+        description="Whether the kernel computes twice as many features, and the sigmoid of the second half is "
+        "multiplied by the first half, instead of ReLU (gated linear units; Dauphin et al. 2016; Gehring et al. 2017, "
+        "section 3.2). Default: false.",
     )
 
 
@@ -152,6 +186,48 @@ class SeparableConvolution(Sublayer):
     kernel: KernelSize = Field(description="k, the kernel size (section 4, Table 1). Unit: positions.")
 
 
-_SubLayer = SelfAttention | RestrictedAttention | Ssru | Lstm | Convolution | SeparableConvolution | FeedForward
+class BottleneckConvolution(Sublayer):
+    """Residual block of ByteNet: a dilated convolution between two linear maps (Kalchbrenner et al. 2016)."""
+
+    kind: Literal["bottleneck_convolution"] = Field(
+        description="Dilated convolution of fewer features, between a linear map to these features and one back. A "
+        "norm and ReLU precede each of the three (ByteNet's residual block; Kalchbrenner et al. 2016, section 3.6)."
+    )
+    kernel: KernelSize = Field(
+        description="k, the kernel size (Kalchbrenner et al. 2016, section 4: 3). Unit: positions."
+    )
+    dilations: Annotated[tuple[Annotated[Size, Field(le=4_096)], ...], Field(strict=False)] = Field(
+        min_length=1,
+        max_length=64,
+        description="Distances between two positions of the kernel. Layer i, counted from 0, uses number i; after the "
+        "last one, they start again (Kalchbrenner et al. 2016, section 3.5: [1, 2, 4, 8, 16]). Unit: positions.",
+    )
+    d_conv: InnerDimension | None = Field(
+        default=None,
+        description="Dimension of the convolution (Kalchbrenner et al. 2016, section 3.6: half of d_model). Default: "
+        "d_model / 2, rounded down. Unit: features.",
+    )
+
+
+class AlignedMemory(Sublayer):
+    """Linear map of the encoder's output at the same position, as ByteNet's decoder reads the source."""
+
+    kind: Literal["aligned_memory"] = Field(
+        description="Linear map of the encoder's output at the same position, and 0 after the end of the source "
+        "(dynamic unfolding; Kalchbrenner et al. 2016, section 3.2)."
+    )
+
+
+_SubLayer = (
+    SelfAttention
+    | RestrictedAttention
+    | Ssru
+    | Lstm
+    | Convolution
+    | SeparableConvolution
+    | BottleneckConvolution
+    | FeedForward
+    | MixtureOfExperts
+)
 EncoderSubLayer = Annotated[_SubLayer, Field(discriminator="kind")]
-DecoderSubLayer = Annotated[_SubLayer | CrossAttention, Field(discriminator="kind")]
+DecoderSubLayer = Annotated[_SubLayer | CrossAttention | AlignedMemory, Field(discriminator="kind")]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor, nn
 
-from compiler import recurrences, runtime, windows
+from compiler import experts, recurrences, runtime, windows
 from compiler.backends.backend import BuildRequest
 from compiler.backends.eager import functions, program
 from compiler.emit import emit
@@ -150,7 +150,8 @@ def artefact_key(request: BuildRequest, backend_file: str) -> dict[str, str]:
 
     The key contains the emitted code, the inputs, and the text of our source files.
     """
-    files = (runtime.__file__, windows.__file__, recurrences.__file__, __file__, backend_file)
+    modules = (runtime, windows, recurrences, experts)
+    files = (*(module.__file__ for module in modules), __file__, backend_file)
     return {
         "code": str(emit(request.graphs.values())),
         "inputs": str([(p, g.inputs, g.parameters) for p, g in request.graphs.items()]),

@@ -9,6 +9,7 @@ from compiler.graph import Purpose
 from compiler.lower.context import LayerContext
 from compiler.operations.attention import Attention, AttentionWeights, WeightedSum
 from compiler.operations.cache import AppendToCache
+from compiler.operations.elementwise import Add
 from compiler.operations.mask import CausalMask, UnwrittenMask
 from compiler.operations.operation import ValueKind
 from compiler.operations.projection import Linear
@@ -35,8 +36,14 @@ def self_attention(x: Value, sublayer: SelfAttention, context: LayerContext) -> 
 
 
 def cross_attention(y: Value, sublayer: CrossAttention, context: LayerContext) -> Value:
-    """Let every target position attend to all source positions that are not padding."""
+    """Let every target position attend to all source positions that are not padding.
+
+    With `embedded_queries`, the queries are W_Q (y + g) with the embeddings g of the target (Gehring et al. 2017).
+    """
     assert context.memory is not None
+    if sublayer.embedded_queries:
+        assert context.embedded is not None
+        y = context.builder.node("embedded_query", Add(), (y, context.embedded))
     heads = MultiHeadAttention(context, sublayer)
     return heads.attend(*heads.project(y, context.memory.x), context.memory.padding)
 

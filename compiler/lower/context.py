@@ -9,8 +9,9 @@ from typing import NamedTuple
 from compiler.builder import GraphBuilder, Value
 from compiler.lower.positions import StackPositions
 from compiler.operations.cache import AppendToCache
+from compiler.operations.norm import NORMS
 from compiler.operations.views import Concat
-from specs import Architecture
+from specs import Architecture, Norm
 
 
 class RecentPositions(NamedTuple):
@@ -48,6 +49,8 @@ class LayerContext:
     """In a decoder step, the positions of the new tokens: [batch, new]. The state covers earlier positions."""
     memory: Memory | None = None
     """In the decoder, the output of the encoder."""
+    embedded: Value | None = None
+    """In the decoder, the input of its first layer: [batch, length, d_model]."""
     index: int = 0
     """Index of the layer in its stack."""
 
@@ -72,6 +75,21 @@ class LayerContext:
         both = b.node(f"all_{name}", AppendToCache(), (before, new))
         b.update_state(before, both, length_axis=len(shape) - 2)
         return RecentPositions(before, both)
+
+
+def normalised(x: Value, norm: Norm, name: str) -> Value:
+    """Apply a norm.
+
+    Args:
+        x: Input: [..., d].
+        norm: Options of the norm.
+        name: Prefix of the names of its parameters in the current sub-layer.
+    """
+    if norm.kind == "none":
+        return x
+    b, operation = x.builder, NORMS[norm.kind](norm.epsilon)
+    vectors = [b.parameter(f"{name}_{key}", x.width, initial=initial) for key, initial in operation.vectors.items()]
+    return b.node("normed", operation, (x,), *vectors)
 
 
 Recurrence = Callable[[Value, int, LayerContext, str, tuple[Value, ...]], Value]

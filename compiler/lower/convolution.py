@@ -6,7 +6,7 @@ from compiler.builder import Value
 from compiler.lower.context import LayerContext
 from compiler.operations.convolution import ClearPadding
 from compiler.operations.convolution import Convolution as ConvolutionOperation
-from compiler.operations.elementwise import Relu
+from compiler.operations.elementwise import GatedLinearUnit, Relu
 from compiler.weights import Initializer
 from specs import Convolution
 
@@ -14,15 +14,15 @@ from specs import Convolution
 def convolution(x: Value, sublayer: Convolution, context: LayerContext) -> Value:
     """Compute max(0, x * W + b), a convolution with a kernel of k positions.
 
-    If it is dilated, the positions of layer i, counted from 0, are k^i apart.
+    If it is dilated, the positions of layer i, counted from 0, are k^i apart. If it is gated, the result is
+    (x * V + c) · sigmoid(x * W + b), where one kernel contains V and W.
     """
-    b, width = context.builder, x.width
+    b, outer = context.builder, 2 * x.width if sublayer.gated else x.width
     dilation = sublayer.kernel**context.index if sublayer.dilated else 1
-    kernel = b.parameter("kernel", sublayer.kernel, width, width)
-    bias = b.parameter("bias", width, initial=Initializer.ZERO)
-    return b.node(
-        "active", Relu(), (convolve(x, ConvolutionOperation, sublayer.kernel, dilation, context, kernel, bias),)
-    )
+    kernel = b.parameter("kernel", sublayer.kernel, x.width, outer)
+    bias = b.parameter("bias", outer, initial=Initializer.ZERO)
+    convolved = convolve(x, ConvolutionOperation, sublayer.kernel, dilation, context, kernel, bias)
+    return b.node("active", GatedLinearUnit() if sublayer.gated else Relu(), (convolved,))
 
 
 def convolve(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from compiler.builder import GraphBuilder, Value
 from compiler.operations.convolution import ClearPadding, Convolution
-from compiler.operations.elementwise import Gelu
+from compiler.operations.elementwise import GatedLinearUnit, Gelu
 from compiler.operations.mask import PaddingMask
 from compiler.operations.operation import Operation, Shape, Tensors, ValueKind, ValueType, ValueTypes, require
 from compiler.operations.projection import Linear
@@ -48,7 +48,7 @@ def features(b: GraphBuilder, options: Features, d_model: int) -> tuple[Value, V
             side = convolution.kernel // 2
             x = b.node("frames", ClearPadding(), (x, padding))
             x = b.node("convolved", Convolution(side, side, stride=convolution.stride), (x,), kernel, bias)
-            x = b.node("features", Glu() if options.activation == "glu" else Gelu(), (x,))
+            x = b.node("features", GatedLinearUnit() if options.activation == "glu" else Gelu(), (x,))
             length = b.node("subsampled_length", SubsampledLength(convolution.stride), (length,))
     return x, length
 
@@ -68,21 +68,3 @@ class SubsampledLength(Operation):
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         return inputs[0].new_tensor([-(-length // self.stride) for length in inputs[0].tolist()])
-
-
-@dataclass(frozen=True)
-class Glu(Operation):
-    """Gated linear unit: the first half of the features times the sigmoid of the second half (Dauphin et al. 2017)."""
-
-    code = "torch.nn.functional.glu({0}, dim=-1)"
-    caption = ("linear", "Gated linear unit")
-    joins_boxes = ("linear",)
-
-    def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
-        (x,) = inputs
-        require(x.kind is ValueKind.FLOAT and x.shape[-1].constant % 2 == 0, self, x)
-        return ValueType((*x.shape[:-1], x.shape[-1].divided(2)))
-
-    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
-        first, second = inputs[0].chunk(2, -1)
-        return first * second.sigmoid()

@@ -25,12 +25,15 @@ from typing import Any
 
 from compiler.builder import GraphBuilder, Value
 from compiler.graph import Graph, Purpose
+from compiler.lower.aligned_memory import aligned_memory
 from compiler.lower.attention import cross_attention, self_attention
-from compiler.lower.context import LayerContext, Memory
+from compiler.lower.bottleneck_convolution import bottleneck_convolution
+from compiler.lower.context import LayerContext, Memory, normalised
 from compiler.lower.convolution import convolution
 from compiler.lower.features import features
 from compiler.lower.feed_forward import feed_forward
 from compiler.lower.lstm import lstm
+from compiler.lower.mixture_of_experts import mixture_of_experts
 from compiler.lower.positions import POSITIONS, StackPositions
 from compiler.lower.restricted_attention import restricted_attention
 from compiler.lower.separable_convolution import separable_convolution
@@ -38,7 +41,6 @@ from compiler.lower.ssru import ssru
 from compiler.operations.elementwise import Dropout, Scale
 from compiler.operations.embedding import Embedding
 from compiler.operations.mask import PaddingMask
-from compiler.operations.norm import NORMS
 from compiler.operations.operation import ValueKind
 from compiler.operations.probability import CrossEntropy, LogSoftmax, PickLabels
 from compiler.operations.projection import Logits
@@ -51,11 +53,14 @@ SUBLAYERS: Mapping[str, Callable[[Value, Any, LayerContext], Value]] = {
     "self_attention": self_attention,
     "cross_attention": cross_attention,
     "feed_forward": feed_forward,
+    "mixture_of_experts": mixture_of_experts,
     "restricted_attention": restricted_attention,
     "ssru": ssru,
     "lstm": lstm,
     "convolution": convolution,
     "separable_convolution": separable_convolution,
+    "bottleneck_convolution": bottleneck_convolution,
+    "aligned_memory": aligned_memory,
 }
 """The lowering function for each kind of sub-layer. To add a kind, add a module, a line here, and fields in `specs`."""
 FEATURES: Mapping[str, Callable[[GraphBuilder, Any, int], tuple[Value, Value]]] = {"features": features}
@@ -63,8 +68,11 @@ FEATURES: Mapping[str, Callable[[GraphBuilder, Any, int], tuple[Value, Value]]] 
 class."""
 PREFIXES = {
     "cross_attention": "cross_",
+    "mixture_of_experts": "mixture_",
     "restricted_attention": "restricted_",
     "separable_convolution": "separable_",
+    "bottleneck_convolution": "bottleneck_",
+    "aligned_memory": "aligned_",
 }
 """Prefixes of value names, so that values of two sub-layers in one layer have different names."""
 
@@ -148,7 +156,8 @@ class _Transformer:
 
     def decoder(self, target: Value, memory: Memory, position: Value | None = None) -> Value:
         y = self.with_positions("decoder", self.look_up("target", target), position)
-        context = LayerContext(self.b, self.a, self.positions("decoder"), target, position=position, memory=memory)
+        positions = self.positions("decoder")
+        context = LayerContext(self.b, self.a, positions, target, position=position, memory=memory, embedded=y)
         for i in range(self.a.depths.decoder):
             with self.b.layer(f"decoder.{i}"):
                 y = self.layer(y, self.a.decoder, replace(context, index=i))
@@ -182,9 +191,7 @@ class _Transformer:
         return self.b.node("dropped", Dropout(probability), (x,))
 
     def norm(self, x: Value, norm: Norm, name: str = "norm") -> Value:
-        operation = NORMS[norm.kind](norm.epsilon)
-        vectors = [self.b.parameter(f"{name}_{key}", x.width, initial=i) for key, i in operation.vectors.items()]
-        return self.b.node("normed", operation, (x,), *vectors)
+        return normalised(x, norm, name)
 
     def final_norm(self, stack: str, x: Value) -> Value:
         """Add a norm after the last layer if each norm comes before its sub-layer."""

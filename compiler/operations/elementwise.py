@@ -146,6 +146,26 @@ class Multiply(Operation):
 
 
 @dataclass(frozen=True)
+class GatedLinearUnit(Operation):
+    """a · sigmoid(b) with the halves a and b of the features (Dauphin et al. 2016): x [..., 2d] -> [..., d]."""
+
+    code = "glu({0})"
+    calls = ("torch.nn.functional.glu",)
+    caption = ("linear", "GLU")
+    joins_boxes = ("linear",)
+
+    def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
+        (x,) = inputs
+        width = x.shape[-1].constant
+        require(width % 2 == 0, self, x)
+        return ValueType((*x.shape[:-1], Size.of(width // 2)))
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        half = inputs[0].shape[-1] // 2
+        return inputs[0][..., :half] / (1 + (-inputs[0][..., half:]).exp())
+
+
+@dataclass(frozen=True)
 class Scale(Operation):
     """Multiply by a constant."""
 

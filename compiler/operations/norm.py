@@ -85,5 +85,25 @@ class RmsNorm(NormOperation):
         return f"rms_norm({x}, ({context.type.shape[-1].constant},), {gain}, {self.epsilon!r})"
 
 
-NORMS: Mapping[str, type[NormOperation]] = {"layer_norm": LayerNorm, "rms_norm": RmsNorm}
-"""The operation for each kind of norm in a spec."""
+@dataclass(frozen=True)
+class HalfVariance(NormOperation):
+    """x · sqrt(0.5): a residual sum of two values gets the variance of one of them (Gehring et al. 2017, 3.5)."""
+
+    vectors: ClassVar = {}
+    is_norm = False  # the native instruction for norms computes statistics
+    code = "{0} * 0.5**0.5"
+    caption = ("add", "Scale")
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        return inputs[0] / 2**0.5
+
+    def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
+        codegen.add(node, Opcode.SCALE, *node.inputs, scale=0.5**0.5)
+
+
+NORMS: Mapping[str, type[NormOperation]] = {
+    "layer_norm": LayerNorm,
+    "rms_norm": RmsNorm,
+    "half_variance": HalfVariance,
+}
+"""The operation for each kind of norm in a spec, except `none`."""

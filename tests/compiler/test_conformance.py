@@ -36,6 +36,9 @@ SUBLAYERS: dict[str, dict[str, object]] = {
     "lstm": {"kind": "lstm"},
     "dilated": {"kind": "convolution", "kernel": 3, "dilated": True},
     "separable": {"kind": "separable_convolution", "kernel": 5},
+    "bottleneck": {"kind": "bottleneck_convolution", "kernel": 3, "dilations": [2, 1]},
+    "gated": {"kind": "convolution", "kernel": 3, "dilated": False, "gated": True},
+    "mixture": {"kind": "mixture_of_experts", "experts": 4, "top_k": 2},
 }
 """Sub-layers that may take the place of self-attention."""
 ARCHITECTURES: dict[str, dict[str, object]] = {
@@ -103,6 +106,20 @@ ARCHITECTURES: dict[str, dict[str, object]] = {
         "tied_embeddings": "target",
     },
     "patches": {"N": 1, "source": {"kind": "features", "width": 5}, "tied_embeddings": "none"},
+    "half variance": {
+        "decoder": [
+            {"kind": "self_attention", "norm": {"kind": "none", "placement": "post"}},
+            {"kind": "cross_attention", "embedded_queries": True},
+            {"kind": "feed_forward"},
+        ],
+        "norm": {"kind": "half_variance"},
+    },
+    "bytenet": {
+        "N": 2,
+        "encoder": [{"kind": "bottleneck_convolution", "kernel": 5, "dilations": [1, 2], "d_conv": 6}],
+        "decoder": [{"kind": "aligned_memory"}, {"kind": "bottleneck_convolution", "kernel": 3, "dilations": [3]}],
+        "norm": {"placement": "pre"},
+    },
     "no positions": {"N": 1, "positions": {"kind": "none"}},
     "reordered": {
         "encoder": [{"kind": "feed_forward"}, {"kind": "self_attention"}],

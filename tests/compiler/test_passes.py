@@ -32,6 +32,8 @@ MIXING: tuple[dict[str, object], ...] = (
     {"kind": "lstm"},
     {"kind": "convolution", "kernel": 3, "dilated": True},
     {"kind": "separable_convolution", "kernel": 5},
+    {"kind": "bottleneck_convolution", "kernel": 3, "dilations": [1, 3]},
+    {"kind": "mixture_of_experts", "experts": 3, "top_k": 2},
     {"kind": "feed_forward"},
 )
 

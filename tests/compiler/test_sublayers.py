@@ -27,6 +27,9 @@ KINDS: dict[str, dict[str, object]] = {
     "contiguous": {"kind": "convolution", "kernel": 3, "dilated": False},
     "dilated": {"kind": "convolution", "kernel": 3, "dilated": True},
     "separable": {"kind": "separable_convolution", "kernel": 5},
+    "bottleneck": {"kind": "bottleneck_convolution", "kernel": 3, "dilations": [2, 1]},
+    "gated": {"kind": "convolution", "kernel": 3, "dilated": False, "gated": True},
+    "mixture": {"kind": "mixture_of_experts", "experts": 2, "top_k": 2},  # every expert learns from any sentence
 }
 every_kind = pytest.mark.parametrize("of", KINDS.values(), ids=KINDS)
 
@@ -195,7 +198,8 @@ def test_the_native_backend_refuses_and_auto_takes_eager(layers: Callable[..., S
     if BACKENDS["native"].unavailable_reason() is None:
         with pytest.raises(ZooError) as refused:
             build(spec, TRANSLATE, backend="native")
-        first = {"restricted_attention": "RestrictedAttention", "lstm": "Lstm"}.get(str(of["kind"]), "ClearPadding")
+        named = {"restricted_attention": "RestrictedAttention", "lstm": "Lstm", "mixture_of_experts": "TopKGates"}
+        first = named.get(str(of["kind"]), "ClearPadding")
         assert refused.value.hint == f"it has no instruction for {first}: use the backend `eager`"
 
 
@@ -212,6 +216,8 @@ def test_size_of_the_state(layers: Callable[..., Spec], of: dict[str, object]) -
         "lstm": 2 * 2 * a.d_model,
         "convolution": (2 + (6 if of.get("dilated") else 2)) * a.d_model,
         "separable_convolution": 2 * 4 * a.d_model,
+        "bottleneck_convolution": (2 * 2 + 2) * a.d_model // 2,
+        "mixture_of_experts": 0,
     }
     assert numbers == expected[str(of["kind"])]
 

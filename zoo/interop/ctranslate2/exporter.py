@@ -125,6 +125,8 @@ def _require_supported(spec: Spec) -> None:
         raise _unsupported(f"CTranslate2 does not support the option `{own}`")
     if architecture.norm.placement == "both" or architecture.norm.embeddings:
         raise _unsupported("it has norms after the embeddings, or on both sides of the sub-layers")
+    if architecture.norm.kind == "none":
+        raise _unsupported("it has no norms")
     used = {type(node.operation) for node in lower(spec, Purpose.SCORE).nodes}
     if unknown := sorted(operation.__name__ for operation in used - _OPERATIONS):
         raise _unsupported(f"CTranslate2 does not implement {unknown[0]}")

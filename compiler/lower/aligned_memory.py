@@ -1,0 +1,76 @@
+"""Lowering of ByteNet's dynamic unfolding: a decoder position reads the encoder's output at the same position."""
+
+# ruff: noqa: D102 - methods that override those of `Operation` are documented there
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from compiler.builder import Value
+from compiler.lower.context import LayerContext
+from compiler.operations.operation import (
+    EmitContext,
+    Expressions,
+    Operation,
+    Shape,
+    Tensors,
+    ValueKind,
+    ValueType,
+    ValueTypes,
+    require,
+)
+from compiler.operations.projection import Linear
+from compiler.size import ONE
+from specs import AlignedMemory
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+def aligned_memory(y: Value, sublayer: AlignedMemory, context: LayerContext) -> Value:
+    """Return W z_t at each position t of the target, with the encoder's output z, and 0 after the end of the source."""
+    assert context.memory is not None
+    b, memory = context.builder, context.memory
+    projected = b.node("projected", Linear(), (memory.x,), b.parameter("memory", memory.x.width, y.width))
+    in_step = context.position is not None
+    return b.node("memory", Align(in_step), (projected, memory.padding, context.position or context.stream))
+
+
+@dataclass(frozen=True)
+class Align(Operation):
+    """Select the memory at each position of the target, or 0 if the source has ended there (dynamic unfolding).
+
+    Inputs: memory [batch, m, d], mask [batch, 1, 1, m], and the positions [batch, n] in a decoder step, otherwise the
+    target's tokens [batch, n], of which only the number is used. Result: [batch, n, d].
+    """
+
+    in_step: bool
+
+    calls = ("compiler.windows.align",)
+    caption = ("attention", "Same position")
+
+    def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
+        memory, mask, like = inputs
+        batch, length, width = memory.shape
+        require(mask == ValueType((batch, ONE, ONE, length), ValueKind.MASK), self, *inputs)
+        require(like.kind is ValueKind.INTEGER and len(like.shape) == 2 and like.shape[0] == batch, self, *inputs)
+        return ValueType((*like.shape, width))
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        memory, mask, like = inputs
+        result = memory.new_zeros(*like.shape, memory.shape[2])
+        for row in range(len(memory)):
+            length = int((~mask[row]).sum())
+            positions = like[row].tolist() if self.in_step else range(like.shape[1])
+            for index, position in enumerate(positions):
+                if position < length:
+                    result[row, index] = memory[row, position]
+        return result
+
+    def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
+        memory, mask, like = inputs
+        if self.in_step:
+            return f"align({memory}, {mask}, {like})"
+        return f"align({memory}, {mask}, torch.arange({like}.shape[1], device={like}.device)[None])"

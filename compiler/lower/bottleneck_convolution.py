@@ -1,0 +1,32 @@
+"""Lowering of ByteNet's residual block: a dilated convolution of fewer features between two linear maps."""
+
+from __future__ import annotations
+
+from compiler.builder import Value
+from compiler.lower.context import LayerContext, normalised
+from compiler.lower.convolution import convolve
+from compiler.operations.convolution import Convolution as ConvolutionOperation
+from compiler.operations.elementwise import Relu
+from compiler.operations.projection import Linear
+from compiler.weights import Initializer
+from specs import BottleneckConvolution
+
+
+def bottleneck_convolution(x: Value, sublayer: BottleneckConvolution, context: LayerContext) -> Value:
+    """Map x to `d_conv` features, convolve them over positions, and map them back. ReLU precedes each of the three.
+
+    A norm precedes each ReLU, as in Kalchbrenner et al. 2016, figure 3, if the spec places norms before sub-layers.
+    """
+    b, width = context.builder, sublayer.d_conv or x.width // 2
+    norm = context.architecture.option(sublayer, "norm")
+    dilation = sublayer.dilations[context.index % len(sublayer.dilations)]
+
+    def linear(hint: str, x: Value, outer: int) -> Value:
+        bias = b.parameter(f"{hint}_bias", outer, initial=Initializer.ZERO)
+        return b.node(hint, Linear(), (b.node("active", Relu(), (x,)),), b.parameter(hint, x.width, outer), bias)
+
+    inner = b.node("active", Relu(), (normalised(linear("reduced", x, width), norm, "kernel_norm"),))
+    kernel = b.parameter("kernel", sublayer.kernel, width, width)
+    bias = b.parameter("bias", width, initial=Initializer.ZERO)
+    convolved = convolve(inner, ConvolutionOperation, sublayer.kernel, dilation, context, kernel, bias)
+    return linear("expanded", normalised(convolved, norm, "expanded_norm"), x.width)
