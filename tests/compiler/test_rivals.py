@@ -25,7 +25,8 @@ def rival(name: str) -> Spec:
 
 def scores(spec: Spec, weights: Mapping[str, Tensor], target: Tensor = TARGET) -> Tensor:
     graph = lower(spec, Purpose.SCORE)
-    return interpret(graph, weights, {"source": SOURCE, "target": target})["log_probabilities"]
+    inputs = {"source": SOURCE, "source_length": torch.tensor([SOURCE.shape[1]]), "target": target}
+    return interpret(graph, weights, inputs)["log_probabilities"]
 
 
 def pick(logits: Tensor, target: Tensor = TARGET) -> Tensor:
