@@ -226,7 +226,7 @@ def test_size_of_the_state(layers: Callable[..., Spec], of: dict[str, object]) -
 def test_flops_are_those_that_torch_counts(layers: Callable[..., Spec], of: dict[str, object]) -> None:
     """Keys and values of these specs differ in width, unlike those of the specs that zoo contains."""
     program = trainable(layers(of), [Purpose.TRAIN, *TRANSLATE]).eval()
-    source, target = torch.randint(4, 101, (3, 19)), torch.randint(4, 101, (3, 6))
+    source, target = Stream.full(torch.randint(4, 101, (3, 19))), torch.randint(4, 101, (3, 6))
     at = {"batch": 3, "source": 19, "target": 5, "new": 1, "beams": 1, "past": 0, "capacity": CACHE_BLOCK}
     state = program.encode(source)
     runs: dict[Purpose, Callable[[], object]] = {
