@@ -10,7 +10,7 @@ from itertools import chain
 from specs import BOS, EOS, UNK, Spec, ZooError
 from zoo.generation.batching import Source
 from zoo.report import Report
-from zoo.text.languages import LanguagePair
+from zoo.text.languages import LanguagePair, base_language
 from zoo.text.lines import without_control
 from zoo.text.sentences import check_text, excerpt, language_tokens, split_sentences
 from zoo.text.vocabulary import Side, Vocabulary
@@ -155,7 +155,7 @@ class Preprocessor:
         self.vocabulary, self.decoding, self.positions, self.languages = vocabulary, spec.decoding, positions, languages
         self.splits_sentences = split and (longest_in_training or spec.corpus.max_length) <= MAX_SENTENCE_TOKENS
         # Between sentences without a space, as in Chinese, the target language determines whether to add one.
-        self._default_gap = "" if languages.target.partition("-")[0] in _LANGUAGES_WITHOUT_SPACES else " "
+        self._default_gap = "" if base_language(languages.target) in _LANGUAGES_WITHOUT_SPACES else " "
         self.empty_source = vocabulary.source_suffix
         self.max_source_length = self.decoding.max_source_length
         if positions is not None:
@@ -252,7 +252,7 @@ class Preprocessor:
         """Return the number of parts that a text is translated in, if it is not too long."""
         if prefix or not self.splits_sentences:
             return 1
-        return len(split_sentences(text, self.languages.source))
+        return len(split_sentences(text, base_language(self.languages.source)))
 
     def _encode_prefix(self, prefix: str, index: int) -> tuple[int, ...]:
         """Return the tokens that the translation must start with: the token of its language, and the prefix."""
@@ -281,7 +281,7 @@ class Preprocessor:
         """
         start = language_tokens(text)
         part, length = "", 0
-        for sentence in split_sentences(text[len(start) :], self.languages.source):
+        for sentence in split_sentences(text[len(start) :], base_language(self.languages.source)):
             sentence_length = len(self.vocabulary.encode(sentence, "source"))
             if sentence_length > self.max_source_length:
                 self._require_positions(sentence_length + 1, sentence, "source")

@@ -11,6 +11,26 @@ from zoo.report import Report
 from zoo.text.tokenizer import Tokenizer
 from zoo.text.vocabulary import Vocabulary
 
+_PAIRS = (
+    "afr:af als:sq amh:am arb:ar asm:as azj:az bel:be ben:bn bod:bo bos:bs bul:bg cat:ca ces:cs cym:cy dan:da deu:de "
+    "ell:el eng:en epo:eo est:et eus:eu fin:fi fra:fr gle:ga glg:gl guj:gu heb:he hin:hi hrv:hr hun:hu hye:hy ind:id "
+    "isl:is ita:it jpn:ja kan:kn kat:ka kaz:kk khk:mn khm:km kir:ky kor:ko lao:lo lit:lt ltz:lb lvs:lv mal:ml mar:mr "
+    "mkd:mk mlt:mt mya:my nld:nl nno:nn nob:no npi:ne ory:or pan:pa pbt:ps pes:fa pol:pl por:pt ron:ro rus:ru san:sa "
+    "sin:si slk:sk slv:sl snd:sd som:so spa:es srp:sr swe:sv swh:sw tam:ta tat:tt tel:te tgk:tg tgl:tl tha:th tur:tr "
+    "uig:ug ukr:uk urd:ur uzn:uz vie:vi xho:xh yor:yo yue:zh zho:zh zsm:ms zul:zu"
+)
+_THREE_LETTERS = dict(pair.split(":") for pair in _PAIRS.split())
+"""Languages that have a code of two letters, by their code of three letters (ISO 639)."""
+
+
+def base_language(code: str) -> str:
+    """Return the language of a code, in two letters if it has such a code: `zh` for `zh_CN`, `zh-Hant` and `zho_Hans`.
+
+    Rules for sentences and spaces are known by these codes.
+    """
+    base = code.replace("_", "-").partition("-")[0].lower()
+    return _THREE_LETTERS.get(base, base)
+
 
 @dataclass(frozen=True, slots=True)
 class LanguagePair:
