@@ -131,8 +131,8 @@ class NetworkTensors:
             self.tensors[f"{name}.b{number}"] = _copied(bias)
 
     def add_norm(self, name: str, gain: Tensor, bias: Tensor) -> None:
-        """Add the layer norm of a sub-layer or of a whole stack."""
-        self.tensors[f"{name}.norm_gain"], self.tensors[f"{name}.norm_bias"] = _copied(gain), _copied(bias)
+        """Add a layer norm, such as `encoder.norm` or `encoder.0.feed_forward.norm`."""
+        self.tensors[f"{name}_gain"], self.tensors[f"{name}_bias"] = _copied(gain), _copied(bias)
 
     def add_learned_positions(self, tables: Mapping[str, Tensor], rows: int) -> None:
         """Add the first rows of the learned positions of the encoder and the decoder."""
@@ -164,11 +164,11 @@ class NetworkTensors:
                     for ours, theirs in _PROJECTIONS.items()
                 }
                 self.add_attention(f"{name}.{kind}", projections)
-                self.add_pytorch_norm(source, f"{foreign}.{part}_layer_norm", f"{name}.{kind}", d_model)
+                self.add_pytorch_norm(source, f"{foreign}.{part}_layer_norm", f"{name}.{kind}.norm", d_model)
         inner = source.take_linear(f"{foreign}.fc1", d_ff, d_model, optional_bias=optional_bias)
         outer = source.take_linear(f"{foreign}.fc2", d_model, d_ff, optional_bias=optional_bias)
         self.add_feed_forward(f"{name}.feed_forward", inner, outer)
-        self.add_pytorch_norm(source, f"{foreign}.final_layer_norm", f"{name}.feed_forward", d_model)
+        self.add_pytorch_norm(source, f"{foreign}.final_layer_norm", f"{name}.feed_forward.norm", d_model)
 
     def add_pytorch_norm(self, source: ForeignTensors, foreign: str, name: str, d_model: int) -> None:
         """Remove a layer norm, named as in PyTorch, from `source`, and add it. Raise ZooError if it is missing."""
@@ -198,10 +198,11 @@ class EmbeddingTables:
     def converted(self, source: Numbering, target: Numbering) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return the tensors in the order of zoo's token IDs, and the fields of `architecture` that describe them.
 
-        zoo multiplies embeddings by sqrt(d_model). If the foreign model uses another factor, the embedding is rescaled.
-        It is then not tied to the output projection.
+        zoo multiplies embeddings by sqrt(d_model) or by 1. If the foreign model uses another factor, the embedding is
+        rescaled. It is then not tied to the output projection.
         """
-        usual = self.target.shape[1] ** 0.5
+        is_scaled = {self.source_scale, self.target_scale} != {1.0}
+        usual = self.target.shape[1] ** 0.5 if is_scaled else 1.0
         source_table, target_table = (
             numbering.rows(table) * (1.0 if abs(scale / usual - 1) < 1e-6 else scale / usual)
             for numbering, table, scale in (
@@ -224,7 +225,7 @@ class EmbeddingTables:
         never_written = any(token.row is None or token.input_only for token in target.tokens)
         if biased := self.output_bias is not None or never_written:
             tensors["output_bias"] = target.bias(self.output_bias)
-        return tensors, {"tied_embeddings": tied, "output_bias": biased}
+        return tensors, {"tied_embeddings": tied, "output_bias": biased, "scale_embeddings": is_scaled}
 
 
 def position_fields(encoder: Float[Tensor, "rows d_model"], decoder: Float[Tensor, "rows d_model"]) -> dict[str, Any]:

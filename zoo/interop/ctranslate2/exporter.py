@@ -25,7 +25,7 @@ from compiler.operations.probability import LogSoftmax, PickLabels
 from compiler.operations.projection import Linear, Logits
 from compiler.operations.views import MergeHeads, Slice, SplitHeads
 from compiler.runtime import sinusoids
-from specs import BOS, EOS, PAD, UNK, Decoding, Sinusoidal, Spec, ZooError
+from specs import BOS, EOS, PAD, UNK, Sinusoidal, Spec, ZooError
 from zoo.interop.ctranslate2.importer import CTranslate2Import, open_translator
 from zoo.interop.formats import Bundle, ExportCheck, ImportFormat
 from zoo.text.tokenizer import SPACE, Tokenizer
@@ -92,7 +92,7 @@ class CTranslate2Export:
         elif not source.is_word_level:
             (folder / "source.spm").write_bytes(source.content)
             (folder / "target.spm").write_bytes(target.content)
-        return list(_search_notes(bundle.spec.decoding, names[1]))
+        return [*_language_notes(bundle.spec), *_search_notes(bundle.spec, names[1])]
 
     def check(self, bundle: Bundle, folder: Path) -> ExportCheck | None:
         """Compare CTranslate2's log-probabilities with the reference log-probabilities of the bundle."""
@@ -123,10 +123,12 @@ def _require_supported(spec: Spec) -> None:
             raise _unsupported(f"its {side} has layers of {names}, but CTranslate2 supports only layers of {supported}")
     if own := next(architecture.own_options, None):
         raise _unsupported(f"CTranslate2 does not support the option `{own}`")
-    if architecture.norm.placement == "both" or architecture.norm.embeddings:
-        raise _unsupported("it has norms after the embeddings, or on both sides of the sub-layers")
+    if architecture.norm.placement == "both":
+        raise _unsupported("it has norms on both sides of the sub-layers")
     if architecture.norm.kind == "none":
         raise _unsupported("it has no norms")
+    if architecture.scale_logits:
+        raise _unsupported("it scales logits (`scale_logits`)")
     used = {type(node.operation) for node in lower(spec, Purpose.SCORE).nodes}
     if unknown := sorted(operation.__name__ for operation in used - _OPERATIONS):
         raise _unsupported(f"CTranslate2 does not implement {unknown[0]}")
@@ -138,15 +140,27 @@ def _token_names(side: Any) -> list[str]:
     return [name.removeprefix(SPACE) for name in names] if side.is_word_level else names
 
 
-def _search_notes(decoding: Decoding, target: list[str]) -> Iterator[str]:
+def _language_notes(spec: Spec) -> Iterator[str]:
+    """Yield notes for the user: where CTranslate2 expects the tokens of the languages, which it does not add itself."""
+    if spec.languages is None:
+        return
+    if side := spec.languages.source_token:
+        token = spec.languages.token_of(spec.languages.codes[0])
+        yield f"Put the token of the {side} language before the tokens of each source, such as `{token}`."
+    if spec.languages.target_token:
+        yield "Pass the token of the target language as `target_prefix`."
+
+
+def _search_notes(spec: Spec, target: list[str]) -> Iterator[str]:
     """Yield notes for the user: the search options of CTranslate2 that correspond to a spec, and any differences."""
+    decoding, has_prefix = spec.decoding, spec.languages is not None and spec.languages.target_token is not None
     options: dict[str, Any] = {
         "beam_size": decoding.beam,
         "length_penalty": decoding.alpha,
         "min_decoding_length": decoding.min_length,
     }
     if not decoding.length_factor:
-        options["max_decoding_length"] = decoding.extra_length
+        options["max_decoding_length"] = decoding.extra_length + has_prefix
     if UNK in decoding.suppressed_tokens:
         options["disable_unk"] = True
     if others := [[target[id]] for id in decoding.suppressed_tokens if id != UNK]:
@@ -186,6 +200,7 @@ class _SpecWriter:
             "pre_norm": a.norm.placement == "pre",
             "activation": activations[_ACTIVATIONS[a.activation]],
             "head_dim": self.head_dimension,
+            "layernorm_embedding": a.norm.embeddings,
         }
         model = ctranslate2.TransformerSpec(
             ctranslate2.TransformerEncoderSpec(a.depths.encoder, a.h, **options),
@@ -197,9 +212,12 @@ class _SpecWriter:
         if a.output_bias:
             model.decoder.projection.bias = self.tensor("output_bias")
         for name, side in (("encoder", model.encoder), ("decoder", model.decoder)):
+            side.scale_embeddings = a.scale_embeddings
             side.position_encodings.encodings = self.positions(name)
+            if a.norm.embeddings:
+                self.fill_norm(side.layernorm_embedding, f"{name}.embedding_norm")
             if a.norm.placement == "pre":
-                self.fill_norm(side.layer_norm, name)
+                self.fill_norm(side.layer_norm, f"{name}.norm")
             for number, layer in enumerate(side.layer):
                 self.fill_layer(layer, f"{name}.{number}")
         return model
@@ -211,7 +229,7 @@ class _SpecWriter:
         inner, outer, part = layer.ffn.linear_0, layer.ffn.linear_1, f"{name}.feed_forward"
         inner.weight, inner.bias = self.tensor(f"{part}.w1").T, self.tensor(f"{part}.b1")
         outer.weight, outer.bias = self.tensor(f"{part}.w2").T, self.tensor(f"{part}.b2")
-        self.fill_norm(layer.ffn.layer_norm, part)
+        self.fill_norm(layer.ffn.layer_norm, f"{part}.norm")
 
     def fill_attention(self, attention: Any, part: str, concatenated: Iterable[tuple[str, ...]]) -> None:
         """Fill an attention layer. CTranslate2 stores each tuple of projections concatenated, as one linear map."""
@@ -228,7 +246,7 @@ class _SpecWriter:
         if a.projection_bias:
             output.bias = self.tensor(f"{part}.output_bias")
         attention.queries_scale = attention_scale(a, a.d_k)
-        self.fill_norm(attention.layer_norm, part)
+        self.fill_norm(attention.layer_norm, f"{part}.norm")
 
     def padded(self, heads: Tensor, dimension: int) -> Tensor:
         """Return heads padded with zeros, because CTranslate2 requires d_k = d_v.
@@ -243,8 +261,8 @@ class _SpecWriter:
         separate = heads.view(*heads.shape[:-1], self.architecture.h, dimension)
         return torch.nn.functional.pad(separate, (0, self.head_dimension - dimension)).flatten(-2)
 
-    def fill_norm(self, norm: Any, part: str) -> None:
-        norm.gamma, norm.beta = self.tensor(f"{part}.norm_gain"), self.tensor(f"{part}.norm_bias")
+    def fill_norm(self, norm: Any, name: str) -> None:
+        norm.gamma, norm.beta = self.tensor(f"{name}_gain"), self.tensor(f"{name}_bias")
 
     def table(self, side: str) -> Tensor:
         """Return the embedding of the source or the target, or the output projection."""

@@ -77,11 +77,14 @@ class _Reader:
         if activation not in _ACTIVATIONS:
             name = _UNSUPPORTED_ACTIVATIONS.get(activation, activation)
             raise ZooError(f"the feed-forward networks have the activation {name}, which zoo does not support")
+        normalizes_embeddings = any(f"{side}/layernorm_embedding/gamma" in self.left for side in SIDES)
         for side, depth in depths.items():
             for number in range(depth):
                 self.add_layer(side, number)
             if pre_norm:
-                self.add_norm(f"{side}/layer_norm", side)
+                self.add_norm(f"{side}/layer_norm", f"{side}.norm")
+            if normalizes_embeddings:
+                self.add_norm(f"{side}/layernorm_embedding", f"{side}.embedding_norm")
         tables = self.tables()
         d_model = tables.target.shape[1]
         positions = self.positions()
@@ -96,7 +99,11 @@ class _Reader:
             "d_v": d_k,
             "activation": _ACTIVATIONS[activation],
             "attention_score": self.attention_score(d_k),
-            "norm": {"placement": "pre" if pre_norm else "post", "epsilon": epsilon},
+            "norm": {
+                "placement": "pre" if pre_norm else "post",
+                "epsilon": epsilon,
+                "embeddings": normalizes_embeddings,
+            },
             "projection_bias": self.layers.projection_bias,
             "positions": positions,
         }
@@ -113,7 +120,7 @@ class _Reader:
             self.add_attention(f"{foreign}/attention", f"{ours}.cross_attention", linears, 2)
         inner, outer = (self.linear(f"{foreign}/ffn/linear_{index}") for index in (0, 1))
         self.layers.add_feed_forward(f"{ours}.feed_forward", inner, outer)
-        self.add_norm(f"{foreign}/ffn/layer_norm", f"{ours}.feed_forward")
+        self.add_norm(f"{foreign}/ffn/layer_norm", f"{ours}.feed_forward.norm")
 
     def add_attention(self, foreign: str, ours: str, linears: list[Linear], output: int) -> None:
         """Add an attention sub-layer.
@@ -126,7 +133,7 @@ class _Reader:
         """
         linears = [*linears, self.linear(f"{foreign}/linear_{output}")]
         self.layers.add_attention(ours, dict(zip(("query", "key", "value", "output"), linears, strict=True)))
-        self.add_norm(f"{foreign}/layer_norm", ours)
+        self.add_norm(f"{foreign}/layer_norm", f"{ours}.norm")
 
     def add_norm(self, name: str, ours: str) -> None:
         gain = self.take(f"{name}/gamma")

@@ -148,7 +148,7 @@ def read_layers(
             foreign = f"{side}.layers.{number}"
             layers.add_pytorch_layer(source, foreign, f"{side}.{number}", d_model, d_ff, optional_bias=True)
         if architecture["norm"]["placement"] == "pre":
-            layers.add_pytorch_norm(source, f"{side}.layer_norm", side, d_model)
+            layers.add_pytorch_norm(source, f"{side}.layer_norm", f"{side}.norm", d_model)
     positions: dict[str, Any]
     if _same_boolean(options, "learned_pos"):
         # fairseq's tables have unused rows up to the ID of padding.
