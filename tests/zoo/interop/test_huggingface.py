@@ -51,6 +51,26 @@ def test_imported_model_computes_the_same(tiny: SimpleNamespace, folder: Any) ->
         np.testing.assert_allclose(found, transformers.log_probabilities(*ids, pad_logit=True), atol=2e-5)
 
 
+def test_larger_opus_models_are_imported(tiny: SimpleNamespace, folder: Any) -> None:
+    """Models such as opus-mt-tc-big have ReLU, matrices in float16, and each shared matrix under all its names."""
+    tensors = {name: tensor.half() for name, tensor in load_file(folder.weights_file).items()}
+    names = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight")
+    copies = {name: tensors["model.shared.weight"].clone() for name in names}
+    save_file(tensors | copies, folder.weights_file)
+    folder.write_config(
+        activation_function="relu", forced_eos_token_id=0, bos_token_id=0, max_length=512, torch_dtype="float16",
+        normalize_before=False, normalize_embedding=False, add_final_layer_norm=False, static_position_embeddings=True,
+        tie_word_embeddings=True, share_encoder_decoder_embeddings=True, num_beams=4,
+    )  # fmt: skip
+    weights = {name: tensor.astype(np.float16).astype(np.float32) for name, tensor in folder.weights.items()}
+    marian = tiny.MarianModel(weights, tiny.MARIAN_OPTIONS | {"transformer-ffn-activation": "relu"})
+    imported = read(folder)
+    assert imported.spec.decoding.extra_length == 510
+    for source, target in SENTENCES:
+        expected = marian.log_probabilities(*folder.foreign_ids(source, target))
+        np.testing.assert_allclose(tiny.log_probabilities(imported, source, target), expected, atol=2e-5)
+
+
 def test_search_settings_and_languages_are_imported(folder: Any) -> None:
     imported = read(folder, "transformers")
     spec, decoding = imported.spec, imported.spec.decoding
