@@ -43,7 +43,7 @@ _Format = Annotated[
     str | None,
     typer.Option(
         "--format",
-        metavar="hf-marian|hf-t5|hf-t5gemma|marian|ctranslate2|fairseq",
+        metavar="hf-marian|hf-multilingual|hf-t5|hf-t5gemma|marian|ctranslate2|fairseq",
         show_default="detected from the files",
         help="Toolkit whose file format the model has.",
     ),
@@ -128,7 +128,10 @@ def export_model(
     to: Annotated[
         str,
         typer.Option(
-            "--to", metavar="hf-marian|hf-t5|hf-t5gemma|ctranslate2|onnx", show_default=False, help="Format to write."
+            "--to",
+            metavar="hf-marian|hf-multilingual|hf-t5|hf-t5gemma|ctranslate2|onnx",
+            show_default=False,
+            help="Format to write.",
         ),
     ],
     output: Annotated[

@@ -19,7 +19,7 @@ from specs.languages import LanguageCode
 from specs.section import Positive, Section, Size, reject
 
 Path = Annotated[str, Field(min_length=1, max_length=4_096)]
-Language = Annotated[str, Field(pattern=r"^[a-z]{2,3}(-[A-Za-z0-9]+)*$", max_length=35)]
+Language = Annotated[str, Field(pattern=r"^[a-z]{2,3}([-_][A-Za-z0-9]+)*$", max_length=35)]
 Direction = tuple[str, str]
 """Codes of the source and of the target language."""
 

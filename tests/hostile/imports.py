@@ -211,6 +211,7 @@ _ALL = (_damaged_file, _damaged_file, _not_a_file, _linked)
 _DAMAGES: dict[str, tuple[Damage, ...]] = {
     "marian": (*_ALL, *formats.NPZ, _marian_decoder, _marian_outside, _sentencepiece),
     "hf-marian": (*_ALL, _optional_file, *formats.BIN, _transformers_config, _token_ids, _sentencepiece, _safetensors),
+    "hf-multilingual": (*_ALL, _optional_file, _transformers_config, _tokenizer, _tokenizer, _safetensors),
     "hf-t5": (*_ALL, _optional_file, _transformers_config, _tokenizer, _tokenizer, _safetensors),
     "ctranslate2": (*_ALL, *formats.CTRANSLATE2, _ctranslate2_texts, _sentencepiece),
     "fairseq": (*_ALL, *formats.PT, _fairseq_dictionary),

@@ -158,7 +158,7 @@ def _write_foreign(folder: Path, vocabulary: Path) -> None:
     torch.manual_seed(7)
     tokens = Vocabulary.load(vocabulary.parent)
     names = [str(tokens.source.model.id_to_piece(number)) for number in range(tokens.sizes[0])]  # type: ignore[union-attr]
-    writers = {"marian": _marian, "hf-marian": _transformers, "hf-t5": _t5}
+    writers = {"marian": _marian, "hf-marian": _transformers, "hf-multilingual": _nllb, "hf-t5": _t5}
     writers |= {"ctranslate2": _ctranslate2, "fairseq": _fairseq}
     for name, writer in writers.items():
         (folder / name).mkdir(parents=True)
@@ -228,6 +228,24 @@ def _transformers(folder: Path, vocabulary: Path, names: list[str]) -> None:
     (folder / "tokenizer_config.json").write_text(json.dumps({"source_lang": "eng", "target_lang": "deu"}))
     for side in ("source", "target"):
         shutil.copyfile(vocabulary, folder / f"{side}.spm")
+
+
+def _nllb(folder: Path, vocabulary: Path, names: list[str]) -> None:
+    tokens, codes = ["<s>", "<pad>", "</s>", "<unk>", *names[4:]], ["eng_Latn", "deu_Latn"]
+    rows, known = len(tokens) + len(codes), set(names)
+    tensors = {**_torch_layers("model."), "model.shared.weight": _normal(rows, D)}
+    for side in SIDES:
+        tensors |= {f"model.{side}.layer_norm.{name}": _normal(D) for name in ("weight", "bias")}
+    save_file(tensors, folder / "model.safetensors")
+    sides = {f"{side}_{key}": value for side in SIDES for key, value in (("attention_heads", HEADS), ("ffn_dim", D_FF))}
+    sizes = {"d_model": D, "encoder_layers": 1, "decoder_layers": 1, "vocab_size": rows, "max_length": 32}
+    (folder / "config.json").write_text(json.dumps({"model_type": "m2m_100", **sides, **sizes}))
+    splits = ((name[:cut], name[cut:]) for name in names for cut in range(1, len(name)))
+    merges = [pair for pair in splits if known.issuperset(pair)]
+    model = {"type": "BPE", "vocab": {name: number for number, name in enumerate(tokens)}, "merges": merges}
+    added = [{"id": number, "content": code} for number, code in enumerate(codes, start=len(tokens))]
+    (folder / "tokenizer.json").write_text(json.dumps({"model": model, "normalizer": None, "added_tokens": added}))
+    (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "NllbTokenizer"}))
 
 
 def _t5(folder: Path, vocabulary: Path, names: list[str]) -> None:

@@ -90,6 +90,8 @@ def compare_with_engine(
 ) -> Comparison:
     """Translate texts with the engine that a model comes from and with zoo, and compare the results.
 
+    A model of several languages translates in the default direction of its spec.
+
     Args:
         format: The format of the model. Its engine must be installed.
         path: The foreign model.
@@ -150,7 +152,7 @@ def _engine_errors(format: ImportFormat) -> Iterator[None]:
 
 def _acceptable(texts: Sequence[str], translator: Translator, report: Report) -> list[str]:
     """Return the texts that are not empty and not too long for the model. Report how many are left out."""
-    max_length = translator.preprocessor().max_source_length
+    max_length = translator.preprocessor(*translator.spec.default_direction).max_source_length
     acceptable = [text for text in texts if 0 < len(translator.vocabulary.encode(text)) <= max_length]
     if not acceptable:
         problem = f"there is no sentence to check with: the model takes 1 to {max_length:,} tokens"
@@ -163,7 +165,9 @@ def _acceptable(texts: Sequence[str], translator: Translator, report: Report) ->
 
 
 def _best(translator: Translator, texts: Sequence[str]) -> list[Translation]:
-    return [best for best, *_ in translator.hypotheses(texts, split=False, workers=1)]
+    source, target = translator.spec.default_direction
+    hypotheses = translator.hypotheses(texts, source=source, target=target, split=False, workers=1)
+    return [best for best, *_ in hypotheses]
 
 
 def _timed(
@@ -215,13 +219,14 @@ def _largest_difference(
     """
     encode, source_suffix = translator.vocabulary.encode, translator.vocabulary.source_suffix
     decoding, positions = translator.spec.decoding, translator.positions or math.inf
+    languages = translator.preprocessor(*translator.spec.default_direction).languages
     sources, targets, expected = [], [], []
     for text, translation, row in zip(texts, translations, rows, strict=True):
         source = encode(text)
-        target = encode(translation.text, "target") if row is None else row
-        max_length = decoding.length_factor * len(source) + decoding.extra_length
+        target = [*languages.target_tokens, *encode(translation.text, "target")] if row is None else row
+        max_length = decoding.length_factor * len(source) + decoding.extra_length + len(languages.target_tokens)
         if len(target) < min(max_length, positions - 1):  # BOS takes one position
-            sources.append([*source, *source_suffix])
+            sources.append([*languages.source_tokens, *source, *source_suffix])
             targets.append([BOS, *target, EOS])
             expected.append(translation.log_probability)
     if not sources:

@@ -19,7 +19,7 @@ PositionConvention = Literal["marian", "transformers"]
 """Toolkit that trained a Hugging Face Marian model. It determines the formula of the sinusoidal positions."""
 UNKNOWN_LANGUAGES = ("und", "und")
 """Language codes for a model whose files do not contain its languages. `und` is ISO 639 for "undetermined"."""
-_LANGUAGE_CODE = re.compile(r"(?=.{2,35}$)[a-z]{2,3}(-[A-Za-z0-9]+)*")
+_LANGUAGE_CODE = re.compile(r"(?=.{2,35}$)[a-z]{2,3}([-_][A-Za-z0-9]+)*")
 _MAX_LENGTH = 256  # tokens: the `corpus.max_length` of base
 _MAX_DESCRIPTION = 200  # characters
 
@@ -192,7 +192,7 @@ class ExportFormat(Protocol):
 
 
 def are_language_codes(languages: Sequence[str]) -> bool:
-    """Return whether all strings are valid language codes, such as `en` and `pt-BR`."""
+    """Return whether all strings are valid language codes, such as `en`, `pt-BR` and `eng_Latn`."""
     return all(map(_LANGUAGE_CODE.fullmatch, languages))
 
 
@@ -209,7 +209,8 @@ def imported_spec(request: ImportRequest, description: str, **sections: Mapping[
         request: The name and the languages of the model.
         description: The description of the model. It may contain text from foreign files, so it is reduced to one line
             without markup.
-        sections: The fields of `architecture`, `vocabulary` and `decoding` that differ from the spec `base`.
+        sections: The fields of `architecture`, `vocabulary`, `languages` and `decoding` that differ from the spec
+            `base`.
 
     Raises:
         ZooError: The sections contradict each other.
@@ -218,7 +219,7 @@ def imported_spec(request: ImportRequest, description: str, **sections: Mapping[
     corpus: dict[str, Any] = {"source": source, "target": target, "train": [], "dev": [], "test": []}
     architecture = sections["architecture"]
     if rows := architecture.get("positions", {}).get("rows"):
-        corpus["max_length"] = min(_MAX_LENGTH, rows - 1)
+        corpus["max_length"] = min(_MAX_LENGTH, rows - 1 - ("languages" in sections))
     fields = {"name": request.name, "description": _without_markup(description), "corpus": corpus, **sections}
     return specs.load("base", fields).with_short_name(request.name)
 

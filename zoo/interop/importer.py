@@ -192,7 +192,7 @@ def _local_path(source: str, report: Report) -> Path:
 def _notes_for_user(model: ImportedModel) -> Iterator[str]:
     """Yield notes for the user who imports the model, which its model card does not contain."""
     spec = model.spec
-    if (spec.corpus.source, spec.corpus.target) == UNKNOWN_LANGUAGES:
+    if spec.languages is None and (spec.corpus.source, spec.corpus.target) == UNKNOWN_LANGUAGES:
         yield "the languages of the model are unknown: set them with `--languages`, such as `--languages en de`"
     if spec.name in specs.names():
         yield (

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import IntEnum
 from pathlib import Path
 from typing import NamedTuple
@@ -139,11 +139,16 @@ class SentencePieceModel:
         """Return the ID of the token with this name, or None if there is none."""
         return next((id for id, entry in enumerate(self.entries) if entry.name == name), None)
 
-    def renumbered(self, numbering: Numbering) -> Tokenizer:
+    def renumbered(self, numbering: Numbering, control: Collection[str] = ()) -> Tokenizer:
         """Return a tokenizer with the same model, but with the token IDs of a numbering.
 
         Tokens that the model does not contain are added as unused tokens. At the beginning of a text, a token for a
         target language (`>>deu<<`) is always one token.
+
+        Args:
+            numbering: The tokens.
+            control: Names of tokens that no text contains. They are added as control tokens, as are those that are
+                control tokens of the model.
 
         Raises:
             ZooError: SentencePiece would split a language token, or the added tokens would change how the model merges
@@ -151,6 +156,7 @@ class SentencePieceModel:
         """
         known = {entry.name: entry for entry in self.entries}
         known = {name: e for name, e in known.items() if e.type not in (TokenType.UNKNOWN, TokenType.CONTROL)}
+        no_text = {*control, *self.names(TokenType.CONTROL)}
         entries = _special_entries()
         for token in numbering.tokens[len(SPECIAL) :]:
             if is_language_token(token.name):  # SentencePiece adds a space before each text
@@ -158,8 +164,8 @@ class SentencePieceModel:
             elif token.name in known:
                 entries.append(known[token.name])
             else:  # bpe merges pairs into unused tokens, but not into control tokens
-                type_ = TokenType.CONTROL if _NO_TEXT.fullmatch(token.name) else TokenType.UNUSED
-                entries.append(TokenEntry(token.name, 0.0, type_))
+                is_control = token.name in no_text or _NO_TEXT.fullmatch(token.name)
+                entries.append(TokenEntry(token.name, 0.0, TokenType.CONTROL if is_control else TokenType.UNUSED))
         if self.kind == "bpe" and any(entry.type is TokenType.UNUSED and len(entry.name) > 1 for entry in entries):
             raise ZooError(
                 f"`{self.file}` merges pairs of tokens, and the tokens of the other side would change these merges",
@@ -173,7 +179,16 @@ class SentencePieceModel:
                 raise ZooError(f"`{self.file}` does not treat `{token.name}` as one token at the beginning of a text")
         return tokenizer
 
-    def reordered(self, order: Sequence[int], names: Mapping[int, str], *, unknown: int, end: int, pad: int) -> bytes:
+    def reordered(
+        self,
+        order: Sequence[int],
+        names: Mapping[int, str],
+        *,
+        unknown: int,
+        end: int,
+        pad: int | None = None,
+        start: int | None = None,
+    ) -> bytes:
         """Return the content of the same model with some of its tokens in another order, for another toolkit.
 
         Args:
@@ -181,27 +196,29 @@ class SentencePieceModel:
             names: The new names of some tokens, by their IDs in this model.
             unknown: The new ID of the unknown token.
             end: The new ID of the end of a sentence.
-            pad: The new ID of the padding token.
+            pad: The new ID of the padding token, if there is one.
+            start: The new ID of the beginning of a sentence, if there is one.
         """
         entries = [self.entries[id]._replace(name=names.get(id, self.entries[id].name)) for id in order]
-        special_ids = dict(zip(_SPECIAL_IDS, (unknown, _NO_ID, end, pad), strict=True))
-        special_names = {
-            field: entries[id].name
-            for field, id in zip(_SPECIAL_NAMES, (unknown, None, end, pad), strict=True)
-            if id is not None
-        }
+        ids = (unknown, start, end, pad)
+        special_ids = {f: _NO_ID if id is None else id for f, id in zip(_SPECIAL_IDS, ids, strict=True)}
+        special_names = {f: entries[id].name for f, id in zip(_SPECIAL_NAMES, ids, strict=True) if id is not None}
         return _encode_model(entries, self._trainer, special_ids, special_names) + b"".join(self._other_fields)
 
 
-def unigram_model(entries: Sequence[TokenEntry], character_map: bytes | None, *, byte_fallback: bool) -> bytes:
-    """Return the content of a unigram model that treats spaces in the usual way.
+def new_model(
+    kind: str, entries: Sequence[TokenEntry], character_map: bytes | None, *, byte_fallback: bool = False
+) -> bytes:
+    """Return the content of a model that treats spaces in the usual way.
 
     Args:
+        kind: The algorithm, `bpe` or `unigram`.
         entries: The tokens.
         character_map: The compiled rules of the normalisation. None: characters stay as they are.
         byte_fallback: Whether characters without a token are encoded as bytes.
     """
-    trainer = encode_integer(_MODEL_TYPE, 1) + encode_integer(_BYTE_FALLBACK, byte_fallback)
+    number = next(number for number, algorithm in _ALGORITHMS.items() if algorithm == kind)
+    trainer = encode_integer(_MODEL_TYPE, number) + encode_integer(_BYTE_FALLBACK, byte_fallback)
     normalizer = encode_bytes(_NORMALIZER_NAME, b"identity" if character_map is None else b"user_defined")
     normalizer += b"" if character_map is None else encode_bytes(_CHARACTER_MAP, character_map)
     normalizer += b"".join(encode_integer(field, 1) for field in _SPACES)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -121,6 +121,7 @@ def convert_vocabulary(
     shared: bool,
     where: Path,
     source_has_end: bool = True,
+    control: Collection[str] = (),
 ) -> ImportedVocabulary:
     """Convert a foreign vocabulary.
 
@@ -131,6 +132,7 @@ def convert_vocabulary(
         shared: Whether both sides have the same token IDs. Then `target` describes both.
         where: The file or folder of the lists, for error messages.
         source_has_end: Whether sources of the foreign model end with EOS.
+        control: Names of tokens that no text contains, such as those of languages.
 
     Raises:
         ZooError: A SentencePiece model is missing, or cannot be converted to these token IDs.
@@ -141,7 +143,7 @@ def convert_vocabulary(
     else:
         numberings = [tokens.numbering(model) for tokens, model in zip((source, target), of_sides, strict=True)]
     tokenizers = [
-        model[0].renumbered(numbering) if model else word_list_tokenizer(numbering, str(where))
+        model[0].renumbered(numbering, control) if model else word_list_tokenizer(numbering, str(where))
         for model, numbering in zip(of_sides, numberings, strict=True)
     ]
     if not source_has_end:

@@ -88,6 +88,9 @@ def escape(text: str) -> str:
 
 
 def _purpose(spec: Spec, words: _TaskWords) -> str:
+    if spec.languages is not None:
+        codes = ", ".join(f"`{code}`" for code in spec.languages.codes)
+        return f"It translates between {len(spec.languages.codes)} languages: {codes}."
     if {spec.corpus.source, spec.corpus.target} == {"und"}:  # ISO 639 code of an undetermined language
         return "Its languages are unknown."
     return words.summary.format(spec.corpus)

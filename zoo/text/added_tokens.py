@@ -23,7 +23,7 @@ class AddedTokens:
     """Added tokens by their text.
 
     Attributes:
-        ids: The ID of each token. None: the model cannot read this token, so texts that contain it are rejected.
+        ids: The ID of each token. None: texts that contain this token are rejected. It marks padding or a language.
     """
 
     def __init__(self, ids: Mapping[str, int | None]) -> None:
@@ -78,8 +78,8 @@ class AddedTokens:
         for match in self._pattern.finditer(text):
             if (id := self.ids[match[0]]) is None:
                 raise ZooError(
-                    f"the text contains `{match[0]}`, which marks padding in this model",
-                    hint="remove it from the text",
+                    f"the text contains `{match[0]}`, a special token that is not part of a text in this model",
+                    hint="remove it from the text; languages are named by `--from` and `--to`",
                 )
             yield text[end : match.start()]
             yield id

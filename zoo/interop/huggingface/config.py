@@ -56,7 +56,7 @@ def architecture_fields(config: Settings, positions: PositionConvention) -> dict
     config.ignore(*NO_EFFECT)
     if not config.boolean("scale_embedding", False):  # the default of transformers
         raise config.error("scale_embedding", "leaves embeddings unscaled, but zoo multiplies them by sqrt(d_model)")
-    d_model, h = config.integer("d_model", 1024, minimum=1), _same_integer(config, "attention_heads", 16)
+    d_model, h = config.integer("d_model", 1024, minimum=1), same_integer(config, "attention_heads", 16)
     if d_model % h or d_model % 2 or d_model < 4:
         raise config.error("d_model", f"is odd, or cannot be divided among {h} heads")
     activation = config.text("activation_function", "gelu")
@@ -69,7 +69,7 @@ def architecture_fields(config: Settings, positions: PositionConvention) -> dict
     return {
         "N": {side: config.integer(f"{side}_layers", 12, minimum=1) for side in SIDES},
         "d_model": d_model,
-        "d_ff": _same_integer(config, "ffn_dim", 4096),
+        "d_ff": same_integer(config, "ffn_dim", 4096),
         "h": h,
         "d_k": d_model // h,
         "d_v": d_model // h,
@@ -91,7 +91,8 @@ def has_common_embedding(config: Settings) -> bool:
     return config.boolean("share_encoder_decoder_embeddings", True)
 
 
-def _same_integer(config: Settings, key: str, default: int) -> int:
+def same_integer(config: Settings, key: str, default: int) -> int:
+    """Return a setting of both sides. Raise ZooError if they differ, because a spec has one value."""
     encoder, decoder = (config.integer(f"{side}_{key}", default, minimum=1) for side in SIDES)
     if encoder != decoder:
         raise config.error(f"decoder_{key}", f"differs from the encoder's value {encoder}, but zoo supports one value")

@@ -24,6 +24,7 @@ class TransformersEngine:
         decode: Callable[[list[int], list[str]], str],
         beam: int,
         excluded: Collection[int] = (),
+        forced: int | None = None,
     ) -> None:
         """Wrap an open model.
 
@@ -34,10 +35,12 @@ class TransformersEngine:
             decode: Returns the text of a translation, given its token IDs and their names.
             beam: The beam size of the model's own settings.
             excluded: Foreign IDs of tokens that are excluded from the softmax.
+            forced: Foreign ID of the token that each translation begins with, such as that of a language.
         """
         self.version = version
         self._tokenizer, self._model, self._decode = tokenizer, model, decode
         self._beam, self._excluded = beam, list(excluded)
+        self._options = {} if forced is None else {"forced_bos_token_id": forced}
 
     @torch.inference_mode()
     def translate(self, texts: Sequence[str], beam: int | None = None) -> list[EngineTranslation]:
@@ -52,7 +55,7 @@ class TransformersEngine:
 
     def _translate_batch(self, texts: list[str], beam: int) -> Iterator[EngineTranslation]:
         inputs = self._tokenizer(texts, return_tensors="pt", padding=True)
-        output = self._model.generate(**inputs, num_beams=beam)
+        output = self._model.generate(**inputs, num_beams=beam, **self._options)
         end = self._model.config.eos_token_id
         for row, log_probability in zip(output.tolist(), self._log_probabilities(inputs, output), strict=True):
             ids = row[1:]

@@ -145,7 +145,7 @@ def marian_tensors(spec: Spec, tensors: Mapping[str, Tensor]) -> Iterator[tuple[
     a = spec.architecture
     for side, depth in zip(SIDES, (a.depths.encoder, a.depths.decoder), strict=True):
         for number in range(depth):
-            yield from _layer(tensors, f"{side}.{number}", f"model.{side}.layers.{number}")
+            yield from written_layer(tensors, f"{side}.{number}", f"model.{side}.layers.{number}")
         yield f"model.{side}.embed_positions.weight", _positions(spec, tensors, side)
     if a.tied_embeddings in ("all", "embeddings"):
         yield "model.shared.weight", tensors["embedding"].float().clone()
@@ -161,7 +161,14 @@ def marian_tensors(spec: Spec, tensors: Mapping[str, Tensor]) -> Iterator[tuple[
     yield "final_logits_bias", bias.float().reshape(1, -1).clone()
 
 
-def _layer(tensors: Mapping[str, Tensor], ours: str, foreign: str) -> Iterator[tuple[str, Tensor]]:
+def written_layer(tensors: Mapping[str, Tensor], ours: str, foreign: str) -> Iterator[tuple[str, Tensor]]:
+    """Yield the tensors of a layer by their names in transformers. Missing biases become zeros.
+
+    Args:
+        tensors: The tensors by zoo's names.
+        ours: The name of the layer in zoo.
+        foreign: Its name in transformers.
+    """
     for part, foreign_part in _ATTENTIONS.items():
         if f"{ours}.{part}.query" not in tensors:
             continue
@@ -170,16 +177,17 @@ def _layer(tensors: Mapping[str, Tensor], ours: str, foreign: str) -> Iterator[t
             yield f"{foreign}.{foreign_part}.{foreign_name}.weight", matrix.float().T.contiguous()
             bias = tensors.get(f"{ours}.{part}.{name}_bias", torch.zeros(matrix.shape[1]))
             yield f"{foreign}.{foreign_part}.{foreign_name}.bias", bias.float().clone()
-        yield from _norm(tensors, f"{ours}.{part}", f"{foreign}.{foreign_part}_layer_norm")
+        yield from written_norm(tensors, f"{ours}.{part}.norm", f"{foreign}.{foreign_part}_layer_norm")
     for number in (1, 2):
         yield f"{foreign}.fc{number}.weight", tensors[f"{ours}.feed_forward.w{number}"].float().T.contiguous()
         yield f"{foreign}.fc{number}.bias", tensors[f"{ours}.feed_forward.b{number}"].float().clone()
-    yield from _norm(tensors, f"{ours}.feed_forward", f"{foreign}.final_layer_norm")
+    yield from written_norm(tensors, f"{ours}.feed_forward.norm", f"{foreign}.final_layer_norm")
 
 
-def _norm(tensors: Mapping[str, Tensor], ours: str, foreign: str) -> Iterator[tuple[str, Tensor]]:
-    yield f"{foreign}.weight", tensors[f"{ours}.norm_gain"].float().clone()
-    yield f"{foreign}.bias", tensors[f"{ours}.norm_bias"].float().clone()
+def written_norm(tensors: Mapping[str, Tensor], ours: str, foreign: str) -> Iterator[tuple[str, Tensor]]:
+    """Yield the gain and the bias of a layer norm by their names in transformers."""
+    yield f"{foreign}.weight", tensors[f"{ours}_gain"].float().clone()
+    yield f"{foreign}.bias", tensors[f"{ours}_bias"].float().clone()
 
 
 def _positions(spec: Spec, tensors: Mapping[str, Tensor], side: str) -> Tensor:

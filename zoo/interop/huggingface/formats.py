@@ -8,13 +8,20 @@ from zoo.interop.formats import ExportFormat
 from zoo.interop.huggingface.exporter import HuggingFaceMarianExport
 from zoo.interop.huggingface.folder import ModelTypeImport, model_type
 from zoo.interop.huggingface.importer import HuggingFaceMarianImport
+from zoo.interop.huggingface.multilingual import MultilingualImport
+from zoo.interop.huggingface.multilingual_exporter import MultilingualExport
 from zoo.interop.huggingface.t5 import T5Import
 from zoo.interop.huggingface.t5_exporter import T5Export
 from zoo.interop.huggingface.t5gemma import T5GemmaImport
 from zoo.interop.huggingface.t5gemma_exporter import T5GemmaExport
 
-IMPORT_FORMATS = (HuggingFaceMarianImport(), T5Import(), T5GemmaImport())
-EXPORT_FORMATS: tuple[ExportFormat, ...] = (HuggingFaceMarianExport(), T5Export(), T5GemmaExport())
+IMPORT_FORMATS = (HuggingFaceMarianImport(), MultilingualImport(), T5Import(), T5GemmaImport())
+EXPORT_FORMATS: tuple[ExportFormat, ...] = (
+    HuggingFaceMarianExport(),
+    MultilingualExport(),
+    T5Export(),
+    T5GemmaExport(),
+)
 
 
 def unsupported_model_type(path: Path) -> str | None:

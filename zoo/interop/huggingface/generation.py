@@ -19,7 +19,6 @@ _ALLOWED_IN_GENERATION: dict[str, tuple[Any, ...]] = {
     "encoder_no_repeat_ngram_size": (0,),
     "min_length": (0,),
     "min_new_tokens": (None, 0),
-    "forced_bos_token_id": (None,),
     "force_bos_token_to_be_generated": (False,),
     "exponential_decay_length_penalty": (None,),
     "suppress_tokens": (None, []),
@@ -50,7 +49,8 @@ _READ_IN_GENERATION = (
     *("eos_token_id", "forced_eos_token_id", "bad_words_ids", "renormalize_logits", "length_penalty", "num_beams"),
     *("max_length", "max_new_tokens", "early_stopping"),
 )
-GENERATION_KEYS = (*_ALLOWED_IN_GENERATION, *_NO_EFFECT_IN_GENERATION, *_READ_IN_GENERATION)
+_FORCED_START = "forced_bos_token_id"
+GENERATION_KEYS = (*_ALLOWED_IN_GENERATION, _FORCED_START, *_NO_EFFECT_IN_GENERATION, *_READ_IN_GENERATION)
 """All search settings. In `config.json`, they have no effect if there is a `generation_config.json`."""
 
 
@@ -65,7 +65,9 @@ class GenerationSettings:
     notes: tuple[str, ...]
 
 
-def generation_settings(settings: Settings, end: int, numbering: Numbering, *, forces_end: bool) -> GenerationSettings:
+def generation_settings(
+    settings: Settings, end: int, numbering: Numbering, *, forces_end: bool, is_multilingual: bool = False
+) -> GenerationSettings:
     """Convert the search settings.
 
     Args:
@@ -74,11 +76,13 @@ def generation_settings(settings: Settings, end: int, numbering: Numbering, *, f
         numbering: The tokens of the target.
         forces_end: Whether a translation of maximum length ends with EOS if the settings do not specify it. True for
             the settings in a `config.json`.
+        is_multilingual: Whether each request specifies the first token of a translation. A default then has no effect.
 
     Raises:
         ZooError: A setting is not supported.
     """
-    settings.require(_ALLOWED_IN_GENERATION)
+    settings.require(_ALLOWED_IN_GENERATION if is_multilingual else _ALLOWED_IN_GENERATION | {_FORCED_START: (None,)})
+    settings.ignore(_FORCED_START)
     settings.ignore(*_NO_EFFECT_IN_GENERATION)
     if settings.any("eos_token_id", end) not in (end, [end]):
         raise settings.error("eos_token_id", f"differs from the value {end} in `config.json`")

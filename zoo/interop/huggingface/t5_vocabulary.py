@@ -21,7 +21,7 @@ from zoo.files.reading import MAX_VOCABULARY_BYTES, is_present, read_json
 from zoo.interop.huggingface.folder import TOKENIZER_CONFIG
 from zoo.interop.huggingface.vocabulary import SpecialTokens
 from zoo.interop.numbering import Numbering
-from zoo.interop.sentencepiece_model import SentencePieceModel, TokenEntry, TokenType, unigram_model
+from zoo.interop.sentencepiece_model import SentencePieceModel, TokenEntry, TokenType, new_model
 from zoo.interop.vocabulary import ImportedVocabulary, TokenList, convert_vocabulary
 from zoo.text.tokenizer import Tokenizer, damaged_vocabulary
 from zoo.text.vocabulary import Vocabulary
@@ -193,11 +193,11 @@ def _from_tokenizer_file(file: Path, tokenizer: Mapping[str, Any]) -> TokenizerT
         entries.append(TokenEntry(name, float(score), TokenType.UNKNOWN if id == unknown else type_))
     if type(unknown) is not int or not 0 <= unknown < len(entries):
         raise damaged_vocabulary(str(file), "it has no unknown token")
-    content = unigram_model(entries, _character_map(tokenizer.get("normalizer")), byte_fallback=fallback)
+    content = new_model("unigram", entries, character_map(tokenizer.get("normalizer")), byte_fallback=fallback)
     return TokenizerTokens(SentencePieceModel(file, content), [entry.name for entry in entries], unknown)
 
 
-def _character_map(normalizer: Mapping[str, Any] | None) -> bytes | None:
+def character_map(normalizer: Mapping[str, Any] | None) -> bytes | None:
     """Return the compiled rules of the normalisation, or None if characters stay as they are."""
     steps = (normalizer.get("normalizers") or [normalizer]) if normalizer else []
     maps = [step.get("precompiled_charsmap") for step in steps if step.get("type") == "Precompiled"]

@@ -1,0 +1,427 @@
+"""M2M-100, NLLB-200 and mBART-50 compute the same as in transformers, in every direction."""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import json
+import shutil
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sentencepiece
+import torch
+from safetensors.torch import load_file, save_file
+
+import zoo
+from compiler import TRANSLATE
+from specs import UNK, Architecture, Languages, Spec, ZooError
+from zoo.generation.compilation import build_with_message
+from zoo.generation.translator import Translator
+from zoo.interop.ctranslate2.exporter import CTranslate2Export
+from zoo.interop.ctranslate2.importer import CTranslate2Import, open_translator
+from zoo.interop.exporter import export_model
+from zoo.interop.formats import Bundle, ImportedModel, ImportRequest
+from zoo.interop.huggingface.language_codes import M2M100, MBART50
+from zoo.interop.huggingface.multilingual import MultilingualImport
+from zoo.interop.huggingface.multilingual_exporter import MultilingualExport, require_multilingual
+from zoo.interop.importer import ImportOptions, import_model
+from zoo.publishing.verify import verify
+from zoo.report import Report
+from zoo.text.tokenizer import Tokenizer
+
+transformers = pytest.importorskip("transformers")
+
+TEXTS = ["the old dog sees a small house", "zwei Bücher", "xyz ½ ﬁ Œ", "today we read two books " * 2 + "today"]
+CORPUS = [*TEXTS, "der alte Hund sieht ein kleines Haus", "un petit chien lit un livre"]
+NLLB_CODES = ["ace_Arab", "deu_Latn", "eng_Latn", "fra_Latn", "zho_Hans"]
+PAIRS = {
+    "nllb": [("eng_Latn", "deu_Latn"), ("zho_Hans", "ace_Arab")],
+    "m2m": [("en", "de"), ("zu", "af")],
+    "mbart": [("en_XX", "de_DE"), ("ar_AR", "sl_SI")],
+}
+UNLISTED = "▁un"
+"""Token of the SentencePiece model that `vocab.json` of M2M-100 does not list. No test translates it."""
+TOKENIZERS = {"nllb": "NllbTokenizer", "m2m": "M2M100Tokenizer", "mbart": "MBart50Tokenizer"}
+UNTIED = {"tie_word_embeddings": False}
+OTHER_WIDTHS = {"d_model": 24, "encoder_attention_heads": 3, "decoder_attention_heads": 3}
+CONFIGS: dict[str, dict[str, Any]] = {
+    "nllb": {},
+    "nllb, unscaled": {"scale_embedding": False},
+    "nllb, gelu": {"activation_function": "gelu"},
+    "nllb, depths": {"encoder_layers": 1, "decoder_layers": 3},
+    "nllb, widths": OTHER_WIDTHS,
+    "nllb, d_ff": {"encoder_ffn_dim": 40, "decoder_ffn_dim": 40, "activation_function": "silu"},
+    "nllb, untied": UNTIED,
+    "nllb, padded vocabulary": {"rows": 30, "encoder_layers": 1},
+    "m2m": {},
+    "m2m, unscaled": {"scale_embedding": False, "activation_function": "gelu_new"},
+    "m2m, gelu": {"activation_function": "gelu"},
+    "m2m, depths": {"encoder_layers": 3, "decoder_layers": 1},
+    "m2m, widths": OTHER_WIDTHS,
+    "m2m, one head": {"encoder_attention_heads": 1, "decoder_attention_heads": 1},
+    "m2m, d_ff": {"encoder_ffn_dim": 8, "decoder_ffn_dim": 8},
+    "m2m, untied": UNTIED,
+    "mbart": {},
+    "mbart, scaled": {"scale_embedding": True},
+    "mbart, relu": {"activation_function": "relu"},
+    "mbart, depths": {"encoder_layers": 1, "decoder_layers": 3},
+    "mbart, widths": OTHER_WIDTHS,
+    "mbart, d_ff": {"encoder_ffn_dim": 40, "decoder_ffn_dim": 40},
+    "mbart, positions": {"max_position_embeddings": 60, "encoder_attention_heads": 4, "decoder_attention_heads": 4},
+    "mbart, untied": UNTIED,
+}
+Write = Callable[..., Path]
+
+
+@cache
+def train_sentencepiece(kind: str) -> bytes:
+    content = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(CORPUS * 3), model_writer=content, model_type=kind, vocab_size=80,
+        hard_vocab_limit=False, unk_id=0, bos_id=1, eos_id=2, pad_id=-1, character_coverage=0.99, minloglevel=2,
+    )  # fmt: skip
+    return content.getvalue()
+
+
+def write_tokenizer(folder: Path, family: str) -> int:
+    """Write the files of a tokenizer as on the Hub, and return the number of its tokens."""
+    content = train_sentencepiece("unigram" if family == "mbart" else "bpe")
+    (folder / "sentencepiece.bpe.model").write_bytes(content)
+    model = sentencepiece.SentencePieceProcessor(model_proto=content)
+    names = ["<s>", "<pad>", "</s>", "<unk>", *(model.id_to_piece(id) for id in range(3, model.get_piece_size()))]
+    settings: dict[str, Any] = {"tokenizer_class": TOKENIZERS[family]}
+    if family == "m2m":
+        names[4:] = sorted(set(names[4:]) - {UNLISTED})
+        (folder / "vocab.json").write_text(json.dumps({name: id for id, name in enumerate(names)}))
+    if family == "nllb":
+        flags = dict.fromkeys(("lstrip", "rstrip", "normalized", "single_word"), False) | {"special": True}
+        named = enumerate([*NLLB_CODES, "<mask>"], start=len(names))
+        entries = {str(id): {"content": name, **flags} for id, name in named}
+        settings |= {"added_tokens_decoder": entries, "extra_special_tokens": NLLB_CODES}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    return len(names) + {"m2m": len(M2M100), "nllb": len(NLLB_CODES) + 1, "mbart": len(MBART50) + 1}[family]
+
+
+@pytest.fixture(scope="module")
+def write(tmp_path_factory: pytest.TempPathFactory) -> Write:
+    """Return a function that writes a random model of transformers with a tiny vocabulary, and returns its folder."""
+
+    def write_model(family: str, *, rows: int = 2, **settings: Any) -> Path:
+        folder = tmp_path_factory.mktemp(family)
+        rows += write_tokenizer(folder, family)
+        torch.manual_seed(3)
+        kind = "MBart" if family == "mbart" else "M2M100"
+        sizes = {f"{side}_{key}": value for side in ("encoder", "decoder") for key, value in (
+            ("layers", 2), ("ffn_dim", 24), ("attention_heads", 2))}  # fmt: skip
+        sizes |= {"d_model": 16, "vocab_size": rows, "max_position_embeddings": 70, "decoder_start_token_id": 2}
+        config = getattr(transformers, f"{kind}Config")(**(sizes | settings))
+        network: Any = getattr(transformers, f"{kind}ForConditionalGeneration")(config)
+        for name, parameter in network.named_parameters():
+            scale = 0.1 if parameter.dim() == 1 else 0.6 if "layers" in name else 0.3
+            torch.nn.init.normal_(parameter, 1.0 if "norm" in name and name.endswith("weight") else 0.0, scale)
+        with torch.no_grad():
+            end = network.lm_head.weight[2]
+            network.model.decoder.layer_norm.bias += 2 * end / end.square().sum()  # so that some translations end
+            if family == "mbart":
+                network.final_logits_bias.normal_()[:, 2] += 2
+        network.generation_config = transformers.GenerationConfig(
+            max_length=14, eos_token_id=2, pad_token_id=1, decoder_start_token_id=2, bad_words_ids=[[1]]
+        )
+        network.save_pretrained(folder)
+        return folder
+
+    return write_model
+
+
+@pytest.fixture(scope="module")
+def folders(write: Write) -> dict[str, Path]:
+    """Return the folder of one model of each family. Tests do not change them."""
+    return {family: write(family, rows=0) for family in TOKENIZERS}
+
+
+def read(folder: Path, languages: tuple[str, str] | None = None) -> ImportedModel:
+    return MultilingualImport().read(folder, ImportRequest("mine", languages))
+
+
+def bundle_of(model: ImportedModel) -> Bundle:
+    return Bundle(model.spec, model.vocabulary, model.tensors, proof=None)  # type: ignore[arg-type]
+
+
+def translator_of(model: ImportedModel, backend: str = "eager") -> Translator:
+    compilation = model.spec.compilation.model_copy(update={"backend": backend})
+    spec = model.spec.model_copy(update={"compilation": compilation})
+    program = build_with_message(spec, TRANSLATE, model.tensors, Report(), device="cpu", precision="float32")
+    return Translator(program, model.vocabulary, spec, report=Report())
+
+
+def open_tokenizer(folder: Path) -> Any:
+    name = json.loads((folder / "tokenizer_config.json").read_text())["tokenizer_class"]
+    return getattr(transformers, name).from_pretrained(folder)
+
+
+def names_in_zoo(tokenizer: Any, ids: list[int]) -> list[str]:
+    """Return zoo's names of foreign tokens."""
+    names = zip(ids, tokenizer.convert_ids_to_tokens(ids), strict=True)
+    renamed = {"<unk>": "⁇", "<s>": "<s><0>"}
+    return [
+        f"<{id}>" if name is None or (name == "<unk>" and id != 3) else renamed.get(name, name) for id, name in names
+    ]
+
+
+def require_same(folder: Path, family: str, model: ImportedModel) -> None:
+    """Compare log-probabilities of given targets, and greedy translations, with those of transformers."""
+    tokenizer = open_tokenizer(folder)
+    network: Any = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder)
+    translators = {backend: translator_of(model, backend) for backend in ("eager", "native")}
+    for source, target in PAIRS[family]:
+        tokenizer.src_lang = target
+        labels = tokenizer(TEXTS[::-1], return_tensors="pt", padding=True)
+        tokenizer.src_lang = source
+        inputs = tokenizer(TEXTS, return_tensors="pt", padding=True)
+        start = torch.full((len(TEXTS), 1), 2)
+        with torch.inference_mode():
+            logits = network(**inputs, decoder_input_ids=torch.cat([start, labels.input_ids[:, :-1]], 1)).logits
+            picked = logits.log_softmax(-1).gather(2, labels.input_ids[:, :, None])[:, :, 0]
+            expected = (picked * labels.attention_mask).sum(1).tolist()
+            assert model.spec.languages is not None
+            forced = tokenizer.convert_tokens_to_ids(model.spec.languages.token_of(target))
+            generated = network.generate(**inputs, forced_bos_token_id=forced)[:, 1:].tolist()
+        theirs = [names_in_zoo(tokenizer, row[: row.index(2)] if 2 in row else row) for row in generated]
+        for translator in translators.values():
+            scores = translator.score(TEXTS, TEXTS[::-1], source=source, target=target)
+            assert scores == pytest.approx(expected, abs=1e-4)
+            found = translator.hypotheses(TEXTS, source=source, target=target, split=False)
+            assert [model.vocabulary.token_strings(best.tokens) for best, *_ in found] == theirs
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_models_compute_the_same(name: str, write: Write, tmp_path: Path) -> None:
+    family = name.partition(",")[0]
+    folder = write(family, **CONFIGS[name])
+    model = read(folder)
+    require_same(folder, family, model)
+    MultilingualExport().write(bundle_of(model), tmp_path)
+    again = read(tmp_path)
+    for field in ("architecture", "vocabulary", "languages", "decoding"):
+        assert getattr(again.spec, field) == getattr(model.spec, field)
+    assert again.tensors.keys() == model.tensors.keys()
+    assert all(torch.equal(tensor, again.tensors[key]) for key, tensor in model.tensors.items())
+    assert again.vocabulary.has_same_tokens_as(model.vocabulary)
+    before, after = (load_file(each / "model.safetensors") for each in (folder, tmp_path))
+    unused = {"model.shared.weight"} if "untied" in name else set()  # each side has an embedding of its own
+    assert before.keys() == after.keys()
+    for key in before.keys() - unused:
+        rows = 2 if "embed_positions" in key else 0  # the first learned positions are never used
+        assert torch.equal(before[key][rows:], after[key][rows:]), key
+    assert open_tokenizer(tmp_path)(TEXTS).input_ids == open_tokenizer(folder)(TEXTS).input_ids
+
+
+@pytest.mark.parametrize("family", TOKENIZERS)
+def test_texts_become_the_same_tokens(family: str, folders: dict[str, Path], tmp_path: Path) -> None:
+    tokenizer, model = open_tokenizer(folders[family]), read(folders[family])
+    texts = [*TEXTS, "", " a   b", "ｆｕｌｌ　width", "ZZZ qq <p>", "__de__ a", "dog.Haus,livre"]
+    if family != "m2m":  # transformers finds tokens of languages in a text, which zoo rejects
+        tag = PAIRS[family][0][1]
+        assert tag in tokenizer.convert_ids_to_tokens(tokenizer(f"a{tag} b").input_ids)
+        for text in (tag, f"a{tag} b"):
+            with pytest.raises(ZooError, match=f"the text contains `{tag}`") as error:
+                model.vocabulary.encode(text)
+            assert "`--to`" in str(error.value.hint)
+        tokenizer.save_pretrained(tmp_path)  # without the SentencePiece model
+        (tmp_path / "config.json").write_text((folders[family] / "config.json").read_text())
+        (tmp_path / "model.safetensors").write_bytes((folders[family] / "model.safetensors").read_bytes())
+        assert not (tmp_path / "sentencepiece.bpe.model").exists()
+        saved = read(tmp_path)
+        assert saved.vocabulary.has_same_tokens_as(model.vocabulary)
+        assert [saved.vocabulary.encode(text) for text in texts] == [model.vocabulary.encode(text) for text in texts]
+    for text in texts:
+        ids = tokenizer(text.strip()).input_ids[1:-1]
+        assert model.vocabulary.token_strings(model.vocabulary.encode(text)) == names_in_zoo(tokenizer, ids), text
+
+
+def test_languages_must_be_those_of_the_model(folders: dict[str, Path]) -> None:
+    translator = translator_of(read(folders["nllb"]))
+    for options, message in (
+        ({"source": "eng_Latn", "target": "deu"}, "no language `deu`"),
+        ({"source": "eng_Latn", "target": "de_DE"}, "no language `de_DE`"),
+        ({"source": "eng_Latn"}, "translates into 5 languages, and the target language is not"),
+        ({"target": "deu_Latn"}, "the language of the text is not"),
+    ):
+        with pytest.raises(ZooError, match=message) as error:
+            translator.translate("the old dog", **options)
+        assert "deu_Latn" in str(error.value.hint)
+    with pytest.raises(ZooError, match="the model has no language `en`"):
+        read(folders["nllb"], ("en", "deu_Latn"))
+    assert read(folders["nllb"], ("fra_Latn", "deu_Latn")).spec.default_direction == ("fra_Latn", "deu_Latn")
+    assert read(folders["nllb"]).spec.default_direction == ("ace_Arab", "deu_Latn")
+
+
+def test_languages_and_search_of_the_settings_are_imported(write: Write) -> None:
+    folder = write("mbart")
+    settings = json.loads((folder / "tokenizer_config.json").read_text())
+    settings |= {"src_lang": "fr_XX", "tgt_lang": "en_XX", "language_codes": "ML50"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    search = {"forced_bos_token_id": 90, "num_beams": 5, "max_length": 20, "early_stopping": True}
+    (folder / "generation_config.json").write_text(json.dumps(search))
+    model = read(folder)
+    assert model.spec.default_direction == ("fr_XX", "en_XX")
+    assert any("`--to` chooses it" in note for note in model.notes)
+    assert (model.spec.decoding.beam, model.spec.decoding.extra_length) == (5, 18)
+    assert model.spec.languages == Languages(codes=MBART50, token="{}", source_token="source", target_token="target")
+
+
+@pytest.mark.parametrize(
+    ("family", "file", "settings", "message"),
+    [
+        ("mbart", "generation_config", {"decoder_start_token_id": 90}, r"`decoder_start_token_id: 90` is not `</s>`"),
+        ("mbart", "config", {"normalize_before": False}, "`normalize_before: false`"),
+        ("nllb", "config", {"activation_function": "tanh"}, "`activation_function: tanh`"),
+        ("nllb", "config", {"decoder_ffn_dim": 99}, "`decoder_ffn_dim: 99`"),
+        ("nllb", "config", {"eos_token_id": 5}, "`eos_token_id: 5`"),
+        ("nllb", "config", {"num_experts": 4}, "`num_experts: 4` is an unknown setting"),
+        ("nllb", "config", {"vocab_size": 30}, "settings require"),
+        ("nllb", "config", {"vocab_size": 10**12}, "settings require"),
+        ("nllb", "config", {"d_model": 10**12}, "settings require"),
+        ("nllb", "config", {"encoder_layers": 10**9}, "`architecture.N.encoder`"),
+        ("mbart", "config", {"max_position_embeddings": 10**6}, "embed_positions.* settings require"),
+        ("nllb", "tokenizer_config", {"legacy_behaviour": True}, "`legacy_behaviour: true`"),
+        ("nllb", "tokenizer_config", {"tokenizer_class": "MBartTokenizer"}, "`MBartTokenizer`, but zoo reads only"),
+        ("nllb", "tokenizer_config", {"eos_token": "<end>"}, "`eos_token: <end>` differs from `</s>`"),
+        ("nllb", "tokenizer_config", {"something_new": 1}, "`something_new: 1` is an unknown setting"),
+        ("nllb", "tokenizer_config", {"extra_special_tokens": ["<new>"]}, "the added token `<new>`, which is not a"),
+        ("nllb", "tokenizer_config", {"added_tokens_decoder": {}, "extra_special_tokens": []}, "lists the languages"),
+        ("nllb", "tokenizer_config", {"added_tokens_decoder": {"9": "eng_Latn"}}, "that of another token"),
+        ("nllb", "tokenizer_config", {"added_tokens_decoder": {"9999": "eng_Latn"}}, "only .* rows"),
+        ("m2m", "tokenizer_config", {"language_codes": "own"}, "`language_codes: own`"),
+        ("m2m", "tokenizer_config", {"sp_model_kwargs": {"enable_sampling": True}}, "`sp_model_kwargs"),
+    ],
+)
+def test_settings_that_a_spec_cannot_express_are_rejected_by_name(
+    family: str, file: str, settings: dict[str, Any], message: str, folders: dict[str, Path], tmp_path: Path
+) -> None:
+    shutil.copytree(folders[family], tmp_path, dirs_exist_ok=True)
+    path = tmp_path / f"{file}.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | settings))
+    with pytest.raises(ZooError, match=message):
+        read(tmp_path)
+
+
+def test_damaged_files_are_rejected(write: Write) -> None:
+    folder = write("m2m")
+    ids = json.loads((folder / "vocab.json").read_text())
+    for changed in ({}, ids | {"x": 9}, ids | {"x": -1}, {name: len(ids) - 1 - id for name, id in ids.items()}):
+        (folder / "vocab.json").write_text(json.dumps(changed))
+        with pytest.raises(ZooError, match=r"vocab\.json` is damaged"):
+            read(folder)
+    (folder / "vocab.json").write_text(json.dumps(ids))
+    (folder / "sentencepiece.bpe.model").write_bytes(train_sentencepiece("unigram"))
+    with pytest.raises(ZooError, match="is a `unigram` model, but M2M100Tokenizer has a `bpe` model"):
+        read(folder)
+    folder = write("mbart")
+    tensors = load_file(folder / "model.safetensors")
+    save_file(tensors | {"model.encoder.embed_tokens.weight": torch.zeros(tensors["model.shared.weight"].shape)},
+              folder / "model.safetensors")  # fmt: skip
+    with pytest.raises(ZooError, match="several embeddings, but `tie_word_embeddings` demands one"):
+        read(folder)
+
+
+def test_merges_that_sentencepiece_would_add_are_rejected(folders: dict[str, Path], tmp_path: Path) -> None:
+    open_tokenizer(folders["nllb"]).save_pretrained(tmp_path)
+    for name in ("config.json", "model.safetensors"):
+        (tmp_path / name).write_bytes((folders["nllb"] / name).read_bytes())
+    content = json.loads((tmp_path / "tokenizer.json").read_text())
+    del content["model"]["merges"][0]
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+    with pytest.raises(ZooError, match="but SentencePiece would do so"):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["nllb, unscaled", "m2m", "m2m, untied", "mbart", "mbart, scaled"])
+def test_ctranslate2_computes_the_same(name: str, write: Write, tmp_path: Path) -> None:
+    if importlib.util.find_spec("ctranslate2") is None:
+        pytest.skip("ctranslate2 is not installed")
+    family = name.partition(",")[0]
+    model = read(write(family, **CONFIGS[name]))
+    notes = CTranslate2Export().write(bundle_of(model), tmp_path)
+    assert any("`target_prefix`" in note for note in notes)
+    engine, translator, vocabulary = open_translator(tmp_path), translator_of(model), model.vocabulary
+    assert model.spec.languages is not None
+    for pair in PAIRS[family]:
+        source, target = map(model.spec.languages.token_of, pair)
+        rows = [[source, *vocabulary.source.model.encode(text, out_type=str)] for text in TEXTS]  # type: ignore[union-attr]
+        expected = [best for best, *_ in translator.hypotheses(TEXTS, source=pair[0], target=pair[1], split=False)]
+        results = engine.translate_batch(
+            rows,
+            target_prefix=[[target]] * len(rows),
+            beam_size=1,
+            max_decoding_length=13,
+            suppress_sequences=[["<pad>"]],
+        )
+        assert [result.hypotheses[0] for result in results] == [
+            [vocabulary.source.model.id_to_piece(id) for id in best.tokens] for best in expected
+        ]
+    again = CTranslate2Import().read(tmp_path, ImportRequest("again"))
+    assert again.spec.architecture == model.spec.architecture.model_copy(update={
+        key: getattr(again.spec.architecture, key) for key in ("dropout", "attention_dropout")})  # fmt: skip
+    assert all(torch.equal(tensor, again.tensors[key]) for key, tensor in model.tensors.items())
+    assert again.vocabulary.has_same_tokens_as(vocabulary)
+
+
+@pytest.mark.integration
+@pytest.mark.parametrize("family", TOKENIZERS)
+def test_imported_models_are_published_and_exported(family: str, folders: dict[str, Path], tmp_path: Path) -> None:
+    sentences = tmp_path / "sentences"
+    sentences.write_text("\n".join(TEXTS))
+    options = ImportOptions(name="mine", check=sentences, languages=PAIRS[family][0])
+    result = import_model(str(folders[family]), options, Report())
+    assert result.comparison is not None
+    assert result.comparison.difference < 1e-4
+    assert result.comparison.identical == len(TEXTS)
+    card = (result.folder / "README.md").read_text()
+    assert f"`{PAIRS[family][1][0]}`" in card
+    verify(result.folder, report=Report())
+    translator = zoo.load(str(result.folder), device="cpu", backend="eager")
+    outputs = {translator.translate(TEXTS[0], source=source, target=target) for source, target in PAIRS[family]}
+    assert len(outputs) == 2
+    for format in ("hf-multilingual", "ctranslate2"):
+        if format == "ctranslate2" and importlib.util.find_spec(format) is None:
+            continue
+        check = export_model(str(result.folder), format, tmp_path / format, Report()).check
+        assert check is not None
+        assert check.difference < 1e-4
+
+
+def test_networks_that_transformers_cannot_express_are_rejected_by_name(folders: dict[str, Path]) -> None:
+    spec = read(folders["nllb"]).spec
+    assert require_multilingual(spec).name == "NllbTokenizer"
+
+    def changed(**changes: Any) -> Spec:
+        fields = {**spec.architecture.model_dump(mode="json", exclude_none=True), **changes}
+        return spec.model_copy(update={"architecture": Architecture.model_validate(fields)})
+
+    languages = Languages(codes=("en", "de"), source_token="target")
+    for other, message in (
+        (changed(norm={"kind": "rms_norm", "placement": "pre", "epsilon": 1e-5}), "layer norms with the epsilon"),
+        (changed(norm={"kind": "layer_norm", "placement": "post", "epsilon": 1e-5}), "before each sub-layer"),
+        (changed(positions={"kind": "alibi"}), "`sinusoidal_halves` from 2 on"),
+        (changed(attention_score="dot_product"), "`attention_score: scaled_dot_product`"),
+        (changed(d_k=6), "d_k is 6"),
+        (changed(encoder=[{"kind": "self_attention", "kv_heads": 1}, {"kind": "feed_forward"}]), "kv_heads"),
+        (changed(encoder=[{"kind": "feed_forward"}]), "its encoder has layers of feed_forward"),
+        (spec.model_copy(update={"languages": None}), "the token of the source language"),
+        (spec.model_copy(update={"languages": languages}), "the token of the source language"),
+        (spec.model_copy(update={"vocabulary": spec.vocabulary.model_copy(update={"kind": "unigram"})}), "unigram"),
+    ):  # fmt: skip
+        with pytest.raises(ZooError, match=message):
+            require_multilingual(other)
+
+
+def test_tokens_that_the_model_does_not_list_are_read_as_unknown(folders: dict[str, Path]) -> None:
+    model = read(folders["m2m"])
+    assert isinstance(model.vocabulary.source, Tokenizer)
+    table, id = model.tensors["embedding"], model.vocabulary.source.id_of(UNLISTED)
+    assert torch.equal(table[id], table[UNK])

@@ -1,0 +1,249 @@
+"""Import of M2M-100, NLLB-200 and mBART-50 from transformers (Fan et al. 2020; NLLB team 2022; Tang et al. 2020)."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from specs import Architecture, Languages, ZooError
+from specs.languages import suggest_language
+from zoo.interop.formats import Engine, ImportedModel, ImportRequest, imported_spec
+from zoo.interop.huggingface.config import NO_EFFECT, same_integer
+from zoo.interop.huggingface.engine import TransformersEngine
+from zoo.interop.huggingface.folder import ModelTypeImport, import_transformers
+from zoo.interop.huggingface.generation import generation_settings
+from zoo.interop.huggingface.multilingual_vocabulary import (
+    END,
+    PAD_ROW,
+    START,
+    MultilingualVocabulary,
+    read_multilingual_vocabulary,
+    tokenizer_class,
+)
+from zoo.interop.huggingface.t5 import ACTIVATIONS
+from zoo.interop.huggingface.weight_files import open_weights
+from zoo.interop.numbering import NEVER, Numbering
+from zoo.interop.settings import Settings
+from zoo.interop.tensors import SIDES, ForeignTensors, NetworkTensors
+
+FIRST_POSITION = 2
+"""Number of the first position. Learned positions have as many rows before it, which no token uses."""
+_ALLOWED: dict[str, tuple[Any, ...]] = {
+    "is_encoder_decoder": (True,),
+    "is_decoder": (False,),
+    "normalize_before": (True,),
+    "normalize_embedding": (True,),
+    "add_final_layer_norm": (True,),
+    "add_bias_logits": (False,),
+    "static_position_embeddings": (False,),
+    "add_cross_attention": (False,),
+    "cross_attention_hidden_size": (None,),
+    "chunk_size_feed_forward": (0,),
+    "pruned_heads": ({},),
+    "tie_encoder_decoder": (False,),
+    "quantization_config": (None,),
+    "pad_token_id": (PAD_ROW,),
+    "eos_token_id": (END, [END]),
+}
+"""Supported values, for the settings that change the network."""
+_EMBEDDING, _SHARED, _OUTPUT = "model.{}.embed_tokens.weight", "model.shared.weight", "lm_head.weight"
+_POSITIONS, _BIAS = "model.{}.embed_positions.weight", "final_logits_bias"
+_SINUSOIDS = "model.{}.embed_positions.weights"
+"""Tensor of old files that transformers ignores, because it computes sinusoids itself."""
+_MAX_SOURCE_LENGTH = 100_000  # of a spec
+_FORCED = "its own settings choose the language of the translation; in zoo, `--to` chooses it"
+
+
+class MultilingualImport(ModelTypeImport):
+    """The import format `hf-multilingual`. Implements `zoo.interop.formats.ImportFormat`."""
+
+    name = "hf-multilingual"
+    description = (
+        "a folder of transformers' M2M-100, NLLB-200 or mBART-50: config.json, weights, sentencepiece.bpe.model or "
+        "tokenizer.json"
+    )
+    model_types = ("m2m_100", "mbart")
+
+    def read(self, path: Path, request: ImportRequest) -> ImportedModel:
+        """Read a model. Raise ZooError if it is damaged or has a property that zoo does not support."""
+        config, settings = self.settings(path)
+        start = _start(config, settings)
+        class_ = tokenizer_class(path, config)
+        rows = config.integer("vocab_size", 128112 if config.text("model_type") == "m2m_100" else 50265, minimum=5)
+        architecture = architecture_fields(config)
+        weights = open_weights(path)
+        tables = _take_tables(weights, rows, architecture["d_model"], tied=config.boolean("tie_word_embeddings", True))
+        architecture["tied_embeddings"] = _tying(tables)
+        vocabulary = read_multilingual_vocabulary(path, class_, rows, start)
+        numbering = vocabulary.imported.target
+        forces_end = settings is config and config.text("model_type") == "mbart"
+        search = generation_settings(settings, END, numbering, forces_end=forces_end, is_multilingual=True)
+        forced = settings.any("forced_bos_token_id")
+        for file in (config, settings):
+            file.require_all_known()
+        positions = config.integer("max_position_embeddings", 1024, minimum=4)
+        spec = imported_spec(
+            _with_languages(request, vocabulary),
+            f"Imported from the Hugging Face model {request.origin_name or path.absolute().name} for "
+            f"{len(vocabulary.languages['codes'])} languages.",
+            architecture=architecture,
+            vocabulary=vocabulary.imported.fields,
+            languages=vocabulary.languages,
+            decoding={
+                **search.decoding,
+                # transformers counts the token of the language, and zoo does not.
+                "extra_length": max(0, search.decoding["extra_length"] - 1),
+                "max_source_length": min(positions - 2, _MAX_SOURCE_LENGTH),
+            },
+        )
+        tensors = _read_layers(weights, spec.architecture)
+        tensors |= _embeddings(tables, spec.architecture.tied_embeddings, numbering)
+        bias = weights.take(_BIAS, 1, rows) if _BIAS in weights.left else None
+        tensors["output_bias"] = numbering.bias(bias)
+        tensors["output_bias"][[numbering.id(row) for row in search.excluded]] = NEVER
+        weights.require_all_taken()
+        origin = {"format": self.name, "source": path.name, "engine": "transformers", "tokenizer": class_.name}
+        notes = (*([] if forced is None else [_FORCED]), *search.notes, *vocabulary.imported.notes)
+        return ImportedModel(spec, vocabulary.imported.vocabulary, tensors, origin, notes)
+
+    def open_engine(self, path: Path, model: ImportedModel) -> Engine:
+        """Open the model in transformers, in float32. It translates in the default direction of the spec."""
+        transformers = import_transformers()
+        source, target = model.spec.default_direction
+        assert model.spec.languages is not None
+        tokenizer: Any = getattr(transformers, model.origin["tokenizer"]).from_pretrained(str(path), src_lang=source)
+        network: Any = transformers.AutoModelForSeq2SeqLM.from_pretrained(str(path), dtype=torch.float32)
+        forced = tokenizer.convert_tokens_to_ids(model.spec.languages.token_of(target))
+
+        def decode(ids: list[int], names: list[str]) -> str:
+            return str(tokenizer.decode(ids, skip_special_tokens=True))
+
+        version = f"transformers {transformers.__version__}"
+        return TransformersEngine(version, tokenizer, network, decode, model.spec.decoding.beam, forced=forced)
+
+
+def _start(config: Settings, settings: Settings) -> int:
+    """Return the token that decoding starts with. Raise ZooError if it is neither `<s>` nor `</s>`."""
+    own = (file for file in (settings, config) if file.any("decoder_start_token_id") is not None)
+    file = next(own, config)
+    default = END if config.text("model_type") == "m2m_100" else None
+    start = file.any("decoder_start_token_id", default)
+    if start not in (START, END):
+        raise file.error(
+            "decoder_start_token_id",
+            "is not `</s>` (2), with which translations begin in mBART-50, NLLB-200 and M2M-100",
+            hint="the first mBART (cc25) begins them with a language and is not supported",
+        )
+    return int(start)
+
+
+def architecture_fields(config: Settings) -> dict[str, Any]:
+    """Return the fields of `architecture` without `tied_embeddings`.
+
+    Raises:
+        ZooError: A setting is not supported.
+    """
+    is_mbart = config.text("model_type") == "mbart"
+    config.require(_ALLOWED)
+    config.ignore(*NO_EFFECT)
+    d_model, h = config.integer("d_model", 1024, minimum=1), same_integer(config, "attention_heads", 16)
+    if d_model % h or d_model % 2 or d_model < 4:
+        raise config.error("d_model", f"is odd, or cannot be divided among {h} heads")
+    activation = config.text("activation_function", "gelu" if is_mbart else "relu")
+    if activation not in ACTIVATIONS:
+        raise config.error("activation_function", "is an activation that zoo does not support")
+    learned = {"kind": "learned", "rows": config.integer("max_position_embeddings", 1024, minimum=4)}
+    return {
+        "N": {side: config.integer(f"{side}_layers", 12, minimum=1) for side in SIDES},
+        "d_model": d_model,
+        "d_ff": same_integer(config, "ffn_dim", 4096),
+        "h": h,
+        "d_k": d_model // h,
+        "d_v": d_model // h,
+        "dropout": config.number("dropout", 0.1),
+        "attention_dropout": config.number("attention_dropout", 0.0 if is_mbart else 0.1),
+        "activation_dropout": config.number("activation_dropout", 0.0),
+        "activation": ACTIVATIONS[activation],
+        "positions": learned if is_mbart else {"kind": "sinusoidal_halves", "first": FIRST_POSITION},
+        "norm": {"placement": "pre", "epsilon": 1e-5, "embeddings": is_mbart},
+        "scale_embeddings": config.boolean("scale_embedding", not is_mbart),
+        "projection_bias": True,
+        "output_bias": True,
+    }
+
+
+def _take_tables(source: ForeignTensors, rows: int, d_model: int, *, tied: bool) -> dict[str, Tensor]:
+    """Take the embeddings of the source and the target, and the output projection.
+
+    A file contains each matrix once, or several times under the names of all that share it.
+
+    Raises:
+        ZooError: A matrix is missing or has another shape, or the settings call for three equal ones that differ.
+    """
+    sides = dict(zip(("source", "target"), SIDES, strict=True))
+    names = {"shared": _SHARED, **{ours: _EMBEDDING.format(side) for ours, side in sides.items()}, "output": _OUTPUT}
+    found = {key: source.take(name, rows, d_model) for key, name in names.items() if name in source.left}
+    first = next((found[key] for key in ("shared", "source", "target", "output") if key in found), None)
+    if first is None or (not tied and "output" not in found):
+        source.take(_SHARED if first is None else _OUTPUT)  # raises the error that it is missing
+    tables = {key: found.get(key, first) for key in ("source", "target", "output")}
+    if tied and not all(torch.equal(table, first) for table in found.values() if first is not None):
+        raise ZooError(f"`{source.file}` has several embeddings, but `tie_word_embeddings` demands one", exit_code=1)
+    return {key: table for key, table in tables.items() if table is not None}
+
+
+def _tying(tables: dict[str, Tensor]) -> str:
+    """Return the value of `tied_embeddings` that describes which tables are equal."""
+    same_sides = torch.equal(tables["source"], tables["target"])
+    same_target = torch.equal(tables["target"], tables["output"])
+    if same_sides:
+        return "all" if same_target else "embeddings"
+    return "target" if same_target else "none"
+
+
+def _embeddings(tables: dict[str, Tensor], tied: str, numbering: Numbering) -> dict[str, Tensor]:
+    """Return the tables by zoo's names, in the order of its token IDs."""
+    names = {"embedding": "source"} if tied in ("all", "embeddings") else {}
+    names = names or {f"{side}_embedding": side for side in ("source", "target")}
+    if tied in ("embeddings", "none"):
+        names["output_projection"] = "output"
+    return {name: numbering.rows(tables[key]) for name, key in names.items()}
+
+
+def _read_layers(source: ForeignTensors, a: Architecture) -> dict[str, Tensor]:
+    """Take the tensors of all layers, and the norms and learned positions of both stacks."""
+    layers, tables = NetworkTensors(), {}
+    for side, depth in zip(SIDES, (a.depths.encoder, a.depths.decoder), strict=True):
+        source.left.pop(_SINUSOIDS.format(side), None)
+        for number in range(depth):
+            layers.add_pytorch_layer(source, f"model.{side}.layers.{number}", f"{side}.{number}", a.d_model, a.d_ff)
+        layers.add_pytorch_norm(source, f"model.{side}.layer_norm", f"{side}.norm", a.d_model)
+        if a.norm.embeddings:
+            name = f"model.{side}.layernorm_embedding"
+            layers.add_pytorch_norm(source, name, f"{side}.embedding_norm", a.d_model)
+        if a.max_positions is not None:
+            table = source.take(_POSITIONS.format(side), a.max_positions + FIRST_POSITION, a.d_model)
+            tables[side] = table[FIRST_POSITION:]
+    if a.max_positions is not None:
+        layers.add_learned_positions(tables, a.max_positions)
+    return layers.complete()
+
+
+def _with_languages(request: ImportRequest, vocabulary: MultilingualVocabulary) -> ImportRequest:
+    """Return the request with the languages of the default direction, if the user or the tokenizer names them.
+
+    Raises:
+        ZooError: The model does not have a language that the user names.
+    """
+    languages = Languages.model_validate(vocabulary.languages)
+    for code in request.languages or ():
+        if code not in languages.codes:
+            raise ZooError(f"the model has no language `{code}`", hint=suggest_language(code, languages))
+    source, target = vocabulary.direction
+    if request.languages or source not in languages.codes or target not in languages.codes:
+        return request
+    return replace(request, languages=(str(source), str(target)))
