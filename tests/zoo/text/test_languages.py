@@ -20,7 +20,7 @@ from zoo.evaluation.outputs import EvaluationSet, ModelOutputs
 from zoo.evaluation.text_metrics import text_metric
 from zoo.generation.translator import Translator
 from zoo.report import Report
-from zoo.text.languages import UNKNOWN, LanguagePair, choose_direction
+from zoo.text.languages import UNKNOWN, LanguagePair, base_language, choose_direction
 from zoo.text.vocabulary import Vocabulary
 
 BOTH = [
@@ -224,3 +224,9 @@ def test_scores_of_several_directions_are_means_of_each(parrot):
     assert [entries["chrf_en_de"], entries["chrf_de_en"]] == pytest.approx(single)
     assert entries["chrf"] == pytest.approx(sum(single) / 2)
     assert [choice["target"] for _, choice in translator.asked] == ["de", "en"]
+
+
+def test_codes_with_scripts_and_countries_have_the_rules_of_their_language() -> None:
+    codes = {"zho_Hans": "zh", "zh_CN": "zh", "yue-Hant": "zh", "eng_Latn": "en", "pt-BR": "pt", "ast_Latn": "ast"}
+    assert {code: base_language(code) for code in codes} == codes
+    assert base_language(UNKNOWN) == UNKNOWN

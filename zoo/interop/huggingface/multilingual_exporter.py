@@ -93,6 +93,8 @@ class MultilingualExport:
 def require_multilingual(spec: Spec) -> TokenizerClass:
     """Return the tokenizer that fits a spec. Raise ZooError if transformers cannot express the model."""
     a, languages = spec.architecture, spec.languages
+    if a.source.kind != "tokens":
+        raise unsupported(f"its encoder reads {a.source.kind}, not tokens")
     for side, supported in _LAYERS.items():
         if (kinds := [sublayer.kind for sublayer in getattr(a, side)]) != supported:
             names = ", ".join(kinds)
