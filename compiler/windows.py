@@ -98,7 +98,7 @@ def align(
     """
     length = memory.shape[1]
     cleared = functional.pad(memory.masked_fill(hidden[:, 0, 0, :, None], 0.0), (0, 0, 0, 1))
-    index = position.clamp(max=length)[..., None].expand(len(memory), -1, memory.shape[2])
+    index = position.clamp(max=length)[..., None].expand(memory.shape[0], -1, memory.shape[2])
     return cleared.gather(1, index)
 
 
