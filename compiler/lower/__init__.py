@@ -1,4 +1,4 @@
-"""Lowering from a spec to its graph: the transformer as in Figure 1, and one module for each kind of sub-layer."""
+"""Lowering of a spec to a graph: the transformer as in Figure 1, and one module for each kind of sub-layer."""
 
 from compiler.lower.transformer import lower
 

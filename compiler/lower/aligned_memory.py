@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def aligned_memory(y: Value, sublayer: AlignedMemory, context: LayerContext) -> Value:
-    """Return W z_t at each position t of the target, with the encoder's output z, and 0 after the end of the source."""
+    """Return W z_t for each target position t, where z is the encoder's output. It is 0 after the end of the source."""
     assert context.memory is not None
     b, memory = context.builder, context.memory
     projected = b.node("projected", Linear(), (memory.x,), b.parameter("memory", memory.x.width, y.width))
@@ -40,10 +40,11 @@ def aligned_memory(y: Value, sublayer: AlignedMemory, context: LayerContext) -> 
 
 @dataclass(frozen=True)
 class Align(Operation):
-    """Select the memory at each position of the target, or 0 if the source has ended there (dynamic unfolding).
+    """Select the memory at each target position, or 0 after the end of the source (dynamic unfolding).
 
-    Inputs: memory [batch, m, d], mask [batch, 1, 1, m], and the positions [batch, n] in a decoder step, otherwise the
-    target's tokens [batch, n], of which only the number is used. Result: [batch, n, d].
+    Inputs: memory [batch, m, d], its padding mask [batch, 1, 1, m], and a value [batch, n]. In a decoder step, this
+    value contains the positions. Otherwise it contains the target tokens, of which only the shape is used. Result:
+    [batch, n, d].
     """
 
     in_step: bool

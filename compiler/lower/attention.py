@@ -20,7 +20,7 @@ from specs import Architecture, CrossAttention, RestrictedAttention, SelfAttenti
 
 
 def self_attention(x: Value, sublayer: SelfAttention, context: LayerContext) -> Value:
-    """Let every position attend to all positions of its sequence or, in the decoder, to itself and those before it."""
+    """Return the self-attention of x. In the decoder, a position sees only itself and earlier positions."""
     heads = MultiHeadAttention(context, sublayer)
     query, key, value = heads.project(x, x)
     query, key = heads.rotate(query, key)
@@ -36,9 +36,9 @@ def self_attention(x: Value, sublayer: SelfAttention, context: LayerContext) -> 
 
 
 def cross_attention(y: Value, sublayer: CrossAttention, context: LayerContext) -> Value:
-    """Let every target position attend to all source positions that are not padding.
+    """Return the attention of the target positions y to all source positions that are not padding.
 
-    With `embedded_queries`, the queries are W_Q (y + g) with the embeddings g of the target (Gehring et al. 2017).
+    With `embedded_queries`, the queries are W_Q (y + g), where g are the target embeddings (Gehring et al. 2017).
     """
     assert context.memory is not None
     if sublayer.embedded_queries:
@@ -49,14 +49,14 @@ def cross_attention(y: Value, sublayer: CrossAttention, context: LayerContext) -
 
 
 def attention_scale(architecture: Architecture, d_k: int) -> float:
-    """Return the factor of dot products: 1 / sqrt(d_k) in scaled dot-product attention (3.2.1), otherwise 1."""
+    """Return the factor of the dot products. It is 1 / sqrt(d_k) in scaled dot-product attention (3.2.1), else 1."""
     return float(d_k**-0.5) if architecture.attention_score == "scaled_dot_product" else 1.0
 
 
 class MultiHeadAttention:
     """MultiHead(Q, K, V) = Concat(head_1, ..., head_h) W_O with head_i = Attention(Q W_Q, K W_K, V W_V) (3.2.2).
 
-    With fewer heads of keys and values than of queries, h / kv_heads successive heads share one of them.
+    If there are fewer heads of keys and values than of queries, h / kv_heads successive query heads share one of them.
     """
 
     def __init__(self, context: LayerContext, sublayer: SelfAttention | CrossAttention | RestrictedAttention) -> None:
@@ -74,7 +74,7 @@ class MultiHeadAttention:
         return int(self.h // self.kv_heads)
 
     def project(self, x: Value, memory: Value) -> tuple[Value, Value, Value]:
-        """Return the queries of x, and the keys and values of the memory.
+        """Return the queries, which are projected from x, and the keys and values, which are projected from `memory`.
 
         Queries are [batch, h, length, d_k], keys [batch, kv_heads, length, d_k], values [batch, kv_heads, length, d_v].
         """
@@ -90,7 +90,7 @@ class MultiHeadAttention:
         return query, key, value
 
     def rotate(self, query: Value, key: Value) -> tuple[Value, Value]:
-        """Return queries and keys of self-attention. If the spec has rotary positions, rotate them by position."""
+        """Return the queries and keys of self-attention. If the spec has rotary positions, they are rotated."""
         positions, position = self.context.positions, self.context.position
         return positions.rotate("query", query, position), positions.rotate("key", key, position)
 
@@ -122,14 +122,14 @@ class MultiHeadAttention:
         """Append the new keys and values to the caches of a decoder step.
 
         Returns:
-            The keys of earlier steps, all keys, all values, and a mask of the slots that contain no key of a row.
+            The keys of earlier steps, all keys, all values, and a mask of the cache slots that a query must not see.
         """
         (keys, all_keys), (_, all_values) = self._append("keys", key), self._append("values", value)
         hidden = self.b.shared("unwritten", UnwrittenMask(), (position, keys), keys.type.shape[2])
         return keys, all_keys, all_values, hidden
 
     def _append(self, name: str, new: Value) -> tuple[Value, Value]:
-        """Return the cache of earlier steps, and the cache with the new positions."""
+        """Add a cache to the decoder step. Return it before the step, and with the new positions appended."""
         batch, heads, _, width = new.type.shape
         before = self.b.state(name, batch, heads, PAST, width)
         grown = self.b.node(f"grown_{name}", AppendToCache(), (before, new))
@@ -137,11 +137,11 @@ class MultiHeadAttention:
         return before, grown
 
     def score_vector(self) -> Sequence[str]:
-        """Return the parameter v [h, d_k] if attention is additive."""
+        """Return a list with the name of the parameter v [h, d_k] for additive attention, otherwise an empty list."""
         return [self.b.parameter("score", self.h, self.d_k)] if self.additive else []
 
     def _linear(self, name: str, x: Value, width: int) -> Value:
-        """Project x, without a bias as in the paper (3.2.2) or, if the spec asks for it, with one."""
+        """Return a projection of x to `width` features, with a bias if the spec has `projection_bias` (3.2.2)."""
         initial = Initializer.MATRIX if name == "output" else Initializer.PROJECTION
         matrix = self.b.parameter(name, x.width, width, initial=initial)
         bias = [self.b.parameter(f"{name}_bias", width, initial=Initializer.ZERO)] if self.projection_bias else []

@@ -13,9 +13,9 @@ from specs import BottleneckConvolution
 
 
 def bottleneck_convolution(x: Value, sublayer: BottleneckConvolution, context: LayerContext) -> Value:
-    """Map x to `d_conv` features, convolve them over positions, and map them back. ReLU precedes each of the three.
+    """Map x to `d_conv` features, convolve these over positions, and map the result back. ReLU precedes each operation.
 
-    A norm precedes each ReLU, as in Kalchbrenner et al. 2016, figure 3, if the spec places norms before sub-layers.
+    If the spec places norms before sub-layers, a norm precedes each ReLU (Kalchbrenner et al. 2016, figure 3).
     """
     b, width = context.builder, sublayer.d_conv or x.width // 2
     norm = context.architecture.option(sublayer, "norm")

@@ -1,4 +1,4 @@
-"""Inputs that the lowering functions of all kinds of sub-layers share, and their common helpers."""
+"""Context that all lowering functions of sub-layers get, and helper functions that they share."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class RecentPositions(NamedTuple):
     before: Value
     """The positions before this step."""
     all: Value
-    """The same, followed by the positions of this step."""
+    """The positions before this step, followed by the positions of this step."""
 
 
 class Memory(NamedTuple):
@@ -56,11 +56,14 @@ class LayerContext:
 
     @property
     def causal(self) -> bool:
-        """Whether a position must not depend on later ones, as in the decoder (3.2.3). Its padding needs no mask."""
+        """Whether a position must not depend on later positions, as in the decoder (3.2.3).
+
+        The decoder has no padding mask, because padding comes after all tokens.
+        """
         return self.padding is None
 
     def recent(self, name: str, new: Value, count: int) -> RecentPositions:
-        """Add a state to the decoder step that keeps the last `count` positions of a value.
+        """Add a state to the decoder step. It contains the last `count` positions of a value.
 
         Args:
             name: Name of the state.
@@ -68,7 +71,7 @@ class LayerContext:
             count: Number of positions that the state holds.
 
         Returns:
-            The value at the last `count` positions, without and with the new positions.
+            The value at the last `count` positions before the step, without and with the new positions.
         """
         b, shape = self.builder, new.type.shape
         before = b.state(name, *shape[:-2], count, shape[-1])
@@ -78,12 +81,12 @@ class LayerContext:
 
 
 def normalised(x: Value, norm: Norm, name: str) -> Value:
-    """Apply a norm.
+    """Return x, normalised. If the kind of the norm is `none`, return x unchanged.
 
     Args:
         x: Input: [..., d].
         norm: Options of the norm.
-        name: Prefix of the names of its parameters in the current sub-layer.
+        name: Prefix of the names of the norm's parameters in the current sub-layer.
     """
     if norm.kind == "none":
         return x
@@ -101,8 +104,8 @@ def bidirectional(x: Value, context: LayerContext, recurrence: Recurrence) -> Va
     """Add one recurrent layer in the decoder. In the encoder, add two of half the width in opposite directions.
 
     An encoder needs both directions. Otherwise its output for the first words would not depend on the rest of the
-    sentence (Bahdanau et al. 2015; the first layer of GNMT and all layers of RNMT+). The outputs of both halves are
-    concatenated, so they have no more parameters than the decoder's layer, as in OpenNMT's `brnn`.
+    sentence (Bahdanau et al. 2015; the first layer of GNMT and all layers of RNMT+). The outputs of the two layers are
+    concatenated. Together, they have no more parameters than one layer of full width, as in OpenNMT's `brnn`.
 
     Args:
         x: Input: [batch, length, d_model].

@@ -12,10 +12,10 @@ from specs import Convolution
 
 
 def convolution(x: Value, sublayer: Convolution, context: LayerContext) -> Value:
-    """Compute max(0, x * W + b), a convolution with a kernel of k positions.
+    """Compute max(0, x * W + b), where `*` is a convolution with a kernel of k positions.
 
-    If it is dilated, the positions of layer i, counted from 0, are k^i apart. If it is gated, the result is
-    (x * V + c) · sigmoid(x * W + b), where one kernel contains V and W.
+    If the convolution is dilated, the positions of the kernel in layer i, counted from 0, are k^i apart. If it is
+    gated, the result is (x * V + c) · sigmoid(x * W + b), where one kernel contains V and W.
     """
     b, outer = context.builder, 2 * x.width if sublayer.gated else x.width
     dilation = sublayer.kernel**context.index if sublayer.dilated else 1
@@ -30,7 +30,7 @@ def convolve(
 ) -> Value:
     """Add a convolution. In the encoder, it is centred on each position. In the decoder, it covers no later position.
 
-    A decoder step keeps the last positions that the kernel covers as state.
+    In a decoder step, a state contains the earlier positions that the kernel covers.
 
     Args:
         x: Input: [batch, length, d_model].

@@ -1,4 +1,4 @@
-"""Source features: convolutions that shorten a stream of frames, as in speech encoders, or a linear map of patches."""
+"""Source features: convolutions that shorten sequences of frames, as in speech encoders, or a linear map of patches."""
 
 # ruff: noqa: D102 - methods that override those of `Operation` are documented there
 
@@ -23,10 +23,11 @@ if TYPE_CHECKING:
 
 
 def features(b: GraphBuilder, options: Features, d_model: int) -> tuple[Value, Value]:
-    """Return the encoder's input [batch, source, d_model] and the lengths [batch] after all convolutions.
+    """Return the encoder's input [batch, source, d_model], and the number of positions [batch] of each sequence.
 
-    A convolution of kernel k and stride s is centred, and makes ⌈n / s⌉ positions of n. It sees zeros after the end of
-    a sequence, so that no result depends on padding. Without convolutions, a linear map makes d_model of the width.
+    A centred convolution with stride s turns n positions into ⌈n / s⌉. It reads zeros after the end of a sequence, so
+    that no result depends on padding. If the options have no convolutions, a linear map projects the features from
+    their width to d_model.
 
     Args:
         b: The builder of the graph, which gets the inputs `source` [batch, frames, width] and `source_length` [batch].

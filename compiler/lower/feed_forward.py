@@ -1,6 +1,6 @@
 """Lowering of the position-wise feed-forward network: max(0, x W1 + b1) W2 + b2 (3.3).
 
-It can have another activation function, or be gated.
+The network can have another activation function than ReLU, or be gated.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ACTIVATIONS: Mapping[str, ActivationOperation] = {
 
 
 def feed_forward(x: Value, sublayer: FeedForward, context: LayerContext) -> Value:
-    """Apply two linear maps with an activation function in between to each position separately.
+    """Apply two linear maps, with an activation function between them, to each position separately.
 
     If gated, the activation is multiplied by another linear map: (activation(x W_gate) * x W1) W2 (Shazeer 2020).
     """

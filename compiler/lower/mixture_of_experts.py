@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 def mixture_of_experts(x: Value, sublayer: MixtureOfExperts, context: LayerContext) -> Value:
     """Compute the sum over experts e of G(x)_e · E_e(x), with feed-forward networks E_e and sparse gates G(x).
 
-    The scores of the gates start from random weights, not from 0 as in the paper (appendix A): equal scores would leave
-    the selection to the backend.
+    The matrix W_g of the gates is random at first. In the paper (appendix A) it is 0, but then all scores would be
+    equal, and backends could select different experts.
     """
     b, experts, d_model = context.builder, sublayer.experts, context.architecture.d_model
     d_ff = context.architecture.option(sublayer, "d_ff")
@@ -98,7 +98,7 @@ class Experts(Operation):
     """The sum over experts e of gate_e · (max(0, x W1_e + b1_e) W2_e + b2_e) (equation 1; Vaswani et al. 2017, 3.3).
 
     Inputs: x [batch, n, d], gates [batch, n, experts]. Parameters: W1 [experts, d, f], b1 [experts, f],
-    W2 [experts, f, d], b2 [experts, d]. Result: [batch, n, d]. Every expert runs at every position, also if its gate
+    W2 [experts, f, d], b2 [experts, d]. Result: [batch, n, d]. Every expert runs at every position, even if its gate
     is 0.
     """
 

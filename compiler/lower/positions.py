@@ -42,10 +42,10 @@ ROUNDING = 1e-9
 
 
 class StackPositions:
-    """Base class of the ways in which a stack depends on positions. Used directly, it ignores positions."""
+    """Base class for kinds of positions: how a stack of layers depends on positions. This class ignores positions."""
 
     def __init__(self, builder: GraphBuilder, architecture: Architecture, stack: str, causal: bool) -> None:
-        """Store what the methods need.
+        """Store the builder, the architecture and the properties of the stack.
 
         Args:
             builder: The builder of the graph.
@@ -56,7 +56,12 @@ class StackPositions:
         self.b, self.architecture, self.stack, self.causal = builder, architecture, stack, causal
 
     def add(self, x: Value, position: Value | None) -> Value:
-        """Return embeddings [batch, n, d_model] with positions added. In a decoder step, pass `position` [batch, n]."""
+        """Return embeddings [batch, n, d_model] with positional encodings added, if these positions have encodings.
+
+        Args:
+            x: The embeddings.
+            position: In a decoder step, the positions: [batch, n].
+        """
         return x
 
     def rotate(self, name: str, heads: Value, position: Value | None) -> Value:
@@ -132,7 +137,7 @@ POSITIONS: Mapping[str, type[StackPositions]] = {
 
 
 def sinusoidal_encoding(position: int, width: int, halves: bool = False) -> list[float]:
-    """Return the encoding of one position: PE(pos, 2i) = sin(pos / 10000^(2i / d)), PE(pos, 2i + 1) = cos(same) (3.5).
+    """Return the encoding of one position: PE(pos, 2i) = sin(pos / 10000^(2i / d)), PE(pos, 2i + 1) = cos(...) (3.5).
 
     Args:
         position: The position, counted from 0.
@@ -252,9 +257,9 @@ class PositionBias(Operation):
     With a parameter [buckets, heads], the bias is learned (T5; Raffel et al. 2020, section 2.1). Otherwise it is a
     constant slope per head times the distance (ALiBi; Press et al. 2022, section 3).
 
-    Outside of decoder steps, the input is the stream [batch, n, ...], of which only the shape matters, and the result
-    is [1, heads, n, n]. In a decoder step, the inputs are position [rows, new] and cache [rows, h, length, d], and the
-    result is [rows, heads, new, slots].
+    Outside of decoder steps, the input is that of the stack [batch, n, ...], of which only the shape is used, and the
+    result is [1, heads, n, n]. In a decoder step, the inputs are position [rows, new] and cache [rows, h, length, d],
+    and the result is [rows, heads, new, slots].
     """
 
     heads: int
@@ -273,7 +278,7 @@ class PositionBias(Operation):
 
     @property
     def reads_cache_slots(self) -> bool:  # type: ignore[override]
-        """Whether it reads the cache of a decoder step."""
+        """Whether the bias is for the cache slots of a decoder step."""
         return self.in_step
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
@@ -343,9 +348,13 @@ class PositionBias(Operation):
 
 
 def relative_bucket(distance: int, buckets: int, max_distance: int, causal: bool) -> int:
-    """Return the index of the range that contains a distance, as in T5's relative positions.
+    """Return the index of the range of distances that contains a distance, as in T5's relative positions.
 
-    The distance is the position of the key minus that of the query.
+    Args:
+        distance: Position of the key minus position of the query.
+        buckets: Number of ranges.
+        max_distance: This distance and all larger distances are in the last range.
+        causal: Whether keys after the query are hidden.
     """
     first = 0
     if causal:

@@ -13,7 +13,10 @@ from specs import RestrictedAttention
 
 
 def restricted_attention(x: Value, sublayer: RestrictedAttention, context: LayerContext) -> Value:
-    """Let every position attend to itself and the positions within the radius; in the decoder, not to later ones."""
+    """Return self-attention in which a position sees itself and the positions within the radius.
+
+    In the decoder, a position does not see later positions.
+    """
     heads, b, radius = MultiHeadAttention(context, sublayer), context.builder, sublayer.radius
     query, key, value = heads.project(x, x)
     query, key = heads.rotate(query, key)

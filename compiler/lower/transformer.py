@@ -78,7 +78,7 @@ PREFIXES = {
 
 
 def lower(spec: Spec, purpose: Purpose) -> Graph:
-    """Return the graph of a spec for one purpose, exactly as in the paper, before any pass."""
+    """Return the graph of a spec for one purpose. It follows the paper's figures, and no pass has changed it yet."""
     builder = GraphBuilder(purpose)
     transformer = _Transformer(spec, builder)
     build = {
@@ -93,7 +93,7 @@ def lower(spec: Spec, purpose: Purpose) -> Graph:
 
 
 class _Transformer:
-    """Builder of the graph of the model. The methods are in the order of Figure 1."""
+    """Builder of the graph of a whole model. The methods are in the order of Figure 1."""
 
     def __init__(self, spec: Spec, builder: GraphBuilder) -> None:
         self.spec, self.b = spec, builder
@@ -164,7 +164,10 @@ class _Transformer:
         return self.final_norm("decoder", y)
 
     def layer(self, x: Value, sublayers: Sequence[EncoderSubLayer | DecoderSubLayer], context: LayerContext) -> Value:
-        """Apply the sub-layers in order. The name of a sub-layer is its kind; `_2` and so on mark repetitions."""
+        """Apply the sub-layers of a layer in order, and return the result.
+
+        A sub-layer has the name of its kind. If the layer has several of this kind, `_2`, `_3` and so on are appended.
+        """
         kinds = Counter[str]()
         for sublayer in sublayers:
             kinds[sublayer.kind] += 1
@@ -177,7 +180,7 @@ class _Transformer:
         return x
 
     def residual(self, x: Value, sublayer: EncoderSubLayer | DecoderSubLayer, context: LayerContext) -> Value:
-        """Return LayerNorm(x + Dropout(Sublayer(x))) (3.1, 5.4). The norm may be elsewhere if the spec says so."""
+        """Return LayerNorm(x + Dropout(Sublayer(x))) (3.1, 5.4). The spec may place the norm elsewhere."""
         norm, dropout = self.a.option(sublayer, "norm"), self.a.option(sublayer, "dropout")
         apply = SUBLAYERS[sublayer.kind]
         if norm.placement == "post":
@@ -194,7 +197,7 @@ class _Transformer:
         return normalised(x, norm, name)
 
     def final_norm(self, stack: str, x: Value) -> Value:
-        """Add a norm after the last layer if each norm comes before its sub-layer."""
+        """Return the output of the last layer of a stack, normalised unless the placement of norms is `post`."""
         if self.a.norm.placement == "post":
             return x
         with self.b.sublayer(stack):
@@ -203,12 +206,12 @@ class _Transformer:
     # Embeddings, positional encoding and the pre-softmax projection (3.4, 3.5)
 
     def look_up(self, side: str, tokens: Value) -> Value:
-        """Return the embeddings of tokens times sqrt(d_model)."""
+        """Return the embeddings of tokens, multiplied by sqrt(d_model) if the spec has `scale_embeddings` (3.4)."""
         scale = self.a.d_model**0.5 if self.a.scale_embeddings else 1.0
         return self.b.node("embedded", Embedding(scale), (tokens,), self.table(side))
 
     def with_positions(self, stack: str, x: Value, position: Value | None = None) -> Value:
-        """Add the positional encoding, and apply dropout (5.4)."""
+        """Return embeddings after adding positional encodings and applying dropout (5.4)."""
         x = self.positions(stack).add(x, position)
         if self.a.norm.embeddings:
             with self.b.sublayer(stack):
@@ -219,9 +222,12 @@ class _Transformer:
         return POSITIONS[self.a.positions.kind](self.b, self.a, stack, causal=stack == "decoder")
 
     def table(self, side: str) -> str:
-        """Return the name of the table of the source or target embedding, or of the output projection.
+        """Return the name of the table for the source embedding, the target embedding or the output projection.
 
-        The spec's `tied_embeddings` determines which of the three share one table.
+        The spec's `tied_embeddings` determines which of these three share one table.
+
+        Args:
+            side: `source`, `target` or `output`.
         """
         name = {
             "all": "embedding",
