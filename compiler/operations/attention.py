@@ -68,7 +68,7 @@ class _ScoredAttention(Operation):
             require(value.kind is kind and fits, self, query, key, value)
 
     def _split_added(self, added: Sequence[Any]) -> tuple[Sequence[Any], Any]:
-        """Split the inputs after query, key and value. Return the masks, and the bias or None."""
+        """Return the masks and the bias (or None) in `added`, the inputs that follow queries, keys and values."""
         return (added[:-1], added[-1]) if self.biased else (added, None)
 
     def _weights(self, query: Tensor, key: Tensor, added: Tensors, parameters: Tensors) -> Tensor:
@@ -93,8 +93,8 @@ class Attention(_ScoredAttention):
     """Scaled dot-product attention, softmax(scale · Q Kᵀ + bias, masked) V (3.2.1), or additive attention.
 
     Inputs: Q [batch, h, n, d_k], K [batch, h / groups, m, d_k], V [batch, h / groups, m, d_v], masks that hide keys,
-    and a bias if it is `biased`. Result: [batch, h, n, d_v]. Dropout applies to the weights after the softmax. With
-    a parameter v [h, d_k] the score of a query and a key is v · tanh(query + key), and the scale is 1.
+    and a bias of the scores if `biased`. Result: [batch, h, n, d_v]. Dropout applies to the weights after the softmax.
+    With a parameter v [h, d_k], the score of a query and a key is v · tanh(query + key), and the scale is 1.
     """
 
     dropout: float = 0.0
@@ -179,11 +179,11 @@ class Attention(_ScoredAttention):
 
 @dataclass(frozen=True)
 class AttentionWeights(_ScoredAttention):
-    """Attention weights softmax(scale · Q Kᵀ + bias, masked), for programs that return them to the caller.
+    """Attention weights softmax(scale · Q Kᵀ + bias, masked), for programs that return these weights to the caller.
 
-    Inputs: Q [batch, h, n, d_k], K [batch, h / groups, m, d_k], masks, and a bias if it is `biased`. Result: [batch, h,
-    n, m], always in float32. Rows sum to 1, and hidden keys have weight 0. There may be a parameter v [h, d_k], as in
-    `Attention`.
+    Inputs: Q [batch, h, n, d_k], K [batch, h / groups, m, d_k], masks, and a bias of the scores if `biased`. Result:
+    [batch, h, n, m], always in float32. The weights of a query sum to 1, and hidden keys have weight 0. There may be a
+    parameter v [h, d_k], as in `Attention`.
     """
 
     calls = ("compiler.runtime.additive_scores", "compiler.runtime.grouped_scores")
@@ -243,12 +243,12 @@ class WeightedSum(Operation):
 
 @dataclass(frozen=True)
 class RestrictedAttention(Operation):
-    """Self-attention restricted to `radius` positions on each side, or, if causal, before the query only (4).
+    """Self-attention restricted to `radius` positions on each side of the query or, if causal, before it (4).
 
     Inputs: Q, K, V [batch, h, n, d] and an optional padding mask [batch, 1, 1, n]. Parameters: an optional vector v
     [h, d] of additive scores. A query always sees itself, because a query in the padding might see no other key. Each
     block of queries is multiplied with one window of keys, which contains all keys that the block may see. The costs
-    are those of sequences longer than the radius. Shorter ones compute full attention, which costs no more.
+    are those of sequences longer than the radius. Shorter sequences compute full attention, which costs no more.
     """
 
     radius: int
@@ -306,9 +306,10 @@ class RestrictedAttention(Operation):
         return 2 * self._weights(inputs) * (inputs[1].shape[3] + inputs[2].shape[3])
 
     def saved_elements(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> Size:
-        """Return the number of elements kept for the backward pass.
+        """Return the number of elements that are saved for the backward pass.
 
-        They are the attention weights, the elements that dropout needs, and the overlapping windows of keys and values.
+        These are the attention weights, the elements that dropout needs, and the overlapping windows of keys and
+        values.
         """
         batch, heads, length, width = inputs[0].shape
         weights = self._weights(inputs)
@@ -325,7 +326,7 @@ class RestrictedAttention(Operation):
         return ReceptiveField(self.radius, 0 if self.causal else self.radius, inputs=(1, 2))
 
     def is_exportable(self, inputs: ValueTypes) -> bool:
-        """Return False: the code differs between sequences of one block and of several."""
+        """Return False, because the code for short sequences (one block of queries) differs from that for long ones."""
         return False
 
     def describe(self, inputs: Sequence[str]) -> str:

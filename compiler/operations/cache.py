@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class AppendToCache(Operation):
-    """Append positions to a cache: cache [rows, h, n, d], new [rows, h, k, d] -> [rows, h, n + k, d].
+    """Append new positions to a cache: cache [rows, h, n, d], new [rows, h, k, d] -> [rows, h, n + k, d].
 
-    Both may lack the axis of the heads. Positions are the second-last axis.
+    Both inputs may lack the axis of the heads. Positions are the second-last axis.
     """
 
     appends_to_cache = True

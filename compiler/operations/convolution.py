@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 class Convolution(Operation):
     """Convolution with a kernel of k positions, `dilation` apart: y_t = b + Σ_i x_(t + (i - before) · dilation) W_i.
 
-    Inputs: x [batch, n, i]. Parameters: kernel [k, i, o], bias [o]. Result: [batch, n, o]. `before` positions of the
-    kernel lie before the position of the result, and `after` of them after it. x is padded with zeros. If both are 0, x
-    already contains the (k - 1) · dilation positions before the first one of the result. With a `stride` of s, the
-    result has every s-th position only.
+    Inputs: x [batch, n, i]. Parameters: kernel [k, i, o], bias [o]. Result: [batch, n, o]. `before` of the kernel's
+    positions are before the position of the result, and `after` of them are after it. x is padded with zeros. If
+    `before` and `after` are 0, x already contains the (k - 1) · dilation positions before the first position of the
+    result. With a `stride` of s, the result has only every s-th position.
     """
 
     before: int
@@ -61,7 +61,7 @@ class Convolution(Operation):
         return sum((x @ matrix for x, matrix in zip(shifted, kernel, strict=True)), bias)
 
     def _shifted(self, x: Tensor, k: int) -> list[Tensor]:
-        """Return the input of each of the kernel's k positions: x, shifted and padded. Each is [batch, n, i]."""
+        """Return the inputs of the kernel's k positions: k copies of x, shifted and padded with zeros."""
         batch, n, width = x.shape
         first, padding = self.before * self.dilation, (self.before + self.after) * self.dilation
         padded = x.new_zeros(batch, n + padding, width)
@@ -114,7 +114,7 @@ class DepthwiseConvolution(Convolution):
 
 @dataclass(frozen=True)
 class ClearPadding(Operation):
-    """Set the features of padding to zero, so that a convolution reads zeros after the end of each sentence.
+    """Set the features at padding to zero, so that a convolution reads zeros after the end of each sentence.
 
     x [batch, n, d] and mask [batch, 1, 1, n] -> [batch, n, d].
     """

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Add(Operation):
-    """Add two values of one type: the residual connection (3.1)."""
+    """Add two values of the same type, as in a residual connection (3.1)."""
 
     code = "{0} + {1}"
     caption = ("add", "Add")
@@ -43,7 +43,7 @@ class Add(Operation):
         return inputs[0] + inputs[1]
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
-        """Let the instruction of the following norm do the addition if nothing else reads the sum."""
+        """Add an ADD instruction, unless only a norm reads the sum. In this case, the norm's instruction adds."""
         reader = codegen.sole_reader(node)
         if reader and reader.operation.is_norm:
             codegen.fused.add(node.name)
@@ -52,7 +52,7 @@ class Add(Operation):
 
 
 class ActivationOperation(Operation):
-    """Base of activation functions, which apply to each number separately (3.3)."""
+    """Base class of activation functions, which apply to each number separately (3.3)."""
 
     activation: ClassVar[ActivationKind]
     """The same function in the native instruction set."""
@@ -61,7 +61,7 @@ class ActivationOperation(Operation):
     joins_boxes = ("linear", "int8")
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
-        """Add one instruction for this activation, together with the projection before it if that was fused into it."""
+        """Add an instruction for the activation, which also computes the projection before it if that is fused."""
         (x,) = node.inputs
         projection = codegen.nodes[x] if x in codegen.fused else None
         if projection:
@@ -128,7 +128,7 @@ class GeluTanh(ActivationOperation):
 
 @dataclass(frozen=True)
 class Multiply(Operation):
-    """Multiply two values of one type elementwise, for the gate of a feed-forward network (Shazeer 2020)."""
+    """Multiply two values of the same type elementwise, as in a gated feed-forward network (Shazeer 2020)."""
 
     code = "{0} * {1}"
     caption = ("linear", "Gate")
@@ -147,7 +147,7 @@ class Multiply(Operation):
 
 @dataclass(frozen=True)
 class GatedLinearUnit(Operation):
-    """a · sigmoid(b) with the halves a and b of the features (Dauphin et al. 2016): x [..., 2d] -> [..., d]."""
+    """GLU: a · sigmoid(b), where a and b are halves of the features (Dauphin et al. 2016). [..., 2d] -> [..., d]."""
 
     code = "glu({0})"
     calls = ("torch.nn.functional.glu",)
@@ -167,7 +167,7 @@ class GatedLinearUnit(Operation):
 
 @dataclass(frozen=True)
 class Scale(Operation):
-    """Multiply by a constant."""
+    """Multiply a value by a constant."""
 
     factor: float
 

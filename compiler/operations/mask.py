@@ -1,6 +1,6 @@
-"""Attention masks. A mask is computed once, from lengths or positions, and used by all layers.
+"""Attention masks. A mask is computed once, from lengths or positions, and all layers use it.
 
-Its shape is [batch or 1, 1, queries or 1, keys]. True hides a key from a query.
+The shape of a mask is [batch or 1, 1, queries or 1, keys]. True hides a key from a query.
 """
 
 # ruff: noqa: D102 - methods that override those of `Operation` are documented there
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class Mask(Operation):
-    """Base class of masks. The native backend computes none, because its buffers have no padding or later positions."""
+    """Base class of masks. The native backend needs none: its buffers contain no padding and no later positions."""
 
     shares_buffer = True
 
@@ -47,9 +47,10 @@ class Mask(Operation):
 
 @dataclass(frozen=True)
 class PaddingMask(Mask):
-    """Hide keys after the end of each sequence: length [batch], stream [batch, keys, ...] -> [batch, 1, 1, keys].
+    """Hide the padding after the end of each sequence.
 
-    Only the shape of the stream is read.
+    Inputs: the lengths [batch], and the padded sequences [batch, keys, ...], of which only the shape is used. Result:
+    [batch, 1, 1, keys].
     """
 
     mask_role = MaskRole.PADDING
@@ -74,7 +75,10 @@ class PaddingMask(Mask):
 
 @dataclass(frozen=True)
 class CausalMask(Mask):
-    """Hide keys after the query (3.2.3): stream [batch, length, ...] -> [1, 1, length, length]."""
+    """Hide keys after the query (3.2.3).
+
+    Input: a value [batch, length, ...], of which only the shape is used. Result: [1, 1, length, length].
+    """
 
     code = "causal_mask({0})"
     calls = ("compiler.runtime.causal_mask",)
@@ -93,12 +97,13 @@ class CausalMask(Mask):
 
 @dataclass(frozen=True)
 class DistanceMask(Mask):
-    """Hide keys that are too far from the query.
+    """Hide keys that are more than `before` positions before the query, or more than `after` positions after it.
 
-    With this mask, full attention computes the weights of restricted attention, so that a program can return them.
+    Full attention with this mask has the same weights as restricted attention. It is used by programs that return
+    attention weights to the caller.
 
-    Inputs: stream [batch, length, ...], optionally the mask of its padding [batch, 1, 1, length], which is hidden too,
-    except a padding position from itself. Result: [batch, 1, length, length].
+    Inputs: a value [batch, length, ...], of which only the shape is used, and optionally a padding mask [batch, 1, 1,
+    length]. Padding is hidden, too, but every query sees its own position. Result: [batch, 1, length, length].
     """
 
     before: int
@@ -135,10 +140,10 @@ class DistanceMask(Mask):
 
 @dataclass(frozen=True)
 class WindowMask(Mask):
-    """Hide all keys of a window except the one at the query's position and the `radius` before it.
+    """In a decoder step, hide all keys except the key at the query's position and the `radius` keys before it.
 
-    Inputs: position [rows, new]; window [rows, h, radius, d], the keys before the new ones. Result: [rows, 1, new,
-    radius + new].
+    Inputs: the positions of the queries [rows, new], and the keys before the new ones [rows, h, radius, d]. Result:
+    [rows, 1, new, radius + new].
     """
 
     radius: int
@@ -166,11 +171,11 @@ class WindowMask(Mask):
 
 @dataclass(frozen=True)
 class UnwrittenMask(Mask):
-    """Hide all slots of a cache except those with the query's position and earlier ones.
+    """Hide the slots of a cache that contain no key, or the key of a position after the query.
 
-    Inputs: position [rows, new]; cache [rows, h, n, d], before the new positions are appended. Result: [rows, 1, new,
-    slots]. Rows may be at different positions. In a `planned` cache, which is preallocated, the keys of a row are in
-    the first slots. In a cache that grows, they are in the last slots.
+    Inputs: the positions of the queries [rows, new], and the cache [rows, h, n, d] before the new keys are appended.
+    Result: [rows, 1, new, slots]. Rows may be at different positions. In a `planned` cache, which is preallocated, the
+    keys of a row are in the first slots. In a cache that grows, they are in the last slots.
     """
 
     planned: bool = False

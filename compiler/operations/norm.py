@@ -87,7 +87,7 @@ class RmsNorm(NormOperation):
 
 @dataclass(frozen=True)
 class HalfVariance(NormOperation):
-    """x · sqrt(0.5): a residual sum of two values gets the variance of one of them (Gehring et al. 2017, 3.5)."""
+    """Multiply by sqrt(0.5), so that the variance of a residual sum stays the same (Gehring et al. 2017, 3.5)."""
 
     vectors: ClassVar = {}
     is_norm = False  # the native instruction for norms computes statistics

@@ -84,7 +84,7 @@ class ReceptiveField:
     after: int | None
     """Number of positions that it reads after the position of the result; None: all of them."""
     inputs: tuple[int, ...] = (0,)
-    """Indices of the inputs with this receptive field. Of other inputs, such as queries, it reads the same position."""
+    """Indices of the inputs with this receptive field. The operation reads other inputs at the same position only."""
     spacing: int = 1
     """Distance between two positions that it reads, as in a dilated convolution."""
     sequential: bool = False
@@ -175,7 +175,7 @@ class Operation(ABC):
         """Compute the result in simple, slow PyTorch, as a reference for all backends. Dropout is off."""
 
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
-        """Return the PyTorch expression that computes the result. By default, it is `code`, formatted."""
+        """Return the PyTorch expression that computes the result. By default, it is made from the format `code`."""
         return self.code.format(*inputs, *parameters, self=self)
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
@@ -189,7 +189,7 @@ class Operation(ABC):
         codegen.alias_input(node)
 
     def native_bias(self, codegen: NativeCodeGenerator, node: Node) -> Mapping[str, Any]:
-        """Return the fields of an attention's native instruction that define this bias of the scores.
+        """Return the fields that define this bias of the scores in the native instruction of an attention, by name.
 
         Raises:
             UnsupportedGraph: The native backend cannot compute the bias.
@@ -217,15 +217,18 @@ class Operation(ABC):
         return self
 
     def for_planned_cache(self) -> Operation:
-        """Return the variant for preallocated caches, which are written in place."""
+        """Return the variant for preallocated caches (written in place), or this operation if there is none."""
         return self
 
     def quantised(self) -> tuple[Operation, int] | None:
-        """Return the int8 variant, and the dimension of the matrix with one scale per index. None if there is none."""
+        """Return the int8 variant, and 0 if its matrix has a scale per row, or 1 for a scale per column.
+
+        Return None if there is no int8 variant.
+        """
         return None
 
     def chunked(self, classes: Size) -> Operation | None:
-        """Return the loss that also computes the logits, in chunks of positions. None if this is no loss of logits.
+        """Return the variant of this loss that also computes the logits, in chunks. None for other operations.
 
         Args:
             classes: Size of the vocabulary.
@@ -233,7 +236,7 @@ class Operation(ABC):
         return None
 
     def sliced_range(self) -> tuple[int, int, int | None] | None:
-        """Return the dimension, start and stop if this is a slice, otherwise None."""
+        """Return the dimension, start and stop of a slice. None for other operations."""
         return None
 
     # Costs

@@ -52,7 +52,10 @@ class LogSoftmax(Operation):
 
 @dataclass(frozen=True)
 class PickLabels(Operation):
-    """Select the log-probability of each label, 0 if it is PAD: log-probabilities [..., V], labels [...] -> [...]."""
+    """Select the log-probability of each label, or 0 if the label is PAD.
+
+    log-probabilities [..., V], labels [...] -> [...].
+    """
 
     code = "pick({0}, {1})"
     calls = ("compiler.runtime.pick",)
@@ -70,11 +73,11 @@ class PickLabels(Operation):
 
 @dataclass(frozen=True)
 class CrossEntropy(Operation):
-    """Cross entropy with label smoothing (5.4), summed over labels. PAD is the index of labels that are ignored.
+    """Cross entropy with label smoothing (5.4), summed over labels. Labels that are PAD are ignored.
 
-    Inputs: logits [..., V], labels [...]. The result [2] has the smoothed loss, which training minimises, and the loss
-    without smoothing, which gives the perplexity. `smoothing` is the probability that is spread over all V classes or,
-    with `wrong_classes`, over the V - 1 wrong ones. Suppressed tokens (see SUPPRESSED_LOGIT) get none of it.
+    Inputs: logits [..., V], labels [...]. The result [2] contains the smoothed loss, which training minimises, and the
+    loss without smoothing, which gives the perplexity. `smoothing` is the probability that is spread over all V classes
+    or, with `wrong_classes`, over the V - 1 wrong classes. Suppressed tokens (see SUPPRESSED_LOGIT) get no part of it.
     """
 
     smoothing: float

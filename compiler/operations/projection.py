@@ -86,7 +86,7 @@ class Linear(_Projection):
     caption = ("linear", "Linear")
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
-        """Let the instruction of the following activation compute the product if nothing else reads it."""
+        """Add a LINEAR instruction. If only an activation reads the result, its instruction computes both instead."""
         reader = codegen.sole_reader(node)
         if reader and reader.operation.is_activation:
             codegen.fused.add(node.name)
@@ -125,7 +125,8 @@ class Logits(_Projection):
 class QuantisedLinear(_Int8, Linear):
     """Linear map in int8, with one scale per row of x and column of W: x [..., i], W [i, o], scales [o] [, b [o]].
 
-    Integer sums are exact. The scale of a row depends on that row alone, so that no row depends on other rows.
+    Integer sums are exact. The scale of a row of x depends on this row alone, so that results do not depend on the
+    other rows of a batch.
     """
 
     caption = ("int8", "Linear in int8")

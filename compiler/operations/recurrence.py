@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 class Recurrence(Operation):
     """Base class of recurrent layers. They run from the first position to the last or, if `backwards`, in reverse.
 
-    After the inputs with a value per position, there is at most one more input. It is the initial state or, if the
-    layer runs backwards, the length [batch] of each row without padding.
+    At most one input has no value per position. It is the last input: the initial state or, if the layer runs
+    backwards, the length [batch] of each row without padding.
     """
 
     backwards: bool = False
@@ -54,7 +54,11 @@ class Recurrence(Operation):
         return "from the last position to the first" if self.backwards else ""
 
     def _states(self, inputs: ValueTypes) -> ValueTypes:
-        """Return a tuple with the initial state, or an empty one. Raise GraphError for an invalid extra input."""
+        """Return a sequence with the type of the initial state, empty if there is no such input.
+
+        Raises:
+            GraphError: The number or the type of the inputs is wrong.
+        """
         rest = inputs[len(self.position_inputs) :]
         lengths = sum(each == ValueType(inputs[0].shape[:1], ValueKind.INTEGER) for each in rest)
         require(len(rest) <= 1 and lengths == self.backwards, self, *inputs)
@@ -72,8 +76,9 @@ class Recurrence(Operation):
 class Ssru(Recurrence):
     """Simpler simple recurrent unit: c_t = f_t · c_(t-1) + (1 - f_t) · z_t with f = sigmoid(gate) (Kim et al. 2019).
 
-    Inputs: gate and z [batch, n, d], optionally the state [batch, 1, d], which is c before the first position (0 by
-    default). Result: all c_t, [batch, n, d]; given a state, it precedes them as one more position.
+    Inputs: gate and z [batch, n, d], optionally the initial state [batch, 1, d], which is c before the first position
+    (0 by default). Result: c at all positions, [batch, n, d]. If the initial state is given, the result starts with it:
+    [batch, 1 + n, d].
     """
 
     position_inputs = (0, 1)
@@ -120,10 +125,11 @@ class Ssru(Recurrence):
 class Lstm(Recurrence):
     """Layer of LSTM cells with forget gates (Hochreiter & Schmidhuber 1997; Gers et al. 2000).
 
-    Inputs: x [batch, n, i], optionally the state [batch, 1, 2o]: hidden state and cell before the first position.
-    Parameters: input matrix [i, 4o], recurrent matrix [o, 4o] and bias [4o]; the gates are concatenated in the order
-    of `torch.nn.LSTM`: input, forget, cell, output. Result: the hidden states [batch, n, o]; given a state, that state
-    and then hidden state and cell of each position, [batch, 1 + n, 2o].
+    Inputs: x [batch, n, i], optionally the initial state [batch, 1, 2o], which is the hidden state and the cell state
+    before the first position. Parameters: input matrix [i, 4o], recurrent matrix [o, 4o] and bias [4o]. The gates are
+    concatenated in the order of `torch.nn.LSTM`: input, forget, cell, output. Result: the hidden states [batch, n, o].
+    If the initial state is given, the result is this state, then hidden and cell state of each position: [batch, 1 + n,
+    2o].
     """
 
     calls = ("compiler.recurrences.lstm", "compiler.recurrences.lstm_step")

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Slice(Operation):
-    """Slice `start:stop` of one dimension. All three numbers may be negative, and then count from the end."""
+    """Select `start:stop` along one dimension. All three numbers may be negative; they then count from the end."""
 
     dimension: int
     start: int = 0
@@ -141,7 +141,10 @@ class Concat(Operation):
 
 @dataclass(frozen=True)
 class BeamsToRows(Operation):
-    """Give each hypothesis a row: [batch, beams, new, ...] -> [batch·beams, new, ...]."""
+    """Merge the axes of sentences and beams, so that each hypothesis is a row.
+
+    [batch, beams, new, ...] -> [batch·beams, new, ...].
+    """
 
     view = True
     shares_buffer = True
@@ -157,9 +160,10 @@ class BeamsToRows(Operation):
 
 @dataclass(frozen=True)
 class RowsToQueries(Operation):
-    """Join the positions of all hypotheses of a sentence, so that they are queries of one attention.
+    """Give each sentence one row with the positions of all its hypotheses, which then attend to the memory together.
 
-    x [batch·beams, new, w] and any value `like` [batch, beams, new, ...] -> [batch, beams·new, w].
+    Inputs: x [batch·beams, new, w], and another value [batch, beams, new, ...], of which only the shape is used.
+    Result: [batch, beams·new, w].
     """
 
     view = True
@@ -178,7 +182,11 @@ class RowsToQueries(Operation):
 
 @dataclass(frozen=True)
 class QueriesToRows(Operation):
-    """Undo `RowsToQueries`: x [batch, beams·new, w] and `like` [batch, beams, new, ...] -> [batch·beams, new, w]."""
+    """Undo `RowsToQueries`: give each hypothesis a separate row again.
+
+    Inputs: x [batch, beams·new, w], and another value [batch, beams, new, ...], of which only the shape is used.
+    Result: [batch·beams, new, w].
+    """
 
     view = True
     shares_buffer = True
