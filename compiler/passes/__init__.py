@@ -1,6 +1,6 @@
-"""Compiler passes, in the order in which they run. To add one, write its module and add a line to PASSES.
+"""Compiler passes, in the order in which they run. To add a pass, write its module and add a line to PASSES.
 
-A pass rewrites a set of graphs that share weights. An exact pass changes results only by rounding errors; others are
+A pass rewrites graphs that share weights. An exact pass changes results only by rounding errors. Other passes are
 approximate. A spec can disable a pass by name (`compilation.disabled_passes`). Tests compare each pass with the
 interpreter.
 """
@@ -33,7 +33,7 @@ from specs.errors import nearest
 
 @dataclass(frozen=True)
 class Pass:
-    """Pass of the compiler. `apply` rewrites graphs, and `exact` is whether results change only by rounding errors."""
+    """Pass of the compiler. `apply` rewrites graphs. `exact` is True if results change only by rounding errors."""
 
     apply: Callable[[Graphs, Spec, CompileOptions], Graphs]
     exact: bool = True
@@ -74,7 +74,7 @@ def graphs(
 
     Args:
         spec: The spec.
-        purposes: The purposes. Each gets one graph.
+        purposes: The purposes. There is one graph for each of them.
         device: The device that the graphs will run on.
         precision: Overrides the spec's precision.
 
@@ -87,7 +87,7 @@ def graphs(
 
 
 def optimise(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
-    """Run all passes that the spec does not disable, and verify the result of each.
+    """Return the graphs after all passes that the spec does not disable. Verify the graphs after each pass.
 
     Raises:
         ZooError: `compilation.disabled_passes` contains an unknown name.
@@ -106,7 +106,7 @@ def optimise(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
 
 
 def _verify(graphs: Graphs, name: str, before: Graphs) -> None:
-    """Check the graphs after a pass: each changed graph is valid, and parameters with one name are equal in all graphs.
+    """Check the graphs after a pass: each changed graph is valid, and parameters with the same name are equal.
 
     Args:
         graphs: The graphs after the pass.

@@ -13,7 +13,7 @@ from specs import Spec
 
 
 def beams_as_queries(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
-    """Make all beams of a sentence queries of one cross-attention, so that they read the memory once."""
+    """Make all beams of a sentence queries of one cross-attention, so that the memory is read once per sentence."""
     if Purpose.DECODE_STEP not in graphs:
         return graphs
     try:
@@ -23,7 +23,13 @@ def beams_as_queries(graphs: Graphs, spec: Spec, options: CompileOptions) -> Gra
 
 
 def _one_memory_per_sentence(graph: Graph) -> Graph:
-    """Give the inputs an axis of beams. Every hypothesis is a row, except in the nodes that also read the memory."""
+    """Return the graph with an axis of beams in its inputs.
+
+    Nodes that read the memory and hypotheses have one row per sentence. Other nodes have one row per hypothesis.
+
+    Raises:
+        GraphError: A value needs one memory per hypothesis.
+    """
     types, per_sentence = graph.types, _nodes_per_sentence(graph)
     inputs = {name: _input_type(name, type_, graph) for name, type_ in graph.inputs.items()}
     given = [name for name, type_ in graph.inputs.items() if inputs[name] != type_ and name not in graph.states]
@@ -31,9 +37,9 @@ def _one_memory_per_sentence(graph: Graph) -> Graph:
         raise GraphError("no input has the axis of new positions, which gives the number of hypotheses")
     nodes: dict[str, Node] = {}
     rows = {name: name for name in types}
-    """The name under which each value has one row per hypothesis."""
+    """For each value, the name of its variant with one row per hypothesis."""
     queries: dict[str, str] = {}
-    """The name under which a value has one row per sentence."""
+    """For some values, the name of their variant with one row per sentence."""
 
     def convert(names: dict[str, str], value: str, operation: Operation, layer: str) -> str:
         read = rows[value] if names is queries else value
@@ -63,10 +69,12 @@ def _one_memory_per_sentence(graph: Graph) -> Graph:
 
 
 def _nodes_per_sentence(graph: Graph) -> set[str]:
-    """Return the nodes that read both the memory and hypotheses, and those around them that split or merge heads.
+    """Return the names of the nodes that get one row per sentence.
+
+    These are the nodes that read both the memory and hypotheses, and neighbouring nodes that split or merge heads.
 
     Raises:
-        GraphError: One of them needs a value of hypotheses that cannot have one row per sentence.
+        GraphError: One of these nodes needs a value that cannot have one row per sentence.
     """
     types, by_name = graph.types, {node.name: node for node in graph.nodes}
     depends = {name for name, type_ in graph.inputs.items() if name in graph.states or NEW in type_.shape}
@@ -102,7 +110,7 @@ def _nodes_per_sentence(graph: Graph) -> set[str]:
 
 
 def _is_per_row(type_: ValueType) -> bool:
-    """Return whether a value can have one row per hypothesis or one per sentence: [batch, new, w]."""
+    """Return whether a value [batch, new, w] can have a row per hypothesis as well as a row per sentence."""
     return type_.kind is ValueKind.FLOAT and len(type_.shape) == 3 and type_.shape[:2] == (BATCH, NEW)
 
 

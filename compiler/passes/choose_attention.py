@@ -10,7 +10,7 @@ from specs import Spec
 
 
 def choose_attention(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
-    """Use fused attention on a GPU if it is dot-product attention without dropout, and separate calls otherwise."""
+    """On a GPU, use one fused kernel for each dot-product attention without dropout. Otherwise use separate calls."""
     if options.device != "cuda":
         return graphs
     return {

@@ -10,7 +10,7 @@ from specs import Spec
 
 
 def drop_dropout(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
-    """Remove dropout from all graphs except those for training. In these, remove it if its probability is 0."""
+    """Remove dropout from all graphs except those for training. In training, remove only dropout of probability 0."""
     return {purpose: _drop(graph) for purpose, graph in graphs.items()}
 
 

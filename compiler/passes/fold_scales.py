@@ -15,7 +15,7 @@ from specs import Spec
 
 
 class _Scale(NamedTuple):
-    """Constant factor of a node, the parameters that could be scaled by it, and the operation without the factor."""
+    """Constant factor of a node, the parameters that the factor could scale, and the operation without the factor."""
 
     factor: float
     parameters: tuple[str, ...]
@@ -25,8 +25,9 @@ class _Scale(NamedTuple):
 def fold_scales(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
     """Multiply 1/sqrt(d_k) into the weights of queries and sqrt(d_model) into embeddings, except for training.
 
-    A parameter that another operation reads without this factor is not scaled, such as a table that is also the
-    pre-softmax projection. In training, nothing is scaled, because Adam's steps depend on the scale of the weights.
+    A parameter is not scaled if another operation reads it without this factor, as with an embedding table that is also
+    used by the pre-softmax projection. In training, nothing is scaled, because Adam's steps depend on the scale of the
+    weights.
     """
     if Purpose.TRAIN in graphs:
         return graphs
@@ -50,7 +51,10 @@ def fold_scales(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
 
 
 def _scales(graph: Graph) -> Iterator[tuple[str, _Scale]]:
-    """Yield each node with a factor that could be folded: into its parameters or, for attention, those of the query."""
+    """Yield the name and the `_Scale` of each node that has a factor which could be multiplied into parameters.
+
+    For attention, these are the parameters of the query projection.
+    """
     by_name = {node.name: node for node in graph.nodes}
     uses = Counter(i for node in graph.nodes for i in node.inputs) + Counter(graph.results.values())
     for node in graph.nodes:

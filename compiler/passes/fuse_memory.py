@@ -11,7 +11,7 @@ from specs import Spec
 
 
 def fuse_memory(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
-    """Compute the keys and values of the memory for all layers in one matrix product. Each layer takes a slice."""
+    """Project the memory to the keys and values of all layers in one matrix product. Each layer takes a slice."""
     return {purpose: _fuse(graph) for purpose, graph in graphs.items()}
 
 

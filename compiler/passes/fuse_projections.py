@@ -15,7 +15,7 @@ from specs import Spec
 
 
 def fuse_projections(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
-    """Replace projections that read the same value by one product with their concatenated matrices."""
+    """Replace projections that read the same value by one projection with their concatenated matrices."""
     return {purpose: _fuse(graph) for purpose, graph in graphs.items()}
 
 
@@ -46,7 +46,7 @@ def fuse_group(
         group: The projections.
         name: Name of the fused value.
         names: Names of the concatenated parameters.
-        parameters: The parameters of the graph; the concatenated ones are added.
+        parameters: The parameters of the graph. The concatenated parameters are added to them.
         layer: Layer of the new nodes.
     """
     for index, wanted in enumerate(names):
@@ -67,7 +67,7 @@ def fuse_group(
 
 
 def _join(names: list[str]) -> str:
-    """Join names with a common path: a.query and a.key become a.query_key. A name with another path stays complete."""
+    """Join names: a.query and a.key become a.query_key. A name whose path is not that of the first stays complete."""
     stem = names[0].rpartition(".")[0]
     others = (n.removeprefix(f"{stem}.") if n.rpartition(".")[0] == stem else n.replace(".", "_") for n in names[1:])
     return "_".join([names[0], *others])

@@ -11,7 +11,7 @@ from specs import Spec
 
 
 def hoist_memory(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
-    """Move the computation of the keys and values of cross-attention from the decoder step to the encoder."""
+    """Compute the keys and values of cross-attention once, in the encoder, instead of in each decoder step."""
     if Purpose.ENCODE not in graphs or Purpose.DECODE_STEP not in graphs:
         return graphs
     encode, step = graphs[Purpose.ENCODE], graphs[Purpose.DECODE_STEP]
@@ -45,7 +45,7 @@ def hoist_memory(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
 
 
 def _memory_nodes(step: Graph, memory: Iterable[str]) -> list[Node]:
-    """Return the nodes that depend on the memory alone."""
+    """Return the nodes of a decoder step that depend only on the memory, not on tokens or states."""
     nodes: list[Node] = []
     known = set(memory)
     for node in step.nodes:

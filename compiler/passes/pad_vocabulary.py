@@ -14,7 +14,7 @@ from specs import Spec
 
 
 def pad_vocabulary(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
-    """Pad the pre-softmax table and bias with zeros to a multiple of `compilation.vocabulary_multiple` rows."""
+    """Pad the table and bias of the pre-softmax projection to a multiple of `compilation.vocabulary_multiple` rows."""
     multiple, padded = spec.compilation.vocabulary_multiple, dict[str, Parameter]()
     for graph in graphs.values():
         for node in graph.nodes:
@@ -27,11 +27,11 @@ def pad_vocabulary(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graph
 
 
 def _pad(graph: Graph, padded: Mapping[str, Parameter]) -> Graph:
-    """Use the padded tables and biases in a graph. No token refers to the new rows.
+    """Return the graph with padded tables and biases. A slice removes the logits of the padding.
 
     Args:
         graph: The graph.
-        padded: The padded parameters by name. They are the same for all graphs, so that graphs still share them.
+        padded: The padded parameters by name. They are the same for all graphs, so that graphs still share parameters.
     """
     nodes: list[Node] = []
     for node in graph.nodes:

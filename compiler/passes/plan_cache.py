@@ -18,9 +18,9 @@ def plan_cache(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
 
 
 def _plan(graph: Graph) -> Graph:
-    """Preallocate the caches that only attention reads, with a mask that hides unused slots.
+    """Return the graph with preallocated caches, if only attention reads them, with a mask that hides unused slots.
 
-    Several caches can be read with the same mask or bias. Then either all of them are preallocated, or none.
+    Several caches can be read with the same mask or bias. Either all of these are preallocated, or none.
     """
     caches = _growing_caches(graph)
     masks = {n.name: n for n in graph.nodes if n.operation.reads_cache_slots}
@@ -54,9 +54,9 @@ def _plan(graph: Graph) -> Graph:
 
 
 def _growing_caches(graph: Graph) -> dict[str, str]:
-    """Map the result of each append operation to the cache that it extends.
+    """Return a mapping from the result of each append operation to the cache that the operation extends.
 
-    Omit caches that other operations read directly, except for masks and biases.
+    Caches are omitted if other operations read them directly, except for masks and biases.
     """
     caches = {}
     for node in graph.nodes:
