@@ -1,4 +1,4 @@
-"""Backends, which turn graphs into programs that run. To add one, write its module and add it to BACKENDS."""
+"""Backends, which turn graphs into programs that run. To add a backend, write its module and add it to BACKENDS."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ BACKENDS: Mapping[str, Backend] = {b.name: b for b in (eager, inductor, native, 
 
 
 def choose_backend(name: str, request: BuildRequest) -> Backend:
-    """Return the backend with this name. For `auto`, return the fastest one that can run the request here.
+    """Return the backend with this name. For `auto`, return the fastest backend that can build the request here.
 
-    If the request is to train and the named backend can only translate, it is replaced as for `auto`.
+    If the request is for training and the named backend can only translate, the choice is the same as for `auto`.
 
     Raises:
         ZooError: The name is unknown, or the backend is not available or cannot build the request.
@@ -40,7 +40,7 @@ def choose_backend(name: str, request: BuildRequest) -> Backend:
 
 
 def check_backend_name(name: str) -> None:
-    """Raise ZooError unless the name is `auto` or the name of a backend, whether available or not."""
+    """Raise ZooError unless the name is `auto` or a backend. The backend may be unavailable on this machine."""
     if name != "auto" and name not in BACKENDS:
         near = nearest(name, list(BACKENDS))
         hint = f"did you mean `{near}`?" if near else f"the backends are {', '.join(BACKENDS)}"
@@ -48,10 +48,15 @@ def check_backend_name(name: str) -> None:
 
 
 def build_program(name: str, backend: Backend, request: BuildRequest) -> Program:
-    """Build a program with the backend that was chosen for a name.
+    """Build a program with a backend, and return the program.
 
-    If the name is `auto` and building fails (such as with a full disk or a broken compiler), `eager` builds the program
-    instead, with a warning.
+    If the backend was chosen by `auto` and fails, for example because the disk is full or the compiler is broken, warn
+    and use the backend `eager` instead.
+
+    Args:
+        name: The name for which the backend was chosen, such as `auto`.
+        backend: The backend.
+        request: The request.
     """
     try:
         return backend.build(request)

@@ -52,7 +52,7 @@ def _compile(request: BuildRequest, folder: Path) -> None:
 
 
 class _Package:
-    """Package of AOTInductor, loaded for a device. It uses the weights of a program."""
+    """Package of compiled code by AOTInductor, loaded for a device. It uses the weights of a program."""
 
     def __init__(self, file: Path, device: str) -> None:
         index = torch.device(device).index

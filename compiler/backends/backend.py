@@ -1,4 +1,4 @@
-"""Interface of a backend, and the request that it builds a program from."""
+"""Interface of a backend, and the request from which a backend builds a program."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class BuildRequest:
     device: str = "cpu"
     precision: str = "float32"
     folder: Path | None = None
-    """The folder of compiled artefacts; None: they are deleted when the process ends."""
+    """The folder in which compiled files are cached. None: a temporary folder, deleted when the process ends."""
 
 
 @dataclass(frozen=True)
@@ -38,24 +38,25 @@ class Backend:
     name: str
     summary: str
     unavailable_reason: Callable[[], str | None]
-    """Returns why the backend cannot run on this machine, and what to install; None if it can."""
+    """Returns why the backend cannot run on this machine, and what to install. None if it can run."""
     build: Callable[[BuildRequest], Program]
     device: str | None = None
-    """The only kind of device that the backend supports, cpu or cuda; None: both."""
+    """The only kind of device that the backend supports: cpu or cuda. None: it supports both."""
     precisions: tuple[str, ...] = PRECISIONS
     can_train: bool = False
     """Whether the backend builds modules that can be trained. Otherwise its programs can only translate."""
     refuse: Callable[[BuildRequest], str | None] = lambda request: None
-    """Returns why the backend cannot build a request, apart from device, precision and training; None if it can."""
+    """Returns a reason why the backend cannot build a request, apart from device, precision and training. None if it
+    can build the request."""
 
     def unsupported_reason(self, request: BuildRequest) -> str | None:
-        """Return why the backend cannot build a request; None if it can."""
+        """Return the reason why the backend cannot build a request. None if it can build the request."""
         if self.device and request.device.partition(":")[0] != self.device:
-            return f"it runs on {_DEVICES[self.device]}, not on `{request.device}`"
+            return f"it runs on {_DEVICES[self.device]}, not on `{request.device}`: use another device or backend"
         if not self.can_train and Purpose.TRAIN in request.graphs:
-            return "it can only translate, not train"
+            return "it can only translate, not train: use the backend `eager`"
         if not self.can_train and not {Purpose.ENCODE, Purpose.DECODE_STEP} <= request.graphs.keys():
-            return "it can only translate"
+            return "it can only translate: use the backend `eager`"
         if request.precision not in self.precisions:
             other = "native" if request.precision == "int8" else "eager"
             return f"it computes in {' or '.join(self.precisions)}; for {request.precision}, use the backend `{other}`"
@@ -66,7 +67,7 @@ _DEVICES = {"cpu": "a CPU", "cuda": "an NVIDIA GPU"}
 
 
 def weights_digest(weights: Mapping[str, Tensor]) -> str:
-    """Return the SHA-256 of the tensors of a weights file, for the key of an artefact that contains weights."""
+    """Return a SHA-256 digest of weights in hexadecimal, for the key of an artefact that contains the weights."""
     digest = hashlib.sha256()
     for name, tensor in sorted(weights.items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())

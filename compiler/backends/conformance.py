@@ -21,7 +21,7 @@ ROWS, SOURCE_LENGTH, TARGET_LENGTH = 4, 9, 7
 
 
 def disagreement(program: Program, seed: int = 0, weights: Mapping[str, Tensor] | None = None) -> dict[Purpose, float]:
-    """Return the largest difference between a program and the interpreter, relative to the largest value.
+    """Return the largest difference between results of a program and the interpreter, relative to the largest value.
 
     Both run on random sentences of different lengths. The interpreter runs the graph before any pass. The decoder reads
     one to four tokens per step, takes some of them back, and drops and adds sentences, until all targets end.
@@ -95,8 +95,8 @@ def _run(program: Program, purpose: Purpose, source: Stream, target: Tensor) -> 
 def _decode(program: Program, source: Stream, target: Tensor) -> Tensor:
     """Return the log-probabilities of the target's tokens, read in random steps.
 
-    After each step, each row takes back a random number of its tokens. Sentences leave at the end of the target. The
-    second half of them join the others after the first step.
+    After each step, each row takes back a random number of its tokens. A sentence leaves the batch at the end of its
+    target. The second half of the sentences joins the batch after the first step.
     """
     generator, (rows, length) = torch.Generator().manual_seed(0), target[:, 1:].shape
     found, positions, sentences = (
@@ -127,7 +127,7 @@ def _decode(program: Program, source: Stream, target: Tensor) -> Tensor:
 
 
 def _expected(spec: Spec, purpose: Purpose, source: Stream, target: Tensor, weights: Mapping[str, Tensor]) -> Tensor:
-    """Return the values of `_run`, computed by the interpreter. It runs the decoder on the whole target at once."""
+    """Return the values that `_run` should return. The interpreter computes them on the whole target at once."""
     purpose, output = (Purpose.TRAIN, "loss") if purpose is Purpose.TRAIN else (Purpose.SCORE, "log_probabilities")
     inputs = {**source.inputs, "target": target}
     return interpret(lower(spec, purpose), weights, inputs)[output]

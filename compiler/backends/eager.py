@@ -20,7 +20,7 @@ from compiler.graph import Purpose
 def program(
     request: BuildRequest, functions: Mapping[Purpose, Function], code: EmittedCode, backend: str = "eager"
 ) -> EmittedProgram:
-    """Return a program that runs these functions with the weights of the request.
+    """Return a program that runs the given functions with the weights of the request.
 
     A program for training copies the weights. Any other program shares their memory, and is in evaluation mode.
     """
@@ -36,7 +36,7 @@ def program(
 
 
 def record_steps_on_gpu(made: EmittedProgram, request: BuildRequest) -> EmittedProgram:
-    """Make a program that only translates record its decoder steps as CUDA graphs on a GPU. Return the program."""
+    """Return the program. If it only translates and runs on a GPU, it now records decoder steps as CUDA graphs."""
     purposes = {Purpose.TRAIN, Purpose.DECODE_STEP} & request.graphs.keys()
     if request.device.startswith("cuda") and purposes == {Purpose.DECODE_STEP}:
         made.record_steps(CudaGraphRecorder(made.device))
@@ -44,12 +44,12 @@ def record_steps_on_gpu(made: EmittedProgram, request: BuildRequest) -> EmittedP
 
 
 def functions(code: EmittedCode) -> dict[Purpose, Function]:
-    """Return the function of each purpose, to be run by the Python interpreter."""
+    """Return the emitted function for each purpose, without compiling it."""
     return functions_from(code, execute(code))
 
 
 def functions_from(code: EmittedCode, namespace: dict[str, Any]) -> dict[Purpose, Function]:
-    """Return the function of each purpose. The function calls each layer through its module, so that hooks run.
+    """Return the emitted function for each purpose. It calls each layer through its module, so that hooks run.
 
     Args:
         code: The emitted code.
@@ -65,7 +65,7 @@ def _call_through_module(layer: Callable[..., Any], parameters: nn.Module, *inpu
 
 
 def execute(code: EmittedCode) -> dict[str, Any]:
-    """Execute the code, and return the names that it defines. Tracebacks and debuggers can show its lines."""
+    """Execute emitted code, and return the names that it defines. Tracebacks and debuggers can show the code."""
     text = str(code)
     file = f"<zoo {hashlib.sha256(text.encode()).hexdigest()[:12]}>"
     linecache.cache[file] = (len(text), None, text.splitlines(keepends=True), file)
@@ -81,7 +81,7 @@ def build_eager(request: BuildRequest) -> EmittedProgram:
 
 
 def refuse(request: BuildRequest) -> str | None:
-    """Return why torch cannot run a request, or None if it can."""
+    """Return the reason why torch cannot run a request. None if it can run the request."""
     if request.precision == "int8" and request.device.startswith("cuda"):
         return "torch has no int8 products for small batches on a GPU: use `--precision bfloat16`"
     return None

@@ -31,7 +31,7 @@ TRANSLATING = (Purpose.ENCODE, Purpose.DECODE_STEP)
 
 
 class _ExportableModule(nn.Module):
-    """Module for one purpose of a program: takes tensors in the order of the graph's inputs, and returns a tuple."""
+    """Module that runs a program for one purpose. It takes tensors in the order of the graph's inputs."""
 
     def __init__(self, made: EmittedProgram, purpose: Purpose, function: Function) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class _ExportableModule(nn.Module):
 
 
 def export_programs(request: BuildRequest) -> Mapping[Purpose, ExportedProgram]:
-    """Export the encoder and the decoder step of a request, for any sizes, with the parameters as inputs."""
+    """Return the encoder and the decoder step by purpose, exported with torch.export for dynamic sizes."""
     from torch.export import export  # takes long to import, and is needed only to compile
 
     code = emit(request.graphs.values())
@@ -61,7 +61,7 @@ def export_programs(request: BuildRequest) -> Mapping[Purpose, ExportedProgram]:
 
 
 def dynamic_shapes(graph: Graph) -> tuple[dict[int, Any], ...]:
-    """Return the `dynamic_shapes` of each input for torch.export, which infers products such as batch × beams."""
+    """Return the argument `dynamic_shapes` for torch.export. Torch infers products such as batch × beams."""
     from torch.export import Dim
 
     limits = dict(MAX_SIZES)
@@ -82,7 +82,11 @@ def dynamic_shapes(graph: Graph) -> tuple[dict[int, Any], ...]:
 
 
 def fixed_sizes(graph: Graph) -> Mapping[str, int]:
-    """Return the symbolic sizes that are exported as constants: one new token, if recurrences loop over new tokens."""
+    """Return the symbolic sizes that are exported as constants, with their values.
+
+    In a decoder step with recurrences, `new` is 1, because recurrences loop over new tokens. For other
+    graphs, the mapping is empty.
+    """
     fields = [node.operation.receptive_field() for node in graph.nodes]
     is_step = graph.purpose is Purpose.DECODE_STEP
     return _ONE_TOKEN if is_step and any(field and field.sequential for field in fields) else {}
@@ -120,7 +124,7 @@ def _with_names(graph: Graph, run: Callable[[list[Tensor]], Sequence[Tensor]]) -
 
 
 def _one_by_one(graph: Graph, step: Function) -> Function:
-    """Return a function that reads any number of new tokens by a step that reads one."""
+    """Return a decoder step that reads any number of new tokens, by repeating a step that reads one token."""
 
     def function(parameters: nn.Module, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         count = inputs["token"].shape[-1]
@@ -160,7 +164,7 @@ def artefact_key(request: BuildRequest, backend_file: str) -> dict[str, str]:
 
 
 def refuse(request: BuildRequest) -> str | None:
-    """Return why a request to translate cannot be exported, or None if it can."""
+    """Return the reason why a request to translate cannot be exported. None if it can be exported."""
     if "plan_cache" in request.spec.compilation.disabled_passes:
         return "it needs the pass `plan_cache`: remove it from `compilation.disabled_passes`"
     for purpose in TRANSLATING:

@@ -49,7 +49,7 @@ def _vector_bits() -> int:
 
 
 def _python_loops(request: BuildRequest) -> set[str]:
-    """Return the functions that loop over positions in Python. They stay uncompiled, and compiled code calls them."""
+    """Return the names of functions that loop over positions in Python. They are not compiled, only called."""
     return {
         call.rpartition(".")[2]
         for graph in request.graphs.values()
@@ -60,7 +60,7 @@ def _python_loops(request: BuildRequest) -> set[str]:
 
 
 def _allow_variants(function: Function) -> Function:
-    """Return the function with torch's recompilation limit raised while it runs."""
+    """Return a function that calls the given function with a higher recompilation limit of torch."""
 
     def run(parameters: nn.Module, inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
         # Set on each call, because in torch 2.13 each thread has its own limit.

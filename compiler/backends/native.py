@@ -76,7 +76,7 @@ class NativeProgram:
             self.library.zoo_matrix_free(handle)
 
     def encode(self, source: Stream) -> _State:
-        """Return the state before the first step. Sources of any length can be mixed, because padding is skipped."""
+        """Encode sources that end with EOS. Return the state before the first step. Padding is skipped."""
         sentences, length = source.values.shape
         is_token = torch.arange(length) < source.lengths[:, None]
         tokens, lengths = _as_int64(source.values[is_token]), source.lengths.int()
@@ -86,7 +86,10 @@ class NativeProgram:
         return _State(self, handle.value, sentences)
 
     def advance(self, state: _State, tokens: Int[Tensor, "rows k"]) -> tuple[Float[Tensor, "rows k V"], _State]:
-        """Return the log-probabilities after each token, and the next state (see `StepwiseDecoder.advance`)."""
+        """Read `tokens`. Return the log-probabilities of the token after each, and the next state.
+
+        See `StepwiseDecoder.advance`.
+        """
         log_probabilities = torch.empty(*tokens.shape, self.vocabulary)
         self._step(state, tokens, 1, log_probabilities=log_probabilities)
         return log_probabilities, state
@@ -98,14 +101,15 @@ class NativeProgram:
         count: int,
         allowed: Bool[Tensor, "#rows·k V"] | None = None,
     ) -> tuple[TopK, _State]:
-        """Return the best `count` allowed tokens after each token, and the next state (see `StepwiseDecoder.top_k`).
+        """Read `tokens`. Return the best `count` allowed tokens after each, and the next state.
 
-        The logits are computed and searched block by block, so that they are never all in memory at once.
+        See `StepwiseDecoder.top_k`. The logits are computed and searched block by block, so that they are never all in
+        memory at once.
         """
         return self._step(state, tokens, min(count, self.vocabulary), allowed), state
 
     def rewind(self, state: _State, counts: Int[Tensor, " rows"]) -> _State:
-        """Return the state before the last tokens of each row. Any number of tokens can be taken back."""
+        """Return the state without the last `counts[i]` tokens of each row i. All tokens can be taken back."""
         counts = _as_int64(counts)
         _check_rows(state, counts, "counts")
         _raise_for(self.library.zoo_rewind(state.handle, counts.data_ptr()))
@@ -135,7 +139,7 @@ class NativeProgram:
         return TopK(values, best, ends)
 
     def select(self, state: _State, sentences: Int[Tensor, " kept"], parents: Int[Tensor, "kept beams"]) -> _State:
-        """Return the state of some of the sentences, with new rows (see `StepwiseDecoder.select`)."""
+        """Return the state of the sentences to keep. Its rows continue old rows (see `StepwiseDecoder.select`)."""
         sentences, parents = _as_int64(sentences), _as_int64(parents)
         kept, beams = parents.shape
         _raise_for(self.library.zoo_select(state.handle, sentences.data_ptr(), kept, parents.data_ptr(), beams))
@@ -143,7 +147,7 @@ class NativeProgram:
         return state
 
     def join(self, first: _State, second: _State) -> _State:
-        """Return the sentences of both states, which have the same number of beams."""
+        """Return one state with the sentences of two states. Both states must have the same number of beams."""
         if first is second:
             raise ValueError("a state cannot be joined with itself")
         if first.beams != second.beams:
@@ -156,12 +160,15 @@ class NativeProgram:
     def scorer(self) -> EmittedProgram:
         """The emitted PyTorch program that computes `score`, with the same weights. It is built on first use."""
         if Purpose.SCORE not in self.graphs:
-            raise ValueError(f"this program was not built for the purpose `{Purpose.SCORE}`")
+            raise ValueError(f"this program was not built for the purpose `{Purpose.SCORE}`: add it to the build")
         score = {Purpose.SCORE: self.graphs[Purpose.SCORE]}
         return build_eager(BuildRequest(self.spec, score, self.request.weights, precision=self.precision))
 
     def score(self, source: Stream, target: Int[Tensor, "batch target+1"]) -> Float[Tensor, "batch target"]:
-        """Return the log-probability of each target token given the tokens before it, in nats, and 0 at PAD."""
+        """Return the log-probability of each token in target[:, 1:], given the tokens before it.
+
+        Unit: nats. The value is 0 at PAD.
+        """
         return self.scorer.score(source, target)
 
     def weights(self) -> dict[str, Tensor]:
@@ -187,7 +194,7 @@ class NativeProgram:
         return struct
 
     def _unpacked_tensor(self, name: str) -> Tensor:
-        """Return a parameter in the layout that the kernels read. It is only copied if it has another layout."""
+        """Return a parameter in the layout that the kernels read: contiguous and in float32."""
         if name not in self.tensors:
             self.tensors[name] = self._parameter(name).float().contiguous()
         return self.tensors[name]
@@ -207,7 +214,7 @@ class NativeProgram:
             list(threads.map(self._packed_matrix, unique.values()))
 
     def _packed_matrix(self, i: Instruction) -> int:
-        """Return the handle of an instruction's matrix. It is packed together with its scales and bias.
+        """Return the handle of an instruction's matrix, packed with its scales and bias. Pack it on first use.
 
         Matrices are [in, out], except for the table of LOGITS, which is [out, in].
         """
@@ -237,10 +244,10 @@ def _as_int64(tensor: Tensor) -> Tensor:
 
 
 def _check_rows(state: _State, tensor: Tensor, name: str) -> None:
-    """Raise ValueError if a tensor does not have a row for each row of the state."""
+    """Raise ValueError unless a tensor has as many rows as the state. `name` describes the tensor in the message."""
     rows = state.sentences * state.beams
     if tensor.shape[0] != rows:
-        raise ValueError(f"got {tensor.shape[0]} {name} for {rows} rows")
+        raise ValueError(f"got {tensor.shape[0]} {name} for a state with {rows} rows: pass one for each row")
 
 
 _ERRORS: Mapping[int, tuple[type[Exception], str]] = {
@@ -252,7 +259,7 @@ _ERRORS: Mapping[int, tuple[type[Exception], str]] = {
 
 
 def _raise_for(status: int, subject: str = "this batch") -> None:
-    """Raise the exception for the status of a call into the kernels, if it failed.
+    """Raise an exception if a call into the kernels has failed.
 
     Args:
         status: The status that the call returned.

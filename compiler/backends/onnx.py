@@ -25,9 +25,10 @@ _EXPORT_LOCK = Lock()
 
 
 def write_models(request: BuildRequest, folder: Path) -> None:
-    """Write `encode.onnx` and `decode_step.onnx` with their weights. The exporter's warnings are suppressed.
+    """Write the ONNX models `encode.onnx` and `decode_step.onnx`, with weights, into a folder.
 
-    All symbolic sizes, such as batch and source, are dynamic. The inputs have the names of the graph's inputs.
+    All symbolic sizes, such as batch and source, are dynamic. The inputs of a model have the names of the graph's
+    inputs. Warnings of the exporter are suppressed.
     """
     with _EXPORT_LOCK, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # deprecation warnings of torch's own code
@@ -49,7 +50,7 @@ def write_models(request: BuildRequest, folder: Path) -> None:
 
 
 def open_models(request: BuildRequest, folder: Path) -> EmittedProgram:
-    """Return a program that runs the models in a folder with onnxruntime."""
+    """Return a program that runs the ONNX models in a folder with onnxruntime."""
     models = {purpose: _Model(folder / f"{purpose}.onnx") for purpose in TRANSLATING}
     return assemble_program(request, models, "onnx")
 

@@ -54,7 +54,7 @@ def input_profiles(graph: Graph, spec: Spec) -> dict[str, Profile]:
 
 
 def compile_settings(version: str, device: str) -> dict[str, Any]:
-    """Return the options for the compiler of torch-tensorrt, named as in this version of it."""
+    """Return the options for the compiler of torch-tensorrt. Their names depend on the version of torch-tensorrt."""
     settings: dict[str, Any] = {
         "device": device,
         "require_full_compilation": False,  # sinusoids are computed in float64, which TensorRT does not have
@@ -72,7 +72,7 @@ def compile_settings(version: str, device: str) -> dict[str, Any]:
 
 
 def engine_key(request: BuildRequest, versions: Mapping[str, str]) -> dict[str, str]:
-    """Return the cache key of the engines. It contains everything they depend on, except for the weights."""
+    """Return the cache key of the engines: everything that the engines depend on, except for the weights."""
     profiles = [input_profiles(request.graphs[purpose], request.spec) for purpose in TRANSLATING]
     return {**artefact_key(request, __file__), "profiles": str(profiles), **versions}
 
@@ -119,7 +119,7 @@ def _compile(request: BuildRequest, folder: Path, torch_tensorrt: Any) -> None: 
 
 
 class _Engine:
-    """Loaded engine. Calls check the shapes of the inputs against the engine's profiles."""
+    """Loaded TensorRT engine. Each call checks that the shapes of the inputs fit the engine's profiles."""
 
     def __init__(self, module: Any, graph: Graph, spec: Spec) -> None:
         self.module, self.profiles = module, input_profiles(graph, spec)
@@ -135,7 +135,7 @@ def check_shapes(profiles: Mapping[str, Profile], inputs: Sequence[Tensor]) -> N
     for (name, profile), tensor in zip(profiles.items(), inputs, strict=True):
         if any(size > limit for size, limit in zip(tensor.shape, profile.max, strict=True)):
             raise ZooError(
-                f"`{name}` has the shape {list(tensor.shape)}, and the TensorRT engine was built for at most "
+                f"the input `{name}` has the shape {list(tensor.shape)}, but the TensorRT engine was built for at most "
                 f"{list(profile.max)}",
                 hint="raise `corpus.max_length` or `decoding.beam`, lower `--max-batch-tokens`, or use another backend",
             )
@@ -148,14 +148,14 @@ def _unavailable_reason() -> str | None:
             "It installs torch-tensorrt. NVIDIA's libraries (`tensorrt-cu13-libs`) are not on PyPI; pip fetches them "
             "from NVIDIA's package index"
         )
-    return None if torch.cuda.is_available() else "it needs an NVIDIA GPU, and torch finds none"
+    return None if torch.cuda.is_available() else "it needs an NVIDIA GPU, but torch finds none: use another backend"
 
 
 def _refuse(request: BuildRequest) -> str | None:
     longest, positions = request.spec.corpus.max_length, request.spec.architecture.max_positions
     if positions is not None and longest >= positions:
         return (
-            f"its engines need {longest + 1} positions, and the model has learned {positions}: lower "
+            f"its engines need {longest + 1} positions, but the model has learned {positions}: lower "
             "`corpus.max_length`"
         )
     return export.refuse(request)
