@@ -1,4 +1,5 @@
-// Attention, softmax(scale Q K^T + bias) V: of several queries over the same keys, and of hypotheses over their own past.
+// Attention, softmax(scale Q K^T + bias) V, of several queries over the same keys, and of hypotheses over their own
+// past.
 #pragma once
 
 #include "rows.hpp"
@@ -21,8 +22,9 @@ inline float scores_to_weights(float* scores, int64_t n, int64_t padded, float s
 }
 
 // Biases of scores by the distance of query and key (the position of the key minus that of the query). With a table
-// [ranges, heads], `numbers` has its row for each distance: first those before the query, from 0 to `max_distance`, then
-// those after it. Without a table it has the slope of each head, by which the absolute distance is multiplied.
+// [ranges, heads], `numbers` contains a row of the table for each distance: first for keys before the query, from 0 to
+// `max_distance`, then for keys after it. Without a table, `numbers` contains the slope of each head, by which the
+// absolute distance is multiplied.
 struct Bias {
     const float *table, *numbers;
     int64_t max_distance, heads;
@@ -41,8 +43,8 @@ struct Bias {
     }
 };
 
-// Arguments for one head: queries [count, key_width], keys [key_width, padded], values [length, value_width]. While it
-// is computed, `next_keys` and `next_values`, which are about as large, are prefetched.
+// Arguments for one head: queries [count, key_width], keys [key_width, padded], values [length, value_width].
+// During the computation, `next_keys` and `next_values`, which are about as large, are prefetched.
 struct AttentionHead {
     const float *queries, *keys, *values, *next_keys, *next_values;
     float* out;

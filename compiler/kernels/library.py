@@ -115,7 +115,7 @@ def _c_enum(name: str, members: type[IntEnum]) -> str:
 
 @cache
 def load_kernels(folder: Path | None) -> Any:
-    """Load the library of the kernels. Compile it first, unless `folder` contains it for this processor."""
+    """Load the library of the kernels, and return it. If `folder` has none for this processor, compile it first."""
     sources = sorted([*KERNELS.glob("*.cpp"), *KERNELS.glob("*.hpp")])
     text = header() + "".join(source.read_text(encoding="utf-8") for source in sources)
     key = {"kernels": text, "flags": " ".join(FLAGS), "compiler": _compiler_version(), "processor": processor()}
@@ -136,7 +136,7 @@ def declare_functions(library: Any) -> Any:
 
 
 def compile_kernels(file: Path, flags: Sequence[str] = FLAGS) -> subprocess.CompletedProcess[str]:
-    """Compile the kernels into a shared library with the host's C++ compiler."""
+    """Compile the kernels into a shared library. Return the C++ compiler's exit status and output."""
     with TemporaryDirectory(prefix="zoo-") as folder:
         Path(folder, "abi.hpp").write_text(header(), encoding="utf-8")
         command = [cpp_compiler() or "c++", *flags, "-I", folder, str(KERNELS / "native.cpp"), "-o", str(file)]
@@ -150,13 +150,15 @@ def _compile(folder: Path) -> None:
         message = done.stderr.strip()
         if is_disk_full(message):
             raise ZooError(
-                f"the disk is full, so the native backend's kernels cannot be compiled: {message[-200:]}",
+                "the disk is full, so the native backend's kernels cannot be compiled; the C++ compiler printed: "
+                f"{message[-200:]}",
                 hint="free some space, or set ZOO_HOME (folder of artefacts) or TMPDIR (folder of the compiler's "
                 "temporary files) to a folder on another disk; or run with `--backend eager`",
                 exit_code=1,
             )
         raise ZooError(
-            f"the C++ compiler `{done.args[0]}` could not compile the native backend's kernels: {message[-500:]}",
+            f"the C++ compiler `{done.args[0]}` could not compile the native backend's kernels; it printed: "
+            f"{message[-500:]}",
             hint="install another compiler (c++, g++ or clang++), or run with `--backend eager`",
             exit_code=1,
         )
@@ -168,7 +170,7 @@ def _compiler_version() -> str:
 
 
 def processor() -> str:
-    """Return a string that identifies the instruction sets of this processor, as `-march=native` selects them."""
+    """Return a string that identifies this processor and its instruction sets, for which `-march=native` compiles."""
     names = ("flags", "Features", "model name", "CPU part")
     features = {key: value for key, value in cpuinfo().items() if key in names}
     text = str(features or platform.processor())

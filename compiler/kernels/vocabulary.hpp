@@ -1,4 +1,5 @@
-// Top-k tokens and the sum of all probabilities, computed block by block with the logits, which never exist as a whole.
+// Top-k tokens and the sum of all probabilities, computed block by block. The logits of all tokens are never in
+// memory at once.
 #pragma once
 
 #include "abi.hpp"
@@ -14,8 +15,8 @@ constexpr int64_t SUM_PANELS = 8;
 // One byte per token, 1 if a row may choose it; null if a row may choose any.
 using Allowed = const uint8_t*;
 
-// The largest values of a row in descending order, without PAD, BOS and suppressed tokens. Among equals, the lower
-// token comes first. Tokens must be inserted in ascending order.
+// The largest values of a row in descending order, without PAD, BOS and tokens that are not allowed. Of tokens with
+// equal values, the lower ID comes first. Tokens must be inserted in ascending order.
 struct TopValues {
     std::vector<float> values;
     std::vector<int64_t> tokens;
@@ -98,7 +99,7 @@ void for_each_block(const Matrix& m, const Rows<E>& a, int64_t vocabulary, Block
     }
 }
 
-// Writes the top tokens of a row. Different logits may round to equal log-probabilities; then the lower token comes
+// Writes the top tokens of a row. Different logits may round to equal log-probabilities; then the lower token ID comes
 // first. Returns false if a token outside of the summary may be as probable as the last one, so that the order is
 // uncertain.
 inline bool write_result(const RowSummary& s, int64_t count, float* values, int64_t* tokens) {
