@@ -1,6 +1,7 @@
-"""Compiler from a spec to a program: lower the spec to a graph, rewrite the graph by passes, and call a backend.
+"""Compiler that turns a spec into a program: lower the spec to graphs, rewrite them by passes, and call a backend.
 
-Building graphs and computing their costs does not need torch. It is imported when the first program is built.
+Building graphs and computing their costs does not need torch. torch is imported when a name that needs it, such as
+`build`, is used for the first time.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ __all__ = [
 
 
 def parameters(spec: Spec) -> int:
-    """Return the number of parameters of a spec's model. Tied parameters count once."""
+    """Return the number of parameters of the model that a spec describes. Tied parameters count once."""
     return sum(parameter.count for parameter in lower(spec, Purpose.TRAIN).parameters.values())
 
 

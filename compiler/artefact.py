@@ -1,4 +1,4 @@
-"""Cache of the files that a backend has compiled, in folders named by a hash of everything they depend on."""
+"""Cache of the files that backends compile. The name of a folder contains a hash of everything its files depend on."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ MAX_WAIT = 600.0
 
 
 class Artefact:
-    """Cache folder of compiled files, which are a function of a key: code, options, versions and kind of machine.
+    """Folder of compiled files, cached under a key.
 
-    An artefact can always be compiled again. This happens if a file is missing or damaged, or if writing was
-    interrupted.
+    The key contains everything that the files depend on, such as code, options, versions and the kind of machine.
+    `make` compiles the files again if one of them is missing or damaged, or if writing them was interrupted.
     """
 
     def __init__(self, root: Path | None, name: str, key: Mapping[str, str]) -> None:
-        """Locate the artefact; nothing is read or written yet.
+        """Determine the path of the artefact's folder. Nothing is read or written yet.
 
         Args:
             root: The folder that holds all artefacts. None: a temporary folder, which is deleted when the process ends.
@@ -40,7 +40,7 @@ class Artefact:
         self.folder = (root or _temporary_root()) / f"{name}-{hashlib.sha256(text.encode()).hexdigest()[:24]}"
 
     def is_complete(self) -> bool:
-        """Return whether every file is present and matches the digest in the manifest."""
+        """Return whether every file that the manifest lists is present and has the SHA-256 digest listed for it."""
         try:
             files = json.loads((self.folder / MANIFEST).read_text(encoding="utf-8"))
             return bool(files) and all(_digest(self.folder / name) == digest for name, digest in files.items())
@@ -48,9 +48,9 @@ class Artefact:
             return False
 
     def make(self, write: Callable[[Path], None]) -> Path:
-        """Return the folder of the complete artefact, and compile it first if necessary.
+        """Return the folder with all compiled files. Compile them first if they are not complete.
 
-        If the folder cannot be written to, or its disk is full, the artefact goes into a temporary folder instead.
+        If the folder cannot be written to, or its disk is full, the files are compiled into a temporary folder instead.
 
         Args:
             write: Function that fills an empty folder with the compiled files.
@@ -76,7 +76,7 @@ class Artefact:
         try:
             if not self.is_complete():
                 if lock.is_locked:
-                    for abandoned in self.folder.parent.glob(f".{self.folder.name}.*.new"):  # of killed processes
+                    for abandoned in self.folder.parent.glob(f".{self.folder.name}.*.new"):  # left by killed processes
                         shutil.rmtree(abandoned, ignore_errors=True)
                 self._write(write)
         finally:
@@ -84,7 +84,7 @@ class Artefact:
         return self.folder
 
     def _write(self, write: Callable[[Path], None]) -> None:
-        """Fill a new folder, and rename it to the artefact's name when it is complete."""
+        """Write the files into a new folder. Rename it to the artefact's folder when all files are complete."""
         staging = self.folder.with_name(f".{self.folder.name}.{uuid4().hex}.new")
         staging.mkdir()
         try:
@@ -92,14 +92,17 @@ class Artefact:
             names = sorted(file.relative_to(staging).as_posix() for file in staging.rglob("*") if file.is_file())
             manifest = json.dumps({name: _digest(staging / name) for name in names}, indent=2)
             (staging / MANIFEST).write_text(manifest + "\n", encoding="utf-8")
-            shutil.rmtree(self.folder, ignore_errors=True)  # it is incomplete or damaged
+            shutil.rmtree(self.folder, ignore_errors=True)  # an incomplete or damaged artefact
             staging.rename(self.folder)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
 
 
 def is_disk_full(text: str) -> bool:
-    """Return whether a message contains the system's text for a full disk, an exceeded quota or a read-only disk."""
+    """Return whether an error message contains the operating system's text for a file that cannot be stored.
+
+    The causes are a full disk, an exceeded quota, a file that is too large, or a read-only file system.
+    """
     return any(os.strerror(code) in text for code in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS))
 
 
@@ -114,6 +117,9 @@ _TEMPORARY: list[tempfile.TemporaryDirectory[str]] = []
 
 @cache
 def _temporary_root() -> Path:
-    """Create a folder that is deleted when the process ends, except for files that are still open then."""
+    """Return a temporary folder, which is created on the first call.
+
+    It is deleted when the process ends, except for files that are still open at that time.
+    """
     _TEMPORARY.append(tempfile.TemporaryDirectory(prefix="zoo-", ignore_cleanup_errors=True))
     return Path(_TEMPORARY[-1].name)

@@ -30,18 +30,19 @@ def build(
     backend: str | None = None,
     folder: Path | None = None,
 ) -> Program:
-    """Build a program from a spec.
+    """Build a program from a spec, and return the program.
 
-    On a CPU, the program may share the memory of the weights, which must not change afterwards.
+    On a CPU, the program may share memory with `weights`. Do not change these tensors afterwards.
 
     Args:
         spec: The spec of the model.
-        purposes: What the program will compute.
-        weights: The tensors of a weights file; None: random initial weights, as before training.
+        purposes: What the program will compute, such as encoder outputs, decoder steps and scores.
+        weights: The tensors of a weights file by name. None: random initial weights, as before training.
         device: auto, cpu, cuda or cuda:N.
         precision: Overrides `compilation.precision` of the spec.
         backend: Overrides `compilation.backend` of the spec.
-        folder: The folder of compiled artefacts; None: they are deleted when the process ends.
+        folder: The folder in which compiled files are cached. None: a temporary folder, which is deleted when the
+            process ends.
 
     Raises:
         ZooError: The weights do not fit the spec, or the device or backend is not available or cannot run the model.
@@ -59,7 +60,9 @@ def trainable(
     weights: Mapping[str, Tensor] | None = None,
     device: str = "cpu",
 ) -> EmittedProgram:
-    """Build a module with a float32 copy of the weights, which can be trained. The arguments are those of `build`.
+    """Return a program that can be trained: a torch module with a float32 copy of the weights.
+
+    The arguments have the same meaning as those of `build`.
 
     Raises:
         ValueError: The purposes do not include TRAIN.
@@ -67,7 +70,7 @@ def trainable(
     """
     chosen, request = prepare_build(spec, purposes, weights=weights, device=device)
     if Purpose.TRAIN not in request.graphs:
-        raise ValueError(f"the purposes {', '.join(request.graphs)} do not include `{Purpose.TRAIN}`")
+        raise ValueError(f"the purposes {', '.join(request.graphs)} do not include `{Purpose.TRAIN}`: add it")
     program = chosen.build(request)
     assert isinstance(program, EmittedProgram)
     return program
@@ -83,7 +86,10 @@ def prepare_build(
     backend: str | None = None,
     folder: Path | None = None,
 ) -> tuple[Backend, BuildRequest]:
-    """Return the backend that `build` would use, and the request for it. Arguments and errors are those of `build`."""
+    """Return the backend that `build` would choose, and the request that `build` would pass to this backend.
+
+    Arguments and errors are the same as those of `build`.
+    """
     device, purposes = find_device(device), tuple(purposes)
     optimised = graphs(spec, purposes, device, precision)
     if weights is None:
@@ -96,14 +102,16 @@ def prepare_build(
 
 
 def find_device(name: str) -> str:
-    """Return the name of the device, checked to exist. `auto` selects the GPU if there is one, and otherwise the CPU.
+    """Check that a device exists, and return its name for torch, such as `cuda:1`.
+
+    For `auto`, return `cuda` if torch can use a GPU, otherwise `cpu`.
 
     Raises:
-        ZooError: The device does not exist.
+        ZooError: The device is unknown, not supported, or not present on this machine.
     """
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
-    hint = "devices are `auto`, `cpu`, `cuda`, `cuda:1`, ..."
+    hint = "choose `auto`, `cpu`, `cuda`, or one of several GPUs, such as `cuda:1`"
     try:
         device = torch.device(name)
     except RuntimeError:
@@ -116,5 +124,5 @@ def find_device(name: str) -> str:
         raise ZooError("this machine has no GPU that torch can use", hint="omit `--device`, or use `--device cpu`")
     if (device.index or 0) >= torch.cuda.device_count():
         last = torch.cuda.device_count() - 1
-        raise ZooError(f"there is no device `{name}`", hint=f"the last GPU of this machine is cuda:{last}")
+        raise ZooError(f"this machine has no GPU `{name}`", hint=f"choose a GPU from cuda:0 to cuda:{last}")
     return name

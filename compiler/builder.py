@@ -1,4 +1,4 @@
-"""Builder of graphs. With it, the modules of `lower/` read like the figures of the paper."""
+"""Builder of graphs. With it, the modules in `lower/` describe a model layer by layer, like the paper's figures."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from compiler.weights import Initializer, Parameter, StoredTensor
 
 @dataclass(frozen=True)
 class Value:
-    """Value in the graph that is being built. `x + y` adds the node of a residual connection to the graph."""
+    """Value in a graph that is being built: an input, or the result of a node.
+
+    `x + y` adds a residual connection to the graph, and returns its result.
+    """
 
     builder: GraphBuilder
     name: str
@@ -32,7 +35,10 @@ class Value:
 
 
 class GraphBuilder:
-    """Builder that collects inputs, nodes, parameters and outputs. Names start with the current layer and sub-layer."""
+    """Builder of one graph. It collects the graph's inputs, nodes, parameters and outputs.
+
+    The names of nodes and parameters start with the current layer, such as `encoder.0` (see `layer`).
+    """
 
     def __init__(self, purpose: Purpose) -> None:
         self.purpose = purpose
@@ -48,18 +54,18 @@ class GraphBuilder:
 
     @contextmanager
     def layer(self, name: str) -> Iterator[None]:
-        """Assign the nodes that the `with` block adds to this layer."""
+        """Set the current layer. All nodes that are added in the `with` block belong to it."""
         self._layer, self._layer_start = name, len(self._nodes)
         yield
         self._layer = ""
 
     @contextmanager
     def sublayer(self, name: str, prefix: str = "") -> Iterator[None]:
-        """Set the sub-layer of the `with` block.
+        """Set the current sub-layer for the `with` block.
 
         Args:
-            name: The sub-layer, which is part of the names of its parameters.
-            prefix: The start of the names of its values.
+            name: The name of the sub-layer. It is part of the names of the sub-layer's parameters.
+            prefix: The names of the sub-layer's values start with this prefix.
         """
         self._sublayer, self._prefix = name, prefix
         yield
@@ -78,36 +84,41 @@ class GraphBuilder:
         return Value(self, name, self._inputs[name])
 
     def state(self, name: str, *shape: int | Size) -> Value:
-        """Add a state of this layer: an input that one decoder step passes to the next. `update_state` sets it."""
+        """Add a state of the current layer, and return its value.
+
+        A state is an input that each decoder step passes to the next one. Call `update_state` to define its next value.
+        """
         return self.input(_join(self._layer, self._prefix + name), *shape)
 
     def update_state(self, state: Value, value: Value, length_axis: int) -> None:
-        """Set the value that the state has in the next decoder step, or the end of it if the state's length is fixed.
+        """Define the value that a state has in the next decoder step.
+
+        If the state has a fixed number of positions, the next step gets only the last positions of the value.
 
         Args:
-            state: A value that `state` returned.
-            value: The positions of the state, followed by the new ones. Its first axis is the rows (hypotheses).
+            state: A value that the method `state` returned.
+            value: The positions of the state, followed by the new positions. Axis 0 is the hypotheses.
             length_axis: The axis of the positions.
         """
         self._states[state.name] = StepState(value.name, length_axis)
 
     def output(self, name: str, value: Value) -> None:
-        """Make a value an output of the graph, with this name."""
+        """Make a value an output of the graph, under the given name."""
         self._outputs[name] = value.name
 
     def parameter(self, name: str, *shape: int, initial: Initializer = Initializer.MATRIX) -> str:
-        """Add a parameter of the current sub-layer, or use the existing one of the same name. Return its full name."""
+        """Add a parameter to the current sub-layer, unless it has one of this name. Return its full name."""
         return self.stack_parameter(_join(self._layer, self._sublayer, name), *shape, initial=initial)
 
     def stack_parameter(self, path: str, *shape: int, initial: Initializer = Initializer.MATRIX) -> str:
-        """Add a parameter by its full name, or use the existing one of that name. Return the name."""
+        """Add a parameter with the full name `path`, unless the graph has one of this name. Return the name."""
         parameter = Parameter(path, StoredTensor(path, shape, initial))
         if self._parameters.setdefault(path, parameter) != parameter:
             raise GraphError(f"`{path}` is added as {self._parameters[path].origin} and as {parameter.origin}")
         return path
 
     def node(self, hint: str, operation: Operation, inputs: tuple[Value, ...], *parameters: str) -> Value:
-        """Add a node that applies an operation, and return its result. The name of the result starts with `hint`."""
+        """Add a node that applies an operation to the inputs. Return its result, whose name contains `hint`."""
         name = self._unique(_join(self._layer, self._prefix + hint))
         shapes = tuple(self._parameters[p].shape for p in parameters)
         type_ = operation.infer(tuple(v.type for v in inputs), shapes)
@@ -117,9 +128,10 @@ class GraphBuilder:
     def shared(
         self, name: str, operation: Operation, inputs: tuple[Value, ...], key: Hashable, *parameters: str
     ) -> Value:
-        """Return a value that is computed once, before the first layer.
+        """Return a value that several layers share, such as a mask.
 
-        All layers that pass the same operation, first input and key get the same value.
+        It is computed once, before the first layer that asks for it. All layers that pass the same operation, first
+        input and key get the same value.
         """
         key = (operation, inputs[0].name, key)
         if key not in self._shared:
@@ -136,7 +148,7 @@ class GraphBuilder:
         return name if self._names[name] == 1 else f"{name}_{self._names[name]}"
 
     def graph(self) -> Graph:
-        """Return the graph, without unused parts. It is verified."""
+        """Verify the graph, and return it without unused nodes, parameters and inputs."""
         graph = Graph(self.purpose, self._inputs, tuple(self._nodes), self._outputs, self._parameters, self._states)
         verify(graph)
         return prune(graph)

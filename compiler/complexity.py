@@ -36,7 +36,7 @@ class Complexity:
     flops: Size
     """FLOPs of the matrix products, as a polynomial in `batch` and `source`. A multiply-add counts as two."""
     mixing_flops: Size
-    """FLOPs of the operations that read other positions. For attention, they exclude the projections."""
+    """FLOPs of the operations that read other positions. The projections of attention are not included."""
     sequential_operations: int
     """Length of the longest chain of operations over positions that must run one after the other."""
     max_path_length: int
@@ -44,9 +44,9 @@ class Complexity:
 
 
 def complexity(sublayer: SubLayer, n: int, d: int, *, causal: bool = False) -> Complexity:
-    """Return the complexity of a kind of sub-layer, with one head.
+    """Return the complexity of a sub-layer (Table 1). Attention has one head.
 
-    It is measured on a stack of the sub-layer, with just enough layers to connect all positions.
+    The numbers are computed from a stack of such sub-layers that has just enough layers to connect all positions.
 
     Args:
         sublayer: The sub-layer.
@@ -55,7 +55,7 @@ def complexity(sublayer: SubLayer, n: int, d: int, *, causal: bool = False) -> C
         causal: Whether a position cannot see later positions, as in a decoder.
 
     Raises:
-        ValueError: The sub-layer connects no positions.
+        ValueError: The sub-layer computes each position separately, so no number of layers connects all positions.
     """
     graph = _connected_stack(sublayer, n, d, causal)
     longest = path_length(graph, START, graph.outputs[END], n)
@@ -70,7 +70,7 @@ def complexity(sublayer: SubLayer, n: int, d: int, *, causal: bool = False) -> C
 
 
 def sublayer_stack(sublayer: SubLayer, d: int, layers: int, *, heads: int = 1, causal: bool = False) -> Graph:
-    """Build the graph of a stack: each layer is the sub-layer with a residual connection.
+    """Return the graph of a stack of layers. Each layer is the given sub-layer with a residual connection.
 
     The inputs are `x` [batch, source, d] and `length` [batch]. The output is `y`, of the same shape as `x`.
     """
@@ -92,7 +92,7 @@ def sublayer_stack(sublayer: SubLayer, d: int, layers: int, *, heads: int = 1, c
 
 
 def _connected_stack(sublayer: SubLayer, n: int, d: int, causal: bool) -> Graph:
-    """Build the smallest stack that connects all positions."""
+    """Return the graph of the smallest stack of sub-layers in which all n positions are connected."""
     distances, layers = [0], 1
     while True:
         graph = sublayer_stack(sublayer, d, layers, causal=causal)
@@ -121,14 +121,16 @@ def sequential_operations(graph: Graph, n: int, layer: str | None = None) -> int
 
 
 def path_length(graph: Graph, start: str, end: str, n: int) -> int | None:
-    """Return the maximum path length (Table 1): the longest of the shortest paths between any two of n positions.
+    """Return the maximum path length (Table 1): the length of the longest shortest path between two of n positions.
+
+    Return None if two of the positions are not connected.
 
     If no operation reads later positions, as in a decoder, only paths from a position to later ones count.
 
     Args:
         graph: The graph.
         start: The value at which paths start.
-        end: The value at which they end.
+        end: The value at which paths end.
         n: Number of positions.
     """
     lengths = [_shortest(graph, start, end, n - 1, direction) for direction in _directions(graph, start)]
@@ -143,14 +145,14 @@ def connected_distance(graph: Graph, start: str, end: str, n: int) -> int:
     Args:
         graph: The graph.
         start: The value at which paths start.
-        end: The value at which they end.
+        end: The value at which paths end.
         n: Number of positions.
     """
     return min(_connected(graph, start, n - 1, way).get(end, 0) for way in _directions(graph, start))
 
 
 def _directions(graph: Graph, start: str) -> tuple[str, ...]:
-    """Return the directions in which operations that depend on `start` read other positions."""
+    """Return ("before", "after") if an operation that depends on `start` reads later positions, else ("before",)."""
     reached = {start}
     looks_ahead = False
     for node in graph.nodes:
@@ -162,9 +164,10 @@ def _directions(graph: Graph, start: str) -> tuple[str, ...]:
 
 
 def _reads(node: Node) -> Iterator[tuple[str, ReceptiveField | None]]:
-    """Yield each input of a node with its receptive field: None if the node reads only the same position.
+    """Yield each input of a node, with the receptive field in which the node reads this input.
 
-    Nodes that compute masks or integers yield nothing.
+    The field is None if the node reads only the same position of the input. Nothing is yielded for a node that computes
+    a mask or integers.
     """
     reach = node.operation.receptive_field()
     if node.type.kind is ValueKind.FLOAT:
@@ -173,9 +176,9 @@ def _reads(node: Node) -> Iterator[tuple[str, ReceptiveField | None]]:
 
 
 def _connected(graph: Graph, start: str, n: int, direction: str) -> dict[str, int]:
-    """Return, for each value, the largest d for which it depends on all positions of `start` up to d away.
+    """Return the connected distance of each value: the largest d for which it depends on all positions up to d away.
 
-    Only positions in the given direction count. A distance is at most n.
+    The positions are those of the value `start`. Only positions in the given direction count. A distance is at most n.
     """
     distances = {start: 0}
     for node in graph.nodes:
@@ -201,7 +204,7 @@ def _extend(distance: int, reach: ReceptiveField | None, n: int, direction: str)
 
 
 def _max_remaining(graph: Graph, end: str, n: int, direction: str) -> dict[str, int]:
-    """Return, for each value that `end` depends on, the largest distance in positions that paths to `end` connect."""
+    """Return, for each value that `end` depends on, how many positions a path from the value to `end` can cross."""
     remaining = {end: 0}
     for node in reversed(graph.nodes):
         for value, reach in _reads(node):
@@ -213,7 +216,7 @@ def _max_remaining(graph: Graph, end: str, n: int, direction: str) -> dict[str, 
 
 
 def _shortest(graph: Graph, start: str, end: str, n: int, direction: str) -> int | None:
-    """Return the length of the shortest path between positions that are n apart, or None if there is no path."""
+    """Return the length of the shortest path between two positions at a distance of n. None if there is no path."""
     remaining = _max_remaining(graph, end, n, direction)
     distances: dict[str, _Distances] = {start: {0: 0}}
     for node in graph.nodes:
@@ -232,7 +235,15 @@ def _shortest(graph: Graph, start: str, end: str, n: int, direction: str) -> int
 def _after(
     before: tuple[int, int], reach: ReceptiveField | None, n: int, direction: str, min_distance: int
 ) -> Iterator[tuple[int, int]]:
-    """Yield the pairs of path length and connected distance after an operation, given a pair before the operation."""
+    """Extend a path by an operation. Yield the possible pairs of path length and connected distance of the result.
+
+    Args:
+        before: Path length and connected distance before the operation.
+        reach: The receptive field of the operation, or None.
+        n: The largest distance.
+        direction: The direction that counts.
+        min_distance: A recurrence yields no pairs with a smaller distance.
+    """
     length, distance = before
     if reach is None:
         yield length, distance
@@ -244,7 +255,10 @@ def _after(
 
 
 def _pareto(pairs: Iterable[tuple[int, int]]) -> dict[int, int]:
-    """Return the pairs of length and distance on the Pareto front: no shorter path connects as large a distance."""
+    """Return the best pairs of path length and distance, as a mapping from length to distance.
+
+    A pair is dropped if a path that is not longer connects at least the same distance (Pareto front).
+    """
     best: dict[int, int] = {}
     largest = -1
     for length, distance in sorted(pairs, key=lambda pair: (pair[0], -pair[1])):

@@ -14,14 +14,17 @@ from compiler.size import Size
 
 @dataclass(frozen=True)
 class Cost:
-    """Costs of a graph or of one layer. Sizes are polynomials; bytes count float32 numbers, except for weights."""
+    """Costs of a graph or of one of its layers.
+
+    Costs that depend on the batch are polynomials. Bytes are those of float32 numbers, except for weights.
+    """
 
     parameters: int
     weight_bytes: int
     """Bytes of the weights, in their data type in the graph."""
     flops: Size
     activation_bytes: Size
-    """Bytes of all results except views. It approximates the memory that training needs for the backward pass."""
+    """Bytes of all results except views. This approximates the memory that training needs for the backward pass."""
     cache_bytes: Size
     """Bytes of the state that one decoder step passes to the next."""
 
@@ -31,7 +34,7 @@ def cost(graph: Graph, layer: str | None = None) -> Cost:
 
     Args:
         graph: The graph.
-        layer: Count this layer only, such as "encoder.0"; "" is everything outside the layers.
+        layer: Count only this layer, such as "encoder.0", or "" for everything outside of layers. None: count all.
     """
     types = graph.types
     flops, activations, cache, names = Size(), Size(), Size(), set[str]()
@@ -57,10 +60,10 @@ def layers(graph: Graph) -> list[str]:
 
 
 def memory_traffic(graph: Graph) -> Size:
-    """Return the bytes that one run of a graph reads and writes.
+    """Return how many bytes one run of a graph reads from memory and writes to it.
 
     Each operation reads its inputs and parameters from memory and writes its result there. In small programs, such as a
-    decoder step, this traffic limits the speed, because the products have too few rows to keep a processor busy.
+    decoder step, this traffic limits the speed, because matrix products with few rows do not keep a processor busy.
     """
     half = any(parameter.type == "bfloat16" for parameter in graph.parameters.values())
     types, float_bytes = graph.types, FLOAT_BYTES // 2 if half else FLOAT_BYTES

@@ -1,11 +1,11 @@
-"""Decoder steps recorded as CUDA graphs, one for each combination of rounded sizes, and replayed without Python code.
+"""Decoder steps recorded as CUDA graphs, one graph per combination of rounded sizes, and replayed without Python code.
 
 A step consists of some hundreds of small kernels. A GPU finishes each of them before the host has launched the next. A
-recording (a CUDA graph) runs with one launch. But it always reads and writes the memory, with the sizes, of when it was
+recording (a CUDA graph) runs with one launch. But it always uses the memory addresses and the sizes with which it was
 recorded. Inputs are therefore copied to permanent buffers, padded to rounded sizes (buckets). The padding is masked,
 and the results of padded rows are dropped. Results are copied out of the buffers, except for caches. A step writes
-caches in place, and the returned caches alias the buffers. If the caller passes them to the next step, nothing is
-copied.
+caches in place, and the returned caches alias the buffers. If the caller passes these caches to the next step, they
+need no copy.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ from compiler.size import Size
 
 Results = dict[str, Tensor]
 Step = Callable[[Mapping[str, Tensor], int | None], Results]
-"""A decoder step. It takes inputs of the step's graph and a count. It returns the state for the next step. It also
-returns the best `count` tokens of each row (the fields of `TopK`) or, if the count is None, all `log_probabilities`."""
+"""A function that runs a decoder step. It takes the inputs of the step's graph, and a count. It returns the state for
+the next step. It also returns the best `count` tokens of each row (the fields of `TopK`) or, if the count is None, all
+`log_probabilities`."""
 Recorder = Callable[[Callable[[], Results]], tuple[Results, Callable[[], object]]]
 """Runs and records a function. Returns its results, and a replay function, which overwrites these results in place. The
 replay function reads the current contents of the same input tensors."""
@@ -45,16 +46,16 @@ def bucket(size: int) -> int:
 
 
 class CudaGraphRecorder:
-    """Recorder of CUDA graphs, on a separate stream. All graphs share one memory pool: only one runs at a time."""
+    """Records functions as CUDA graphs. All graphs share one memory pool, so only one of them may run at a time."""
 
     def __init__(self, device: torch.device) -> None:
-        """Create the stream on which graphs of this device are recorded."""
+        """Create the CUDA stream on which the graphs for a device are recorded."""
         self._device = device
         self._stream: torch.cuda.Stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         self._latest: torch.cuda.CUDAGraph | None = None  # keeps the memory pool alive
 
     def __call__(self, function: Callable[[], Results]) -> tuple[Results, Callable[[], object]]:
-        """Record a function as a CUDA graph. Return its results, and the function that replays it."""
+        """Record a function as a CUDA graph. Return the function's results, and a callable that replays the graph."""
         with torch.cuda.device(self._device):
             current = torch.cuda.current_stream()
             self._stream.wait_stream(current)
@@ -85,7 +86,7 @@ class _Recording(NamedTuple):
 
 
 class RecordedSteps:
-    """CUDA graphs of one decoder step, one for each combination of bucket sizes. Only one thread runs at a time."""
+    """CUDA graphs of a decoder step, one for each combination of bucket sizes. One thread at a time runs a step."""
 
     def __init__(self, graph: Graph, recorder: Recorder) -> None:
         """Start without recordings.
@@ -104,10 +105,16 @@ class RecordedSteps:
         self._can_record, self._lock = True, Lock()
 
     def __call__(self, step: Step, inputs: Mapping[str, Tensor], count: int | None) -> Results:
-        """Return the results of the step.
+        """Run a decoder step, and return its results.
 
-        Replays a recording of the step. Calls the function `step` instead if it cannot be recorded, or if the buffers
-        contain caches that the caller still holds as part of another state.
+        The first step with new bucket sizes is recorded, and later steps replay this recording. The function `step` is
+        called directly if it cannot be recorded, or if the buffers contain caches of another state that the caller
+        still uses.
+
+        Args:
+            step: The function that runs a step.
+            inputs: The inputs of the step's graph by name.
+            count: The number of best tokens to return. None: return all log-probabilities.
         """
         with self._lock:
             results = None if self._is_occupied(inputs) else self._replay(step, inputs, count)
@@ -127,12 +134,12 @@ class RecordedSteps:
                 raise
 
     def _is_occupied(self, inputs: Mapping[str, Tensor]) -> bool:
-        """Return whether the step would overwrite caches of a state other than the one it reads."""
+        """Return whether a replay would overwrite caches of a state that is still in use and not among the inputs."""
         caches = {name: alias() for name, alias in self._aliases.items()}
         return any(cache is not None and cache is not inputs[name] for name, cache in caches.items())
 
     def _recording(self, step: Step, inputs: Mapping[str, Tensor], count: int | None) -> _Recording | None:
-        """Copy the inputs to their buffers. Return the recording for their sizes, or None if recording fails."""
+        """Copy the inputs to their buffers. Return the recording for the inputs' sizes, or None if recording fails."""
         sizes = self._bucket_sizes(inputs)
         buffers = {
             name: self._buffer(name, [size(**sizes) for size in type_.shape], inputs[name])
@@ -149,7 +156,9 @@ class RecordedSteps:
                 raise
             except RuntimeError as error:
                 warnings.warn(
-                    f"decoder steps run without CUDA graphs, because recording one failed: {error}", stacklevel=2
+                    "decoding is slower than usual (but correct), because decoder steps cannot run as CUDA graphs: "
+                    f"recording one failed: {error}",
+                    stacklevel=2,
                 )
                 self._clear()
                 self._can_record = False
@@ -161,14 +170,14 @@ class RecordedSteps:
         return self._recordings[key]
 
     def _bucket_sizes(self, inputs: Mapping[str, Tensor]) -> dict[str, int]:
-        """Return the value of each symbolic size, rounded up to its bucket."""
+        """Return the value of each symbolic size of the inputs. The sizes in MIN_BUCKET are rounded up to a bucket."""
         shapes = [(type_.shape, inputs[name].shape) for name, type_ in self._graph.inputs.items() if name in inputs]
         pairs = [pair for symbolic, actual in shapes for pair in zip(symbolic, actual, strict=True)]
         sizes = {symbol: n for size, n in pairs for symbol in size.symbols if size == Size.symbol(symbol)}
         return {name: bucket(max(n, MIN_BUCKET[name])) if name in MIN_BUCKET else n for name, n in sizes.items()}
 
     def _buffer(self, name: str, shape: list[int], like: Tensor) -> Tensor:
-        """Return the permanent buffer of a value, viewed in a shape. If it has to grow, all recordings are dropped."""
+        """Return the permanent buffer of a value in the given shape. If the buffer has to grow, drop all recordings."""
         count = torch.Size(shape).numel()
         if name not in self._buffers or self._buffers[name].numel() < count:
             self._recordings.clear()
@@ -178,9 +187,9 @@ class RecordedSteps:
         return self._buffers[name][:count].view(shape)
 
     def _copy_input(self, name: str, value: Tensor, buffer: Tensor) -> None:
-        """Copy a value into its buffer and pad it, unless the buffer contains the value already.
+        """Copy a value into its buffer and pad it, unless the buffer already contains the value.
 
-        Padding is zero, or True in a mask, which hides it.
+        The padding is 0, or True in a mask, because True hides a position.
         """
         carried = self._graph.states.get(name)
         row_axis = carried.row_axis if carried else 0
@@ -202,7 +211,7 @@ class RecordedSteps:
         corner.copy_(value)
 
     def _into_buffers(self, results: Results, inputs: Mapping[str, Tensor]) -> Results:
-        """Copy the results of a step to buffers, so that recordings can share all memory in between."""
+        """Copy the results of a step to permanent buffers, and return these. Recordings share all other memory."""
         for name, value in results.items():
             if name in inputs and value.data_ptr() == inputs[name].data_ptr():
                 results[name] = inputs[name]
@@ -211,7 +220,7 @@ class RecordedSteps:
         return results
 
     def _copy_results(self, recording: _Recording, inputs: Mapping[str, Tensor]) -> Results:
-        """Return copies of the results without padded rows. Caches that were written in place are not copied."""
+        """Return the results of a recording without padded rows. All are copied, except caches written in place."""
         results = {}
         for name, buffer in recording.results.items():
             carried = self._graph.states.get(name)

@@ -1,4 +1,4 @@
-"""State of a decoder between steps: create it, read a step's inputs from it, rewind it, and reorder its rows."""
+"""State of a decoder between two steps, and the operations on it: create, advance, rewind, select and join states."""
 
 from __future__ import annotations
 
@@ -24,19 +24,25 @@ CACHE_BLOCK = 16
 
 @dataclass(frozen=True)
 class State:
-    """State of a decoder. Each row is a hypothesis; the hypotheses of a sentence are consecutive rows."""
+    """State of a decoder between two steps, for a batch of sentences with one or more hypotheses (beams) each.
+
+    In tensors with one row per hypothesis, the hypotheses of a sentence are consecutive rows.
+    """
 
     memory: Mapping[str, Tensor]
     """The encoder's outputs and the mask of their padding, one row per sentence."""
     carried: Mapping[str, Tensor]
     """Values that a step passes to the next one, such as keys and values of earlier tokens, one row per hypothesis.
 
-    They may have more positions than the next step reads, so that tokens can be taken back (see `StepState`).
+    They may have more positions than the next step reads, so that `rewind` can take back tokens (see `StepState`).
     """
     position: Int[Tensor, "sentences beams"]
     """The number of tokens that each hypothesis has read."""
     read: tuple[int, ...]
-    """At most how many tokens the hypotheses of each sentence have read, on the CPU, to avoid waiting for a GPU."""
+    """For each sentence, an upper bound for the number of tokens that its hypotheses have read.
+
+    The numbers are on the CPU, so that reading them does not wait for a GPU.
+    """
 
 
 class Decoder:
@@ -46,10 +52,10 @@ class Decoder:
         self._step = step
 
     def begin(self, source: Stream, memory: Mapping[str, Tensor]) -> State:
-        """Return the state before the first step, with one row per sentence.
+        """Return the state before the first step, with one hypothesis per sentence.
 
         Args:
-            source: The sources.
+            source: The source sentences.
             memory: The encoder's outputs.
         """
         step, sentences, device = self._step, source.lengths.shape[0], source.lengths.device
@@ -69,7 +75,7 @@ class Decoder:
         return State(memory, carried, position, (0,) * sentences)
 
     def inputs(self, state: State, tokens: Int[Tensor, "rows k"], allowed: Tensor | None = None) -> dict[str, Tensor]:
-        """Return the inputs of the step that reads `tokens`, and the mask ALLOWED if `allowed` is given."""
+        """Return the inputs of the step that reads `tokens`, by name. `allowed` is added under the name ALLOWED."""
         (rows, new), position, memory = tokens.shape, state.position, state.memory
         sentences, beams = position.shape
         end = max(state.read) + new
@@ -97,7 +103,7 @@ class Decoder:
         return replace(state, carried=carried, position=state.position + new, read=read)
 
     def rewind(self, state: State, counts: Int[Tensor, " rows"]) -> State:
-        """Return the state before the last tokens of each row (see `StepwiseDecoder.rewind`)."""
+        """Return the state without the last `counts[i]` tokens of each hypothesis i (see `StepwiseDecoder.rewind`)."""
         by_sentence = counts.view(state.position.shape)
         fewest = int(counts.min())
         more = None if bool((counts == fewest).all()) else (counts - fewest).to(state.position.device)
@@ -107,7 +113,13 @@ class Decoder:
         return replace(state, carried=carried, position=position, read=read)
 
     def select(self, state: State, sentences: Int[Tensor, " kept"], parents: Int[Tensor, "kept beams"]) -> State:
-        """Return the state of the kept sentences, in which each beam continues the beam that `parents` names."""
+        """Return the state of the sentences to keep. Its rows continue old rows (see `StepwiseDecoder.select`).
+
+        Args:
+            state: The state to select from.
+            sentences: The indices of the sentences to keep.
+            parents: For each kept sentence and new beam, the index of the beam that it continues.
+        """
         kept, carried = sentences.to(parents.device, non_blocking=True), self._step.states
         rows = (kept[:, None] * state.position.shape[1] + parents).flatten()
         position = state.position.flatten().index_select(0, rows).view(parents.shape)
@@ -123,7 +135,7 @@ class Decoder:
         return State(memory, selected, position, read)
 
     def join(self, first: State, second: State) -> State:
-        """Return one state with the sentences of both, which have equally many beams. Shorter tensors are padded."""
+        """Return one state with the sentences of two states. Both states must have the same number of beams."""
         memory = {
             name: _concatenate(value, second.memory[name], 0, _source_axis(self._step.inputs[name]))
             for name, value in first.memory.items()
@@ -143,9 +155,10 @@ class Decoder:
 
     @property
     def recordable(self) -> Graph | None:
-        """The step's graph with the input ALLOWED, for CUDA graphs. None if a cache grows in each step.
+        """The step's graph with the additional input ALLOWED, for recording CUDA graphs.
 
-        Then no two steps have the same sizes, so recording them is useless.
+        None if a cache grows in each step. In this case, no two steps have the same sizes, so no recording could be
+        used twice.
         """
         if any(self._length(name) == PAST for name in self._step.states):
             return None
@@ -154,28 +167,31 @@ class Decoder:
 
     @cached_property
     def _has_beams(self) -> bool:
-        """Whether the step has one memory per sentence, and an axis for the sentence's beams."""
+        """Whether the step's inputs have an axis of beams. All beams of a sentence then read the same memory."""
         return self._step.inputs["token"].shape[1] == BEAMS
 
     def _length(self, name: str) -> Size:
-        """Return how many positions of a state the step reads: PAST, CAPACITY, or a number."""
+        """Return how many positions of a state the step reads: PAST, CAPACITY, or a number (see `StepState`)."""
         return self._step.inputs[name].shape[self._step.states[name].length_axis]
 
     def _input_positions(self, name: str, value: Tensor, end: int) -> Tensor:
-        """Return the positions of a state that the step reads. `end` positions fit into a preallocated cache."""
+        """Return the part of a state that the step reads. Enlarge a preallocated cache to at least `end` positions."""
         axis, length = self._step.states[name].length_axis, self._length(name)
         if length == CAPACITY:
             return value if end <= value.shape[axis] else _pad(value, axis, _in_blocks(end))
         return value if length == PAST else _last(value, axis, length.constant)
 
     def _drop_positions(self, name: str, value: Tensor, count: int, more: Tensor | None) -> Tensor:
-        """Return a state without its last positions. Those of a preallocated cache are hidden, and overwritten later.
+        """Return a state without its last positions.
+
+        A preallocated cache is returned unchanged. Masks hide its dropped positions, and later steps overwrite them.
 
         Args:
             name: The name of the state.
             value: The state.
-            count: How many positions to drop from all rows.
-            more: How many to drop from each row in addition. The others move to the end.
+            count: How many positions to drop from every row.
+            more: How many further positions to drop from each row. The remaining positions of the row move to the end.
+                None: no further positions.
         """
         entry = self._step.states[name]
         if self._length(name) == CAPACITY:
@@ -189,7 +205,7 @@ class Decoder:
         return moved.movedim((0, 1), (entry.row_axis, entry.length_axis))
 
     def _shrink_cache(self, name: str, value: Tensor, read: int) -> Tensor:
-        """Return a cache without the positions that no row has reached."""
+        """Return a cache without unused positions. `read` is the largest number of tokens that a row has read."""
         axis, length = self._step.states[name].length_axis, self._length(name)
         if length == CAPACITY:
             return value.narrow(axis, 0, min(value.shape[axis], max(CACHE_BLOCK, _in_blocks(read))))
@@ -197,23 +213,23 @@ class Decoder:
 
 
 def _in_blocks(positions: int) -> int:
-    """Return the capacity of a preallocated cache for a number of positions."""
+    """Return the capacity of a preallocated cache for a number of positions: the next multiple of CACHE_BLOCK."""
     return -(-positions // CACHE_BLOCK) * CACHE_BLOCK
 
 
 def _last(value: Tensor, axis: int, count: int) -> Tensor:
-    """Return the last positions of a tensor."""
+    """Return the last `count` positions of a tensor along an axis."""
     length = value.shape[axis]
     return value if length == count else value.narrow(axis, length - count, count)
 
 
 def _source_axis(memory: ValueType) -> int | None:
-    """Return the axis of an encoder output that has the length of the source; None if there is none."""
+    """Return the axis of an encoder output that contains the source positions, or None if it has no such axis."""
     return next((axis for axis, size in enumerate(memory.shape) if size == SOURCE), None)
 
 
 def _pad(tensor: Tensor, axis: int, length: int, *, at_end: bool = True) -> Tensor:
-    """Return the tensor, padded to `length` along an axis with zeros or, if it is a mask, with True, which hides."""
+    """Return a tensor padded to `length` along an axis. The padding is 0, or True (hidden) in a mask."""
     missing = length - tensor.shape[axis]
     sides = [0, missing] if at_end else [missing, 0]
     padding, value = [0, 0] * (tensor.ndim - 1 - axis) + sides, tensor.dtype == torch.bool
@@ -223,7 +239,7 @@ def _pad(tensor: Tensor, axis: int, length: int, *, at_end: bool = True) -> Tens
 def _concatenate(
     first: Tensor, second: Tensor, row_axis: int, padded_axis: int | None, *, pad_at_end: bool = True
 ) -> Tensor:
-    """Concatenate the rows of two tensors. The shorter one is padded along `padded_axis` first."""
+    """Return the concatenated rows of two tensors. If `padded_axis` is given, pad the shorter tensor along it first."""
     if padded_axis is not None:
         length = max(first.shape[padded_axis], second.shape[padded_axis])
         first, second = (_pad(tensor, padded_axis, length, at_end=pad_at_end) for tensor in (first, second))

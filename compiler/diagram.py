@@ -1,4 +1,4 @@
-"""Content of a drawing of a model: one box per operation, and one column each for encoder and decoder.
+"""Content of a drawing of a model: boxes for operations, in one column for the encoder and one for the decoder.
 
 Equal successive layers are drawn once, with the number of repetitions.
 """
@@ -16,7 +16,11 @@ from compiler.operations.operation import ValueKind, ValueType
 
 @dataclass(eq=False)
 class Box:
-    """Box of an operation. Dropout, an activation or the norm after an addition share the box of their input."""
+    """Box of an operation in a drawing.
+
+    Dropout, activations, and a norm after an addition have no box of their own. Their names are added to the title of
+    the box that they read.
+    """
 
     kind: str
     title: str
@@ -30,14 +34,14 @@ class Box:
 
 @dataclass
 class Block:
-    """Layer that repeats `times` times or, if the label is empty, boxes outside of layers."""
+    """Boxes of a layer that the model repeats `times` times. Without a label, the boxes are outside of layers."""
 
     label: str
     times: int = 1
     boxes: list[Box] = field(default_factory=list)
 
     def rows(self) -> list[list[Box]]:
-        """Return the rows of boxes, from bottom to top. Each box is above the boxes that it reads."""
+        """Return the boxes in rows, from bottom to top. Each box is above the boxes whose results it reads."""
         row: dict[Box, int] = {}
         for box in self.boxes:
             row[box] = 1 + max((row[s] for s in box.sources if s in row), default=-1)
@@ -57,10 +61,10 @@ class Column:
 
 
 def columns(graphs: Sequence[Graph]) -> tuple[Column, Column]:
-    """Return the columns of encoder and decoder.
+    """Return two columns of a drawing: that of the encoder and that of the decoder.
 
     Args:
-        graphs: One graph that contains both (for training or scoring), or one graph for each.
+        graphs: One graph that contains encoder and decoder (for training or scoring), or one graph for each of them.
     """
     result = (Column(), Column())
     boxes: dict[str, Box | str] = {}
@@ -75,7 +79,16 @@ def columns(graphs: Sequence[Graph]) -> tuple[Column, Column]:
 
 
 def _add_boxes(graph: Graph, boxes: dict[str, Box | str], result: tuple[Column, Column]) -> dict[str, Box | str]:
-    """Add the boxes of a graph to the columns in `result`. Return the box of each value, or the name of an input."""
+    """Add the boxes of a graph to the columns in `result`.
+
+    Args:
+        graph: The graph.
+        boxes: For each input of the graph, its box in an earlier graph, or its name if it has no box.
+        result: The columns of encoder and decoder.
+
+    Returns:
+        For each value, its box. An input without a box is mapped to its name.
+    """
     first, uses = _first_of_repeats(graph), Counter(i for node in graph.nodes for i in node.inputs)
     target_values = _depend_on_target(graph)
     for layer, group in groupby(graph.nodes, lambda node: node.layer):
@@ -117,13 +130,13 @@ def _label(node: Node) -> str:
 
 
 def _joins(node: Node, box: Box, blocks: Iterable[Block]) -> bool:
-    """Return whether a node shares the box of its input. That box must be in one of these blocks."""
+    """Return whether a node is drawn as part of `box`, the box of its input. This box must be in one of the blocks."""
     kinds = node.operation.joins_boxes
     return any(box in block.boxes for block in blocks) and (kinds is None or box.kind in kinds)
 
 
 def _first_of_repeats(graph: Graph) -> dict[str, str]:
-    """Map each layer to the first one of a run of equal successive layers."""
+    """Return, for each layer, the first layer in its run of equal successive layers."""
     first: dict[str, str] = {}
     previous: tuple[str, object] = ("", None)
     for layer, group in groupby((node for node in graph.nodes if node.layer), lambda node: node.layer):
@@ -137,7 +150,7 @@ def _first_of_repeats(graph: Graph) -> dict[str, str]:
 
 
 def _depend_on_target(graph: Graph) -> set[str]:
-    """Return the values that depend on the target sentence."""
+    """Return the names of all values that depend on the target sentence."""
     values = {"target", "token"}
     for node in graph.nodes:
         if values.intersection(node.inputs):
@@ -157,7 +170,7 @@ def _shape(type_: ValueType) -> str:
 
 
 def _labels(graph: Graph, node: Node) -> tuple[str, str, str]:
-    """Return the kind of a node's box (which selects the colour), the title and the details."""
+    """Return three texts for a node's box: its kind (which selects the colour), its title and its details."""
     kind, title = node.operation.caption or ("", "")
     sizes = [size for shape in graph.shapes(node)[:1] for size in shape]
     change = ""
@@ -168,7 +181,7 @@ def _labels(graph: Graph, node: Node) -> tuple[str, str, str]:
 
 
 def _describe_input(graph: Graph, value: str) -> str:
-    """Return a mask's description or the name of an input of the graph. Return "" for other values."""
+    """Return the name of a value that is an input of the graph, or the description of a mask. Otherwise return ""."""
     node = next((node for node in graph.nodes if node.name == value), None)
     if node is None:
         return value

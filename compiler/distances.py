@@ -1,4 +1,4 @@
-"""Functions that emitted code calls: rotations and biases of attention scores by the distance of query and key."""
+"""Functions that emitted code calls for relative positions: rotations of queries and keys, and biases of scores."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from compiler.lower.positions import ROUNDING, alibi_slope
 
 
 def distances(stream: Shaped[Tensor, "batch length ..."]) -> Int[Tensor, "1 1 length length"]:
-    """Return the position of each key minus that of each query."""
+    """Return the position of each key minus the position of each query. Only the shape of `stream` is used."""
     position = torch.arange(stream.shape[1], device=stream.device)
     return (position - position[:, None])[None, None]
 
@@ -26,7 +26,7 @@ def cache_distances(
         position: The positions of the queries.
         cache: The cache of keys.
         planned: Whether the cache is preallocated, so that slot i has position i. Otherwise the new keys will be
-            appended to it, and the last slot has the position of the last query.
+            appended to the cache, so that the last slot has the position of the last query.
     """
     length, new = cache.shape[2], position.shape[1]
     key = torch.arange(length if planned else length + new, device=position.device)[None]
@@ -38,15 +38,15 @@ def cache_distances(
 def relative_bias(
     distance: Int[Tensor, "batch 1 n m"], table: Float[Tensor, "buckets h"], *, max_distance: int, causal: bool
 ) -> Float[Tensor, "batch h n m"]:
-    """Return each head's bias for each distance (Raffel et al. 2020, section 2.1). A range of distances has one bias.
+    """Return the learned bias of each head for each distance between key and query (Raffel et al. 2020, section 2.1).
 
-    Half of the ranges contain one distance each. The others grow exponentially up to `max_distance`. Unless `causal`,
-    one half of all ranges is for keys after the query.
+    All distances in a range have the same bias. Half of the ranges contain one distance each. The others grow
+    exponentially up to `max_distance`. Unless `causal`, one half of all ranges is for keys after the query.
 
     Args:
-        distance: Position of the key minus that of the query.
+        distance: Position of the key minus position of the query.
         table: The bias of each range and head.
-        max_distance: This distance and all larger ones are in the last range.
+        max_distance: This distance and all larger distances are in the last range.
         causal: Whether keys after the query are hidden.
     """
     distance = distance[:, 0]
@@ -73,7 +73,7 @@ def rotate(
 
     Args:
         x: Queries or keys.
-        position: Their positions; None: 0, 1, ...
+        position: The positions of x; None: 0, 1, ...
         theta: Base of the angles.
     """
     if position is None:

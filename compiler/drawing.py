@@ -47,10 +47,11 @@ _ARROW = (
 
 
 def draw(panels: Mapping[str, Sequence[Graph]], title: str) -> str:
-    """Return an SVG with panels next to each other.
+    """Return a drawing as SVG text. It shows one model per panel, and the panels are next to each other.
 
     Args:
-        panels: The graphs of each panel, by heading: one graph for training or scoring, or encoder and decoder step.
+        panels: Maps the heading of a panel to the graphs of its model: one graph for training or scoring, or the graphs
+            of encoder and decoder step.
         title: Title of the drawing.
     """
     pictures = [_Picture(columns(graphs)) for graphs in panels.values()]
@@ -75,7 +76,10 @@ def draw(panels: Mapping[str, Sequence[Graph]], title: str) -> str:
 
 @dataclass(frozen=True)
 class _Position:
-    """Position of a box: its row, counted from the bottom, and its upper left corner. The floor is at y = 0."""
+    """Position of a box: its row, counted from the bottom, its upper left corner, and its width.
+
+    The bottom of the panel is at y = 0, and y is negative above it.
+    """
 
     row: int
     x: float
@@ -109,7 +113,7 @@ class _Picture:
         self.parts = [*frames, *edges, *boxes, *outputs]
 
     def _lay_out(self, index: int, column: Column, frames: list[str]) -> float:
-        """Set the positions of a column's boxes, add its frames, and return the y of its top."""
+        """Set the positions of a column's boxes, and add its frames to `frames`. Return the y coordinate of its top."""
         left, y, rows = _LEFT + index * _COLUMN_WIDTH, 0.0, self.rows[index]
         for block in column.blocks:
             bottom = y
@@ -145,7 +149,7 @@ class _Picture:
             yield _text("input", end.middle, end.bottom + _GAP + 14, ", ".join(box.inputs), "middle")
 
     def _residual(self, start: _Position, end: _Position, y: float) -> str:
-        """Draw a residual connection to the right of the boxes that it skips, in the innermost free lane."""
+        """Return the SVG of a residual connection. It passes the skipped boxes on the right, in the first free lane."""
         right, target = end.x + end.width, end.y + _HEIGHT / 2
         column = int(end.x > _LEFT + _WIDTH)
         used = {lane for top, bottom, lane, of in self._used_lanes if of == column and top < y and target < bottom}
@@ -185,7 +189,10 @@ def _frame(block: Block, left: float, top: float, bottom: float) -> list[str]:
 
 
 def _memory_edge(start: _Position, end: _Position) -> str:
-    """Draw an edge from the encoder to a box of the decoder. It ends at the bottom if the row has several boxes."""
+    """Return the SVG of an edge from the encoder to a box of the decoder.
+
+    The edge ends at the left side of a box that is alone in its row, otherwise at the bottom of the box.
+    """
     channel = _COLUMN_WIDTH + 6
     path = f"M{start.middle:g} {start.y:g} V{start.y - _GAP / 2:g} H{channel:g}"
     if end.width == _WIDTH:

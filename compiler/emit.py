@@ -23,7 +23,7 @@ MAX_LINE_LENGTH = 110
 
 @dataclass
 class EmittedCode:
-    """Python source code of graphs: the layer functions, and one function per purpose."""
+    """Python source code that computes graphs: functions for layers, and one main function per purpose."""
 
     layers: dict[str, str] = field(default_factory=dict)
     """Source code of each layer function, by its name."""
@@ -37,7 +37,7 @@ class EmittedCode:
         return "\n\n".join([self._imports("\n\n".join(functions)), *functions])
 
     def _imports(self, text: str) -> str:
-        """Return the imports of the functions and modules that the text uses."""
+        """Return the import statements that the code in `text` needs."""
         used = sorted(call.rpartition(".") for call in self.calls if f"{call.rpartition('.')[2]}(" in text)
         lines = [f"import {module}" for module in ("math", "torch") if f"{module}." in text]
         for module, group in groupby(used, lambda call: call[0]):
@@ -48,7 +48,7 @@ class EmittedCode:
         return "\n".join(lines) + "\n"
 
     def layer_function(self, kind: str, body: str) -> str:
-        """Return the name of the layer function with this body. Add the function if there is none."""
+        """Return the name of the layer function with this body. If there is none, add one with a name like `kind`."""
         for number in range(1, len(self.layers) + 2):
             name = kind if number == 1 else f"{kind}_{number}"
             text = f"def {name}{body}"
@@ -58,7 +58,7 @@ class EmittedCode:
 
 
 def emit(graphs: Iterable[Graph]) -> EmittedCode:
-    """Emit the code of graphs. Layers with the same code share one function, also across graphs."""
+    """Return the Python code of graphs. Layers with the same code share one function, even in different graphs."""
     code = EmittedCode()
     for graph in graphs:
         code.calls.update(call for node in graph.nodes for call in node.operation.calls)
@@ -71,7 +71,7 @@ _SUFFIXES = {(Purpose.DECODE_STEP, "decoder"): "_step", (Purpose.ENCODE, "decode
 
 
 class _Names:
-    """Unique variable names of the values in one emitted function."""
+    """Unique names of the variables in one emitted function, by the names of their values in the graph."""
 
     def __init__(self, code: EmittedCode) -> None:
         self.values: dict[str, str] = {}
@@ -90,11 +90,11 @@ class _Names:
         return name
 
     def temporary(self, name: str, suffix: str) -> str:
-        """Return an unused name with another suffix, such as cross_weights for cross_context."""
+        """Return an unused name: `name` with another last word, such as cross_weights for cross_context."""
         return self.new("_".join(filter(None, (name.rpartition("_")[0], suffix))))
 
     def assign(self, value: str, wanted: str) -> str:
-        """Give a value a new name and return it."""
+        """Give a value an unused variable name, as similar as possible to the wanted one. Return the variable name."""
         self.values[value] = self.new(wanted)
         return self.values[value]
 
@@ -121,7 +121,7 @@ class _MainFunction:
         return "\n    ".join([*lines, "return {", *results, "}"]) + "\n"
 
     def _call(self, layer: str, nodes: list[Node]) -> Iterator[str]:
-        """Emit the layer's function, unless there is one with the same body, and yield the line that calls it."""
+        """Emit the layer's function, unless there is one with the same body. Yield the line that calls the function."""
         own = {node.name for node in nodes}
         used = {i for node in self.graph.nodes if node.name not in own for i in node.inputs}
         results = [node.name for node in nodes if node.name in used.union(self.graph.results.values())]
@@ -138,7 +138,7 @@ class _MainFunction:
 
 
 class _LayerFunction:
-    """Emits the function of a layer: its arguments and its body, which do not contain the index of the layer."""
+    """Emits the function of a layer. Its code does not contain the layer's index, so equal layers have equal code."""
 
     def __init__(self, graph: Graph, code: EmittedCode, layer: str, nodes: list[Node], results: list[str]) -> None:
         self.prefix, self.names, types = f"{layer}.", _Names(code), graph.types
@@ -191,7 +191,7 @@ def _parameter_path(parameter: str) -> str:
 
 
 def _wrapped(start: str, arguments: Sequence[str], width: int = MAX_LINE_LENGTH) -> str:
-    """Return a call on one line, or with one line per argument if that is too long."""
+    """Return a call as one line of code or, if the line would be too long, with one line per argument."""
     line = f"{start}{', '.join(arguments)})"
     return line if len(line) <= width else start + "".join(f"\n        {a}," for a in arguments) + "\n    )"
 
@@ -208,8 +208,8 @@ def _body(
         graph: The graph.
         nodes: The nodes to emit.
         names: Names of the function's values.
-        wanted: Returns the preferred name of a value.
-        path: Returns the expression of a parameter.
+        wanted: Function that returns the preferred variable name of a value.
+        path: Function that returns the expression of a parameter.
     """
     for _, group in groupby(nodes, _slice_key):
         run = list(group)
@@ -227,7 +227,7 @@ def _body(
 
 
 def _slice_key(node: Node) -> tuple[str, int] | str:
-    """Return the input and the dimension of a slice. For any other node, return the name of the node."""
+    """Return a key that is equal for slices of one value along one dimension. Other nodes have unique keys."""
     part = node.operation.sliced_range()
     return (node.inputs[0], part[0]) if part else node.name
 

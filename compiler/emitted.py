@@ -24,7 +24,7 @@ Function = Callable[[nn.Module, Mapping[str, Tensor]], dict[str, Tensor]]
 
 
 class Loss(NamedTuple):
-    """Sums over the target tokens of a batch, including EOS and without padding."""
+    """Loss of a batch, as sums over its target tokens. EOS is included, padding is not."""
 
     smoothed: Float[Tensor, ""]
     """Cross entropy against smoothed labels, which training minimises."""
@@ -41,7 +41,7 @@ class _ParameterTree(nn.Module):
         return cast(nn.Module, self._modules[str(index)])
 
     def forward(self, function: Callable[..., Any], *inputs: Any) -> Any:
-        """Call a layer's function on these parameters and the inputs, so that hooks on the layer run."""
+        """Return the result of a layer's function on these parameters and the inputs. Hooks on the layer run."""
         return function(self, *inputs)
 
 
@@ -105,29 +105,33 @@ class EmittedProgram(nn.Module):
         return Loss(smoothed.clone(), plain.detach(), (target[:, 1:] != PAD).sum())
 
     def score(self, source: Stream, target: Int[Tensor, "batch target+1"]) -> Float[Tensor, "batch target"]:
-        """Return the log-probability of each target token given the tokens before it, in nats, and 0 at PAD."""
+        """Return the log-probability of each token in target[:, 1:], given the tokens before it.
+
+        Unit: nats. The value is 0 at PAD.
+        """
         return self.run(Purpose.SCORE, **self._inputs(source), target=target)["log_probabilities"]
 
     def attend(
         self, source: Stream, target: Int[Tensor, "batch target+1"]
     ) -> tuple[Float[Tensor, "batch target"], dict[str, Float[Tensor, "batch h queries keys"]]]:
-        """Return the log-probabilities of `score`, and the weights of each attention, by name.
+        """Return the log-probabilities that `score` returns, and the attention weights of each sub-layer.
 
-        A name is that of the sub-layer, such as `encoder.0.self_attention`. The weights are float32. Each row sums to
-        1. It is 0 at padding and, in the decoder's self-attention, at later positions. The decoder's queries are the
-        positions that read target[:, :-1] and predict target[:, 1:].
+        The attention weights are float32 tensors by the name of the sub-layer, such as `encoder.0.self_attention`. The
+        weights of a query sum to 1. They are 0 at padding and, in the decoder's self-attention, at later positions. The
+        decoder's queries are the positions that read target[:, :-1] and predict target[:, 1:].
         """
         weights = self.run(Purpose.ATTEND, **self._inputs(source), target=target)
         return weights.pop("log_probabilities"), weights
 
     def encode(self, source: Stream) -> State:
-        """Return the state before the first step, with one row per sentence. Sources end with EOS."""
+        """Encode sources that end with EOS. Return the state before the first step, with one row per sentence."""
         return self._decoder.begin(source, self.run(Purpose.ENCODE, **self._inputs(source)))
 
     def advance(self, state: State, tokens: Int[Tensor, "rows k"]) -> tuple[Float[Tensor, "rows k V"], State]:
-        """Return the float32 log-probabilities after each token, and the next state (see `StepwiseDecoder.advance`).
+        """Read `tokens`. Return the float32 log-probabilities of the token after each, and the next state.
 
-        The state that is passed in becomes invalid, because its caches may be overwritten.
+        See `StepwiseDecoder.advance`. The state that is passed in becomes invalid, because its caches may be
+        overwritten.
         """
         results, state = self._step(state, tokens)
         return results["log_probabilities"].view(*tokens.shape, -1), state
@@ -139,29 +143,36 @@ class EmittedProgram(nn.Module):
         count: int,
         allowed: Bool[Tensor, "#rows·k V"] | None = None,
     ) -> tuple[TopK, State]:
-        """Return the best `count` allowed tokens after each token, and the next state (see `StepwiseDecoder.top_k`)."""
+        """Read `tokens`. Return the best `count` allowed tokens after each, and the next state.
+
+        See `StepwiseDecoder.top_k`.
+        """
         results, state = self._step(state, tokens, count, allowed)
         return TopK(*(results[name] for name in TopK._fields)), state
 
     def rewind(self, state: State, counts: Int[Tensor, " rows"]) -> State:
-        """Return the state before the last tokens of each row (see `StepwiseDecoder.rewind`)."""
+        """Return the state without the last `counts[i]` tokens of each row i (see `StepwiseDecoder.rewind`)."""
         return self._decoder.rewind(state, counts)
 
     def select(self, state: State, sentences: Int[Tensor, " kept"], parents: Int[Tensor, "kept beams"]) -> State:
-        """Return the state of some of the sentences, with new rows (see `StepwiseDecoder.select`)."""
+        """Return the state of the sentences to keep. Its rows continue old rows (see `StepwiseDecoder.select`)."""
         return self._decoder.select(state, sentences, parents)
 
     def join(self, first: State, second: State) -> State:
-        """Return the sentences of both states, which have the same number of beams."""
+        """Return one state with the sentences of two states. Both states must have the same number of beams."""
         return self._decoder.join(first, second)
 
     def record_steps(self, recorder: Recorder) -> None:
-        """Run decoder steps as CUDA graphs from now on, unless a cache grows in each step."""
+        """From now on, run decoder steps as CUDA graphs. Do nothing if the decoder has a cache that grows in each step.
+
+        Args:
+            recorder: Callable that records a function, such as a `CudaGraphRecorder`.
+        """
         if self._decoder.recordable:
             self._recorded = RecordedSteps(self._decoder.recordable, recorder)
 
     def _inputs(self, source: Stream) -> dict[str, Tensor]:
-        """Return the inputs of a graph that belong to the source. Features get the type of the weights."""
+        """Return the graph inputs `source` and `source_length`. Features are converted to the type of the weights."""
         if source.values.is_floating_point():
             dtype = torch.bfloat16 if self.precision == "bfloat16" else torch.float32
             source = source._replace(values=source.values.to(dtype))
@@ -170,20 +181,20 @@ class EmittedProgram(nn.Module):
     def run(self, purpose: Purpose, **inputs: Tensor) -> dict[str, Tensor]:
         """Run the graph of a purpose, and return its outputs by name."""
         if purpose not in self._functions:
-            raise ValueError(f"this program was not built for the purpose `{purpose}`")
+            raise ValueError(f"this program was not built for the purpose `{purpose}`: add it to the build")
         with fast_float32():
             return self._functions[purpose](self, inputs)
 
     def _step(
         self, state: State, tokens: Int[Tensor, "rows k"], count: int | None = None, allowed: Tensor | None = None
     ) -> tuple[Results, State]:
-        """Return the results of a step, one row for each token, and the state after it."""
+        """Run a decoder step that reads `tokens`. Return its results, with one row per token, and the next state."""
         inputs = self._decoder.inputs(state, tokens, allowed)
         results = self._recorded(self._run_step, inputs, count) if self._recorded else self._run_step(inputs, count)
         return results, self._decoder.advance(state, results, tokens.shape[1])
 
     def _run_step(self, inputs: Mapping[str, Tensor], count: int | None) -> Results:
-        """Run a step. Arguments and results are those of `compiler.cuda_graph.Step`."""
+        """Run a decoder step, and return its results. `compiler.cuda_graph.Step` describes arguments and results."""
         allowed = inputs.get(ALLOWED)
         results = self.run(Purpose.DECODE_STEP, **{name: inputs[name] for name in inputs if name != ALLOWED})
         log_probabilities = results["log_probabilities"].flatten(0, 1)
@@ -200,38 +211,41 @@ class EmittedProgram(nn.Module):
     # Weights.
 
     def weights(self) -> dict[str, Tensor]:
-        """Return the weights in the layout of a weights file: one tensor per matrix of the paper, or per tied group."""
+        """Return the weights as a weights file stores them: one tensor for each matrix that the paper names.
+
+        Matrices that are tied are one tensor.
+        """
         return self.in_file_layout({name: parameter.detach() for name, parameter in self.named_parameters()})
 
     def in_file_layout(self, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Convert tensors that are shaped like the parameters (such as Adam's moments) to a weights file's layout."""
+        """Convert tensors that are shaped like the parameters, such as Adam's moments, to a weights file's layout."""
         origins = self._origins()
         return {file: part for name, tensor in tensors.items() for file, part in origins[name].undo(tensor)}
 
     def in_program_layout(self, file: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        """Convert tensors in a weights file's layout to tensors that are shaped like the parameters.
+        """Convert tensors in the layout of a weights file to tensors with the names and shapes of the parameters.
 
         Raises:
-            ZooError: The names or shapes differ from those of the spec.
+            ZooError: The names or shapes of the tensors do not fit the spec.
         """
         check_weights(file, stored_tensors(self.graphs.values()), self.spec.name)
         return {name: origin.make(file) for name, origin in self._origins().items()}
 
     def load(self, file: Mapping[str, Tensor]) -> None:
-        """Copy the tensors of a weights file into the parameters, converted to their device and type.
+        """Copy the tensors of a weights file into the parameters. Their device and data type stay the same.
 
         Raises:
-            ZooError: The names or shapes differ from those of the spec.
+            ZooError: The names or shapes of the tensors do not fit the spec.
         """
         with torch.no_grad():
             for name, tensor in self.in_program_layout(file).items():
                 self.get_parameter(name).copy_(tensor)
 
     def share(self, file: Mapping[str, Tensor]) -> None:
-        """Use the tensors of a weights file as the parameters, without a copy if no conversion is necessary.
+        """Use the tensors of a weights file as the parameters. They are only copied if they have to be converted.
 
         Raises:
-            ZooError: The names or shapes differ from those of the spec.
+            ZooError: The names or shapes of the tensors do not fit the spec.
         """
         for name, tensor in self.in_program_layout(file).items():
             *parents, leaf = name.split(".")

@@ -36,7 +36,7 @@ def noisy_top_k_gates(
 ) -> Float[Tensor, "batch n experts"]:
     """Return the weights of the experts as `top_k_gates` does. While training, add noise to the scores.
 
-    The gradient also contains that of the balance loss (see `_BalanceGradient`).
+    The backward pass adds the gradient of the balance loss (see `_BalanceGradient`).
 
     Args:
         x: The inputs.
@@ -64,7 +64,7 @@ def mix_experts(
 ) -> Float[Tensor, "batch n d"]:
     """Return the sum over experts e of gate_e · (max(0, x W1_e + b1_e) W2_e + b2_e).
 
-    All experts run at all positions. So the shapes are the same for any gates, which compilers and exports need.
+    All experts run at all positions, so that no shape depends on the gates. Compilers and exports need this.
     """
     inner = functional.relu(torch.einsum("bnd,edf->bnef", x, w1) + b1) * gates[..., None]
     return torch.einsum("bnef,efd->bnd", inner, w2) + gates @ b2
@@ -76,12 +76,12 @@ def _softmax_of_largest(scores: Float[Tensor, "batch n experts"], k: int) -> Flo
 
 
 class _BalanceGradient(torch.autograd.Function):
-    """Return gates unchanged, and add the gradient of the balance loss to theirs (Shazeer et al. 2017, equation 7).
+    """Return the gates unchanged. The backward pass adds the gradient of the balance loss to the gates' gradient.
 
-    The loss of a position is `balance` · CV(I)², where I_e is the sum of the gates of expert e over all P positions and
-    CV is the standard deviation divided by the mean. Training sums losses over positions, so the gradient of
-    P · balance · CV(I)² is needed. As the gates of a position add up to 1, the mean m of I is P divided by the number
-    of experts, and the gradient is 2 · balance · (I_e / m - 1).
+    The balance loss of a position is `balance` · CV(I)² (Shazeer et al. 2017, equation 7), where I_e is the sum of the
+    gates of expert e over all P positions and CV is the standard deviation divided by the mean. Training sums losses
+    over positions, so the gradient of P · balance · CV(I)² is needed. As the gates of a position add up to 1, the mean
+    m of I is P divided by the number of experts, and the gradient is 2 · balance · (I_e / m - 1).
     """
 
     @staticmethod

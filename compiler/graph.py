@@ -19,7 +19,7 @@ from compiler.weights import Parameter, StoredTensor
 
 
 class Purpose(StrEnum):
-    """Task of a graph. `lower/transformer.py` lists the inputs and outputs of each."""
+    """Purpose of a graph, such as training. `lower/transformer.py` lists the inputs and outputs for each purpose."""
 
     TRAIN = "train"
     SCORE = "score"
@@ -32,7 +32,7 @@ class Purpose(StrEnum):
 class Node:
     """An operation with its inputs and parameters. Its result is the value called `name`.
 
-    `layer` is the stack and the index of the layer that it belongs to, such as "encoder.0", or "" outside of layers.
+    `layer` is the stack and index of the layer that the node belongs to, such as "encoder.0", or "" outside of layers.
     """
 
     name: str
@@ -84,7 +84,7 @@ class Graph:
 
     @property
     def results(self) -> dict[str, str]:
-        """The value of each output and of each state."""
+        """Maps each output to its value, and each state to the value that becomes the state in the next step."""
         return {**self.outputs, **{name: state.value for name, state in self.states.items()}}
 
     def shapes(self, node: Node) -> tuple[tuple[Size, ...], ...]:
@@ -167,7 +167,7 @@ def unique_name(name: str, *taken: Container[str]) -> str:
 
 
 def infer_types(graph: Graph) -> Graph:
-    """Return the graph with the types of all nodes inferred again. Call this after the types of inputs have changed."""
+    """Return the graph after inferring the types of all nodes again. Needed if the types of inputs have changed."""
     types = dict(graph.inputs)
     nodes = []
     for node in graph.nodes:
@@ -194,6 +194,6 @@ def prune(graph: Graph) -> Graph:
 
 
 def stored_tensors(graphs: Iterable[Graph]) -> dict[str, StoredTensor]:
-    """Return the tensors of a weights file that the graphs need, by name."""
+    """Return the tensors that the graphs need from a weights file, by name."""
     parameters = [p for graph in graphs for p in graph.parameters.values()]
     return {tensor.name: tensor for p in parameters for tensor in p.origin.stored()}

@@ -14,10 +14,10 @@ from specs import Spec
 
 
 def initial_weights(spec: Spec, graphs: Graphs) -> dict[str, Tensor]:
-    """Return random initial weights, in the layout of a weights file. Each tensor has a separate random stream.
+    """Return random initial weights, in the layout of a weights file.
 
     Args:
-        spec: The spec. Its seed and the name of a tensor determine the tensor's stream.
+        spec: The spec. The random numbers of a tensor depend only on the spec's seed and the tensor's name.
         graphs: The graphs whose parameters need the tensors.
     """
     return {
@@ -27,7 +27,7 @@ def initial_weights(spec: Spec, graphs: Graphs) -> dict[str, Tensor]:
 
 
 def _draw(tensor: StoredTensor, spec: Spec, seed: int) -> Tensor:
-    """Draw the initial values of one tensor. Glorot's variance is 2 / (inputs + outputs) of the matrix."""
+    """Return the initial values of one tensor. Glorot's variance for a matrix is 2 / (inputs + outputs)."""
     generator = torch.Generator().manual_seed(seed)
     value = torch.empty(tensor.shape)
     match tensor.initial:

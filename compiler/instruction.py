@@ -65,7 +65,7 @@ class Operand:
     """Location that an instruction reads or writes.
 
     It is either the columns of a buffer, starting at `column`, or a slot of the memory or of the cache. For a slot,
-    `buffer` is its number, and `column` is 0.
+    `buffer` is the number of the slot, and `column` is 0.
     """
 
     buffer: int
@@ -77,7 +77,7 @@ UNUSED = Operand(-1)
 
 @dataclass(frozen=True)
 class Instruction:
-    """One instruction. The C++ struct has the same fields, in the same order.
+    """One instruction of the native backend. The C++ struct has the same fields, in the same order.
 
     The last four fields are names of parameters of the graph. A NORM without a bias is an RMSNorm.
     """

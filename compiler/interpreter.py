@@ -1,4 +1,4 @@
-"""Interpreter that runs a graph node by node in plain PyTorch. It is slow and simple, as a reference for backends."""
+"""Interpreter that runs a graph node by node in plain PyTorch. It is slow and simple: the reference for backends."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from compiler.graph import Graph
 
 
 def interpret(graph: Graph, weights: Mapping[str, Tensor], inputs: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Compute the outputs and states of a graph, with dropout off.
+    """Compute the outputs and states of a graph, and return them by name. Dropout is off.
 
     Args:
         graph: The graph.

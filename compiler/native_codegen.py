@@ -23,7 +23,10 @@ _USE_EAGER = "use the backend `eager`"
 
 @dataclass(frozen=True)
 class NativeCode:
-    """Instructions of the encoder and of a decoder step, and the row length of each buffer, memory and cache slot."""
+    """Instructions of the encoder and of a decoder step, and the row lengths of buffers, memory slots and cache slots.
+
+    The length of a row is its number of floats.
+    """
 
     encode: tuple[Instruction, ...]
     step: tuple[Instruction, ...]
@@ -33,7 +36,10 @@ class NativeCode:
 
 
 def generate_native_code(graphs: Graphs) -> NativeCode:
-    """Return the native code of the graphs for ENCODE and DECODE_STEP.
+    """Return the native code for encoding and for a decoder step.
+
+    Args:
+        graphs: The graphs. Those for ENCODE and DECODE_STEP are used.
 
     Raises:
         UnsupportedGraph: The native backend has no instruction for a part of the graphs.
@@ -66,7 +72,7 @@ class NativeCodeGenerator:
     """Generator of the instructions of one graph. Each operation's `native` method uses it to add instructions."""
 
     def __init__(self, graph: Graph, buffers: list[int], memory: list[str]) -> None:
-        """Prepare to generate code.
+        """Prepare to generate the code of a graph.
 
         Args:
             graph: The graph of the encoder or of a decoder step.
@@ -94,7 +100,7 @@ class NativeCodeGenerator:
                 self._release(name)
 
     def store_memory(self, keys: set[str]) -> None:
-        """Add instructions that store the encoder's outputs in the memory slots. Those in `keys` are transposed."""
+        """Add instructions that store the encoder's outputs in the memory slots. Outputs in `keys` are transposed."""
         for slot, name in enumerate(self.memory):
             value = self.graph.outputs[name]
             type_, a = self.nodes[value].type, self.operand(value)
@@ -139,7 +145,10 @@ class NativeCodeGenerator:
         raise UnsupportedGraph(_NEEDS_PASS.format("hoist_memory"))
 
     def inputs(self, node: Node) -> tuple[str, ...]:
-        """Return the values that a node's instruction reads. The inputs of a fused node replace that node."""
+        """Return the names of the values that a node's instruction reads.
+
+        An input that is fused into this instruction is replaced by its own inputs.
+        """
         return tuple(i for name in node.inputs for i in (self.nodes[name].inputs if name in self.fused else (name,)))
 
     def row_length(self, value: str) -> int:
@@ -165,12 +174,17 @@ class NativeCodeGenerator:
         self.operands[node.name] = slot
 
     def recurrent_state(self, node: Node, state: str) -> Operand:
-        """Return the cache slot of a recurrent state, which must become the node's result.
+        """Return the cache slot of the state of a recurrent layer.
 
-        The result's buffer has rows for the new positions only.
+        The layer's result must be the state's value in the next step. The buffer of the result has rows for the new
+        positions only.
+
+        Args:
+            node: The node of the recurrent layer.
+            state: The name of the state.
 
         Raises:
-            UnsupportedGraph: The next state is another value.
+            UnsupportedGraph: The state has another value in the next step.
         """
         if self.graph.states[state].value != node.name:
             name = type(node.operation).__name__
@@ -187,7 +201,7 @@ class NativeCodeGenerator:
             column += width
 
     def attention(self, node: Node, scale: float, *, biased: bool) -> None:
-        """Add an instruction for attention. The mask and the keys determine which: source, cache or memory.
+        """Add an instruction for attention. The mask and the keys decide if it reads the source, cache or memory.
 
         Args:
             node: The node of the attention.

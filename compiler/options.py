@@ -1,4 +1,4 @@
-"""Options of compilation: device and precision."""
+"""Options of the compiler: device and precision."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ class CompileOptions:
 def compile_options(
     spec: Spec, purposes: Iterable[Purpose], device: str = "cpu", precision: str | None = None
 ) -> CompileOptions:
-    """Return the options for graphs that share weights.
+    """Return the compiler options for graphs that share weights.
 
     Args:
-        spec: The spec. Its `compilation.precision` does not apply to training, whose weights are float32.
+        spec: The spec. Its `compilation.precision` is ignored for training, because weights are trained in float32.
         purposes: Purposes of the graphs.
         device: Device, with or without an index.
         precision: Overrides the spec's precision.
 
     Raises:
-        ZooError: The precision is unknown, or is not float32 in training.
+        ZooError: The precision is unknown, or is not float32 although the purposes include training.
     """
     if precision not in (None, *PRECISIONS):
         raise ZooError(f"unknown precision `{precision}`", hint=f"choose one of {', '.join(PRECISIONS)}")
     if Purpose.TRAIN not in purposes:
         return CompileOptions(device.partition(":")[0], precision or spec.compilation.precision)
     if precision not in (None, "float32"):
-        hint = "set `training.precision` to choose the precision of products in training"
+        hint = "omit the precision; `training.precision` in the spec sets the precision of matrix products in training"
         raise ZooError(f"weights are trained in float32, not in {precision}", hint=hint)
     return CompileOptions(device.partition(":")[0])

@@ -16,10 +16,10 @@ State = TypeVar("State")
 
 
 class TopK(NamedTuple):
-    """The best next tokens of each row, by log-probability. If two are equal, the token with the lower ID comes first.
+    """The most probable next tokens of each row. Of equally probable tokens, the one with the lower ID comes first.
 
-    They never include PAD, BOS or tokens that are not allowed. A step that reads k tokens per row has k rows of results
-    for each row of the state, one after the other.
+    PAD, BOS and tokens that are not allowed are never included. If a decoder step reads k tokens per hypothesis, the
+    result has k successive rows for each hypothesis: one after each token.
     """
 
     values: Float32[Tensor, "rows count"]
@@ -37,10 +37,10 @@ class StepwiseDecoder(Protocol[State]):
     """
 
     def encode(self, source: Stream, /) -> State:
-        """Return the state before the first token, with one row per sentence. Sources end with EOS."""
+        """Encode sources that end with EOS. Return the state before the first token, with one row per sentence."""
 
     def advance(self, state: State, tokens: Int[Tensor, "rows k"], /) -> tuple[Float32[Tensor, "rows k V"], State]:
-        """Read k tokens per row. Return the log-probabilities of the token after each of them, and the next state.
+        """Read k tokens per row. Return the log-probabilities of the next token after each, and the next state.
 
         Args:
             state: The state that the tokens continue. Its rows may have read different numbers of tokens.
@@ -55,32 +55,33 @@ class StepwiseDecoder(Protocol[State]):
         allowed: Bool[Tensor, "#rows·k V"] | None = None,
         /,
     ) -> tuple[TopK, State]:
-        """Read k tokens per row. Return the best `count` tokens after each of them, and the next state.
+        """Read k tokens per row. Return the `count` most probable next tokens after each, and the next state.
 
         Args:
             state: The state that the tokens continue.
             tokens: The tokens; the first that a row reads is BOS.
             count: How many tokens to return after each token.
-            allowed: True for the tokens that may follow each token; one row for all, or one for each; None: all.
+            allowed: True for the tokens that may be returned. One row for all tokens that are read, or one row for each
+                of them. None: all tokens may be returned.
 
         Returns:
-            The best tokens, in k rows for each row of the state, and the next state.
+            The most probable tokens, in k rows for each row of the state, and the next state.
         """
 
     def rewind(self, state: State, counts: Int[Tensor, " rows"], /) -> State:
-        """Return the state before the last tokens of each row, as if these had never been read.
+        """Take back the last tokens of each row. Return the state as if these tokens had never been read.
 
-        Only tokens of the last `advance` or `top_k` can be taken back, because recurrences, convolutions and restricted
-        attention keep no more than that. `select` and `join` may come in between.
+        Only tokens that the last `advance` or `top_k` has read can be taken back, because recurrences, convolutions and
+        restricted attention store no earlier states. `select` and `join` may be called in between.
 
         Args:
             state: The state.
-            counts: How many tokens to take back from each row. Pass a tensor on the CPU, because the values are read
-                there.
+            counts: How many tokens to take back from each row. Pass a tensor on the CPU, because the CPU reads the
+                values.
         """
 
     def select(self, state: State, sentences: Int[Tensor, " kept"], parents: Int[Tensor, "kept beams"], /) -> State:
-        """Return the state of some of the sentences, with new rows.
+        """Return the state of some of the sentences. New rows continue the hypotheses of old rows.
 
         Args:
             state: The state to select from.
@@ -97,21 +98,21 @@ class StepwiseDecoder(Protocol[State]):
 
 
 class Scorer(Protocol):
-    """Method of a program that computes the probabilities of given translations."""
+    """Interface of a program that computes the probabilities of given translations."""
 
     @property
     def concurrent(self) -> bool:
         """Whether several threads can use the program at the same time, and are faster than one thread."""
 
     def score(self, source: Stream, target: Int[Tensor, "rows 1+target"], /) -> Float32[Tensor, "rows target"]:
-        """Return the log-probabilities of target[:, 1:] in nats, and 0 at PAD.
+        """Return the log-probability of each token in target[:, 1:], in nats. The value is 0 at PAD.
 
-        A target starts with BOS and ends with EOS. PAD may follow.
+        A target starts with BOS and ends with EOS, after which PAD may follow.
         """
 
 
 class TranslationModel(StepwiseDecoder[Any], Scorer, Protocol):
-    """Interface that translation needs. Programs implement it, and ensembles of programs."""
+    """Interface of a model that can translate. Programs and ensembles of programs implement it."""
 
 
 class Program(TranslationModel, Protocol):
@@ -129,7 +130,10 @@ class Program(TranslationModel, Protocol):
         """The device of the weights."""
 
     def weights(self) -> dict[str, Tensor]:
-        """Return the weights in the layout of a weights file: one tensor per matrix of the paper, or per tied group."""
+        """Return the weights as a weights file stores them: one tensor for each matrix that the paper names.
+
+        Matrices that are tied are one tensor.
+        """
 
 
 def top_k(
@@ -137,14 +141,14 @@ def top_k(
     count: int,
     allowed: Bool[Tensor, "#rows vocabulary"] | None = None,
 ) -> TopK:
-    """Return the best tokens of each row. The result is deterministic, even if several tokens are equally probable.
+    """Return the `count` most probable tokens of each row. If several are equally probable, prefer the lowest IDs.
 
-    Tokens that are not allowed are not chosen. The log-probabilities of the other tokens do not change.
+    Tokens that are not allowed are never returned. The log-probabilities of the other tokens do not change.
 
     Args:
         log_probabilities: The log-probabilities of all tokens, in nats.
-        count: How many tokens to return for each row. If the vocabulary has fewer, all are returned.
-        allowed: True for the tokens that a row may choose; None: all.
+        count: How many tokens to return for each row. If the vocabulary has fewer tokens, all of them are returned.
+        allowed: True for the tokens that may be returned. None: all tokens may be returned.
     """
     if allowed is not None:
         log_probabilities = torch.where(allowed, log_probabilities, -torch.inf)
@@ -174,11 +178,11 @@ def top_k(
 def _lowest_ids(
     rows: Float32[Tensor, "rows vocabulary"], last: Float32[Tensor, "rows 1"], count: int
 ) -> Int[Tensor, "rows count"]:
-    """Return the best tokens of each row. If several equal the last one in probability, return the lowest IDs.
+    """Return the most probable tokens of each row, in any order. Of tokens with a probability of `last`, use low IDs.
 
     Args:
         rows: The log-probabilities of all tokens.
-        last: The log-probability of the last of the best tokens of each row.
+        last: For each row, the log-probability of the least probable token to return.
         count: How many tokens to return.
     """
     size = rows.shape[1]

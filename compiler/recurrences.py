@@ -18,7 +18,8 @@ def ssru(
     Args:
         gate: The forget gate before the sigmoid.
         value: The inputs, of which each state is a weighted average.
-        length: The number of positions of each row without padding. If given, run from the last of them to the first.
+        length: The number of positions of each row without padding. If given, the SSRU runs backwards: from the last
+            of these positions to the first.
     """
     if length is not None:
         order = _reversed_positions(length, value.shape[1])
@@ -31,7 +32,7 @@ def ssru(
 def ssru_step(
     gate: Float[Tensor, "rows new d"], value: Float[Tensor, "rows new d"], state: Float[Tensor, "rows 1 d"]
 ) -> Float[Tensor, "rows 1+new d"]:
-    """Continue an SSRU from a state, for a few new positions. Return the state, and then those at the new positions.
+    """Continue an SSRU from a state over new positions. Return the given state, then the state at each new position.
 
     The computation runs in at least float32. The result is rounded to the type of `value` at the end.
     """
@@ -56,7 +57,8 @@ def lstm(
         matrix: The weights of the inputs.
         recurrent: The weights of the hidden state.
         bias: The bias of the gates.
-        length: The number of positions of each row without padding. If given, run from the last of them to the first.
+        length: The number of positions of each row without padding. If given, the LSTM runs backwards: from the last
+            of these positions to the first.
     """
     if length is not None:
         order = _reversed_positions(length, x.shape[1])
@@ -74,11 +76,11 @@ def lstm_step(
     recurrent: Float[Tensor, "outer gates"],
     bias: Float[Tensor, " gates"],
 ) -> Float[Tensor, "rows 1+new 2*outer"]:
-    """Continue an LSTM layer from a state. Return the state, and then those at the new positions.
+    """Continue an LSTM from a state over new positions. Return the given state, then the state at each new position.
 
     Args:
-        x: The inputs.
-        state: The last hidden state and the last cell state, concatenated.
+        x: The inputs at the new positions.
+        state: The hidden state and the cell state before the new positions, concatenated.
         matrix: The weights of the inputs.
         recurrent: The weights of the hidden state.
         bias: The bias of the gates.
@@ -94,7 +96,7 @@ def lstm_step(
 
 
 def _reversed_positions(length: Int[Tensor, " batch"], n: int) -> Int[Tensor, "batch n"]:
-    """Return the permutation that reverses each row and leaves padding in place. It is its own inverse."""
+    """Return the permutation that reverses each row and leaves the padding in place. It is its own inverse."""
     positions, end = torch.arange(n, device=length.device), length[:, None]
     return torch.where(positions < end, end - 1 - positions, positions)
 

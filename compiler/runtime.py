@@ -22,12 +22,17 @@ MAX_INT8_PRODUCTS = (2**31 - 1) // 127**2
 
 
 def padding_mask(length: Int[Tensor, " batch"], stream: Shaped[Tensor, "batch keys ..."]) -> Bool[Tensor, "b 1 1 keys"]:
-    """Return a mask that is True after the end of each sequence of a stream, which no query may see."""
+    """Return a mask that is True at padding: the positions after the end of each sequence.
+
+    Args:
+        length: The number of positions of each sequence, without padding.
+        stream: The padded sequences, of which only the shape is used.
+    """
     return (torch.arange(stream.shape[1], device=length.device) >= length[:, None])[:, None, None, :]
 
 
 def causal_mask(stream: Shaped[Tensor, "batch length ..."]) -> Bool[Tensor, "1 1 length length"]:
-    """Return a mask that is True at keys after the query, above the diagonal (3.2.3)."""
+    """Return a mask that is True at keys after the query (3.2.3). Only the shape of `stream` is used."""
     length = stream.shape[1]
     return torch.ones(1, 1, length, length, dtype=torch.bool, device=stream.device).triu(1)
 
@@ -35,13 +40,15 @@ def causal_mask(stream: Shaped[Tensor, "batch length ..."]) -> Bool[Tensor, "1 1
 def unwritten_mask(
     position: Int[Tensor, "rows new"], cache: Float[Tensor, "rows h length d"], *, planned: bool
 ) -> Bool[Tensor, "rows 1 new keys"]:
-    """Return a mask that is True at all slots of a cache except those with the query's position and earlier ones.
+    """Return a mask that is True at the slots of a cache that a query must not see.
+
+    A query sees the keys at its own position and at earlier positions.
 
     Args:
         position: The positions of the queries.
         cache: The cache of keys.
         planned: Whether the cache is preallocated, so that visible keys are in the first slots. Otherwise the new keys
-            will be appended to the cache, and visible keys are in the last slots.
+            will be appended to the cache, so that visible keys are in the last slots.
     """
     length, new = cache.shape[2], position.shape[1]
     own, key = position[:, None, :, None] + 1, torch.arange(length + (0 if planned else new), device=position.device)
@@ -65,7 +72,7 @@ def write_cache(
 def additive_scores(
     query: Float[Tensor, "batch h *n d_k"], key: Float[Tensor, "batch h *m d_k"], vector: Float[Tensor, "h d_k"]
 ) -> Float[Tensor, "batch h *n m"]:
-    """Return v · tanh(query + key) for each query and key, with the vector v of the head (Bahdanau et al. 2015)."""
+    """Return v · tanh(query + key) for each pair of query and key (Bahdanau et al. 2015). Each head has a vector v."""
     inner = torch.tanh(query.unsqueeze(-2) + key.unsqueeze(-3))
     column = vector.view(vector.shape[0], *[1] * (inner.ndim - 4), vector.shape[1], 1)
     return (inner @ column).squeeze(-1)
@@ -86,7 +93,7 @@ def grouped_sum(
 
 
 def _by_group(x: Tensor, shared: Tensor) -> Tensor:
-    """Multiply all heads of a group by the matrix that they share, without a copy of the matrix for each head."""
+    """Return the products of all heads of a group and the matrix that they share, without copying it for each head."""
     batch, heads, length, width = x.shape
     if torch.compiler.is_exporting():  # the other branch would fix the number of positions
         return x @ shared.repeat_interleave(heads // shared.shape[1], dim=1)
@@ -104,7 +111,7 @@ def fused_attention(
     bias: Tensor | None = None,
     grouped: bool = False,
 ) -> Tensor:
-    """Return softmax(scale · Q Kᵀ + bias) V by torch's fused kernel.
+    """Return softmax(scale · Q Kᵀ + bias) V, computed by torch's fused kernel.
 
     Args:
         query: Queries [batch, h, n, d_k].
@@ -135,7 +142,7 @@ def sinusoids(
         position: The positions; None: 0, 1, ...
         halves: Use the layout of tensor2tensor, the code of the paper's authors: all sines, then all cosines, with
             PE(pos, i) = sin(pos / 10000^(i/(d_model/2 - 1))).
-        first: The number that is added to all positions.
+        first: A number that is added to all positions.
     """
     if position is None and torch.compiler.is_exporting():
         position = torch.arange(x.shape[1], device=x.device)
@@ -162,11 +169,11 @@ def _encode_positions(position: Int[Tensor, ...], d_model: int, halves: bool) ->
 
 
 def dropout(x: Float[Tensor, ...], probability: float, training: bool) -> Float[Tensor, ...]:
-    """Set elements to zero with a probability while training, and scale the others by 1 / (1 - probability) (5.4).
+    """Set each element to zero with a probability, and scale the others by 1 / (1 - probability), in training (5.4).
 
-    On a CPU, torch draws one random number per element, one after the other. This takes a fifth of a training step of a
-    small model. Here, a random number of 64 bits serves four elements. The probability is rounded to a multiple of
-    2^-16.
+    On a CPU, torch draws one random number per element, one after the other. For a small model, this takes a fifth of a
+    training step. This function is faster: it uses one 64-bit random number for four elements, and rounds the
+    probability to a multiple of 2^-16.
     """
     if not training or not probability:
         return x
@@ -198,7 +205,7 @@ def quantised_linear(
 def _exact_int8_product(
     rows: Int[Tensor, "rows inner"], matrix: Int[Tensor, "inner outer"]
 ) -> Int[Tensor, "rows outer"]:
-    """Return the exact product in 32-bit integers. Use 64 bits if 32 might overflow or the processor saturates sums."""
+    """Return the exact product of two int8 matrices, in int32 or, if that might be inexact, in int64."""
     if not sums_int8_exactly():
         return (rows.double() @ matrix.double()).long()
     if rows.shape[1] <= MAX_INT8_PRODUCTS:
@@ -211,9 +218,10 @@ def _exact_int8_product(
 
 
 def sums_int8_exactly() -> bool:
-    """Return whether torch's 8-bit products are exact. Without VNNI, oneDNN adds pairs of products in 16 bits.
+    """Return whether torch's int8 matrix products are exact. Without VNNI, oneDNN adds pairs of products in 16 bits.
 
-    Backends that compile mark this function for torch as one with a constant result. This imports torch's compiler.
+    Backends that compile must tell torch that the result is constant. This is not done here, because it would import
+    torch's compiler.
     """
     return _probe_int8_product()
 
@@ -227,23 +235,23 @@ def _probe_int8_product() -> bool:
 def pick(
     log_probabilities: Float[Tensor, "batch length V"], labels: Int[Tensor, "batch length"]
 ) -> Float[Tensor, "batch length"]:
-    """Return the log-probability of each label, and 0 at labels that are PAD, which are ignored."""
+    """Return the log-probability of each label, or 0 if the label is PAD."""
     return log_probabilities.gather(-1, labels[..., None])[..., 0] * (labels != PAD)
 
 
 def smoothed_loss(
     logits: Float[Tensor, "batch length V"], labels: Int[Tensor, "batch length"], smoothing: float, wrong_classes: bool
 ) -> Float[Tensor, 2]:
-    """Return two sums of cross entropies over labels: with and without label smoothing (5.4).
+    """Return the cross entropy, summed over all labels: first with, then without label smoothing (5.4).
 
     Labels that are PAD are ignored.
 
     Args:
-        logits: The logits. Classes whose logits are at most SUPPRESSED_LOGIT are impossible, and get no part of the
-            smoothing.
+        logits: The logits. Classes whose logits are at most SUPPRESSED_LOGIT are impossible. They get no part of the
+            probability that label smoothing spreads.
         labels: The target tokens.
         smoothing: The probability that is taken from the label and spread over the classes.
-        wrong_classes: Whether it is spread over the wrong classes only, instead of all classes.
+        wrong_classes: Whether this probability is spread over the wrong classes only, instead of all classes.
     """
     real = labels != PAD
     logits = logits[real].float()
@@ -266,10 +274,10 @@ def chunked_loss(
 
     Args:
         x: The decoder's outputs.
-        table: The table of the output projection. Rows from `classes` on are padding.
+        table: The table of the output projection. Its rows after the first `classes` rows are padding.
         labels: The target tokens.
         smoothing: The probability that is taken from the label and spread over the classes.
-        wrong_classes: Whether it is spread over the wrong classes only, instead of all classes.
+        wrong_classes: Whether this probability is spread over the wrong classes only, instead of all classes.
         classes: The size of the vocabulary.
         bias: A bias of the logits. Classes whose bias is at most SUPPRESSED_LOGIT are impossible.
     """
@@ -285,13 +293,13 @@ def chunked_loss(
 
 
 class _Smoothing(NamedTuple):
-    """Options of label smoothing: the probability `share` of a label is spread over the wrong classes, or over all."""
+    """Options of label smoothing: `share` is the probability that is spread over the wrong classes, or over all."""
 
     share: float
     wrong_classes: bool
 
     def loss(self, plain: Tensor, total: Tensor, classes: Tensor | int) -> Tensor:
-        """Return the cross entropy against smoothed labels.
+        """Return the cross entropy with smoothed labels.
 
         Args:
             plain: The negative log-probability of the label.
@@ -302,13 +310,13 @@ class _Smoothing(NamedTuple):
         return (1 - self.share) * plain + self.share * spread
 
     def labels(self, classes: Tensor | int) -> tuple[Tensor | float, Tensor | float]:
-        """Return the smoothed probabilities of the label's class and of each other class."""
+        """Return two probabilities of the smoothed label: that of the true class, and that of every other class."""
         other = self.share / (classes - 1) if self.wrong_classes else self.share / classes
         return 1 - self.share + (0.0 if self.wrong_classes else other), other
 
 
 class _ChunkedLoss(torch.autograd.Function):
-    """Cross entropy in chunks. The forward pass already computes the gradient of each chunk, from a closed formula."""
+    """Cross entropy in chunks. The forward pass already computes the gradients, chunk by chunk."""
 
     @staticmethod
     def forward(
@@ -364,7 +372,7 @@ class _ChunkedLoss(torch.autograd.Function):
     def backward(ctx: Any, scale: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         x_gradient, *others = ctx.saved_tensors
         if ctx.used:
-            raise RuntimeError("chunked_loss supports one backward pass only, which scales the gradients in place")
+            raise RuntimeError("chunked_loss supports one backward pass only: compute the loss again")
         ctx.used = True
         x_gradient.mul_(scale)
         scaled = (None if t is None else t.mul_(scale).to(dtype) for t, dtype in zip(others, ctx.dtypes, strict=True))
@@ -374,7 +382,8 @@ class _ChunkedLoss(torch.autograd.Function):
 def _logits_to_probabilities(logits: Tensor, labels: Tensor, possible: Tensor | None) -> tuple[Tensor, Tensor]:
     """Overwrite logits [n, V] with probabilities. Return two sums of negative log-probabilities.
 
-    The first sum is over the labels. The second is over all classes or, if `possible` is given, those with value 1.
+    The first sum is over the labels. The second sum is over all classes or, if `possible` is given, over the classes
+    for which it is 1.
     """
     label = logits.gather(-1, labels[:, None]).sum()
     total, classes = (
@@ -390,7 +399,7 @@ def _logits_to_probabilities(logits: Tensor, labels: Tensor, possible: Tensor | 
 def _probabilities_to_gradient(
     probabilities: Tensor, labels: Tensor, smoothing: _Smoothing, classes: Tensor | int, possible: Tensor | None
 ) -> None:
-    """Overwrite probabilities with the gradient with respect to the logits: probabilities minus smoothed labels."""
+    """Overwrite probabilities with the gradients of the logits, which are the probabilities minus smoothed labels."""
     own, other = smoothing.labels(classes)
     if smoothing.share:
         probabilities -= other if possible is None else other * possible

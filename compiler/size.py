@@ -61,7 +61,7 @@ class Size:
         return sum(c * reduce(mul, (_value(s, values) for s in m), 1) for m, c in self.terms)
 
     def divided(self, divisor: int) -> Size:
-        """Return the quotient by a number that divides all coefficients."""
+        """Return this size divided by a number. Raise ValueError if the number does not divide all coefficients."""
         if any(coefficient % divisor for _, coefficient in self.terms):
             raise ValueError(f"{self} is not a multiple of {divisor}")
         return Size(tuple((monomial, coefficient // divisor) for monomial, coefficient in self.terms))
@@ -75,7 +75,7 @@ class Size:
 
     @property
     def constant(self) -> int:
-        """The value of a size without symbols. Raises ValueError if it has any."""
+        """The value of a size without symbols. Raises ValueError if the size has symbols."""
         match self.terms:
             case ():
                 return 0
@@ -128,7 +128,7 @@ def _value(symbol: str, values: Mapping[str, int]) -> int:
 
 
 def rounded_up(size: Size, multiple: int) -> Size:
-    """Return the size, rounded up to a multiple of a number. It is the cost of work that is done in whole blocks."""
+    """Return the size, rounded up to a multiple of a number. Use it for the costs of work in blocks of this number."""
     if not size.symbols:
         return Size.of(-(-size.constant // multiple) * multiple)
     symbol = _RoundedUp(f"⌈{size}⌉{str(multiple).translate(_SUBSCRIPT)}")
@@ -137,7 +137,7 @@ def rounded_up(size: Size, multiple: int) -> Size:
 
 
 def product(sizes: tuple[Size, ...]) -> Size:
-    """Return the product of sizes; 1 if there are none."""
+    """Return the product of sizes, or 1 if there are no sizes."""
     return reduce(mul, sizes, Size.of(1))
 
 

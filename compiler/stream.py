@@ -12,9 +12,10 @@ from torch.nn.utils.rnn import pad_sequence
 
 
 class Stream(NamedTuple):
-    """Sequences of tokens or of features, and their lengths, from which programs make masks.
+    """Batch of input sequences for an encoder, padded to one length. A sequence consists of tokens or of features.
 
-    Values after the end of a sequence are padding. They may be any valid token IDs or any finite numbers.
+    Values after the end of a sequence are padding. They may be any valid token IDs or any finite numbers, because
+    programs mask them.
     """
 
     values: Tensor
@@ -24,7 +25,7 @@ class Stream(NamedTuple):
 
     @classmethod
     def pad(cls, rows: Sequence[Sequence[int] | Tensor], device: torch.device | str = "cpu") -> Stream:
-        """Return a stream of sequences, padded with zeros.
+        """Return a stream that contains the given sequences, padded with zeros.
 
         Args:
             rows: The token IDs of each sequence, or its features [length, width].
@@ -36,22 +37,22 @@ class Stream(NamedTuple):
 
     @classmethod
     def full(cls, values: Tensor) -> Stream:
-        """Return a stream of sequences that all have the length of the tensor."""
+        """Return a stream without padding: all sequences have the length of the tensor's second dimension."""
         return cls(values, torch.full(values.shape[:1], values.shape[1], device=values.device))
 
     @property
     def inputs(self) -> dict[str, Tensor]:
-        """The inputs of a graph with an encoder: `source` and `source_length`."""
+        """The stream as inputs of a graph by name: `source` and `source_length`."""
         return {"source": self.values, "source_length": self.lengths}
 
     def to(self, device: torch.device | str | None) -> Stream:
-        """Copy the stream to a device asynchronously. None: to the device that it is on."""
+        """Return the stream on another device, copied asynchronously. None: keep the current device."""
         return Stream(*(tensor.to(device, non_blocking=True) for tensor in self))
 
     def rows(self, start: int, end: int) -> Stream:
-        """Return some of the sequences, without the positions that are padding in all of them.
+        """Return the sequences from `start` to `end` - 1, without the positions that are padding in all of them.
 
-        The lengths must be on the CPU.
+        The lengths of the stream must be on the CPU.
         """
         lengths = self.lengths[start:end]
         return Stream(self.values[start:end, : int(lengths.max())], lengths)

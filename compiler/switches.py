@@ -1,7 +1,7 @@
 """Settings of torch and the C library that apply to the whole process.
 
-Most of them are only changed while our code runs, and then restored. A process that uses our models therefore keeps its
-torch settings.
+Most of these settings are only changed while our code runs, and then restored. A process that uses our models therefore
+keeps its torch settings.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ ONEDNN, DEFAULT = "oneDNN", "torch's default"
 
 
 def matrix_libraries() -> tuple[str, ...]:
-    """Return the libraries that compute float32 matrix products in full precision here, the default one first.
+    """Return the libraries that compute exact float32 matrix products on this processor, starting with the default.
 
-    oneDNN is one of them if the processor has AVX-512 but not AMX, because with AMX it rounds to bfloat16. Which
-    library is faster depends on the processor and on the shapes.
+    oneDNN is included if the processor has AVX-512 but not AMX, because with AMX it rounds to bfloat16. Which library
+    is faster depends on the processor and on the shapes.
     """
     capability = torch.backends.cpu.get_cpu_capability()
     is_exact = "AVX512" in capability and not torch.cpu._is_amx_tile_supported()
@@ -31,7 +31,7 @@ def matrix_libraries() -> tuple[str, ...]:
 
 
 def matrix_library() -> str:
-    """Return the library for float32 matrix products to use without a measurement."""
+    """Return the library to use for float32 matrix products if the speed has not been measured."""
     return matrix_libraries()[0]
 
 
@@ -42,7 +42,7 @@ _precision_before = ""
 
 @contextmanager
 def fast_float32(library: str | None = None) -> Iterator[None]:
-    """Let a library compute float32 matrix products in the `with` block.
+    """Make torch use a certain library for float32 matrix products in the `with` block.
 
     To use oneDNN, torch's precision setting must be "bf16". With AMX, oneDNN then rounds to bfloat16. Without AMX, it
     computes in float32. If `with` blocks are nested or run in several threads, the first one determines the setting,

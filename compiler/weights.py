@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Initializer(StrEnum):
-    """Random distribution, or constant, from which a tensor is initialised before training."""
+    """Random distribution or constant that initialises a tensor before training."""
 
     MATRIX = "matrix"
     """Glorot initialisation, in the variant that the spec selects."""
@@ -41,28 +41,28 @@ class Initializer(StrEnum):
 
 @dataclass(frozen=True)
 class StoredTensor:
-    """Origin of a parameter that is a tensor of the weights file, unchanged."""
+    """Origin of a parameter that is equal to one tensor of the weights file."""
 
     name: str
     shape: tuple[int, ...]
     initial: Initializer
 
     def stored(self) -> Iterator[StoredTensor]:
-        """Yield the tensors of the file that the parameter is made from."""
+        """Yield the tensors of the weights file that the parameter is made from."""
         yield self
 
     def make(self, file: Mapping[str, Tensor]) -> Tensor:
-        """Make the parameter from the tensors of the file."""
+        """Return the parameter, made from the tensors of a weights file."""
         return file[self.name]
 
     def undo(self, parameter: Tensor) -> Iterator[tuple[str, Tensor]]:
-        """Convert a parameter back. Yield the names and values of the tensors of the file."""
+        """Convert a parameter back to tensors of a weights file. Yield the name and value of each tensor."""
         yield self.name, parameter
 
 
 @dataclass(frozen=True)
 class Concatenated:
-    """Origin of a parameter that concatenates several parts along their last dimension."""
+    """Origin of a parameter that consists of several parts, concatenated along their last dimension."""
 
     parts: tuple[Origin, ...]
 
@@ -72,12 +72,12 @@ class Concatenated:
         return (*self.parts[0].shape[:-1], sum(part.shape[-1] for part in self.parts))
 
     def stored(self) -> Iterator[StoredTensor]:
-        """Yield the tensors of the file that the parts are made from."""
+        """Yield the tensors of the weights file that the parts are made from."""
         for part in self.parts:
             yield from part.stored()
 
     def make(self, file: Mapping[str, Tensor]) -> Tensor:
-        """Make each part from the tensors of the file, and concatenate the parts."""
+        """Make each part from the tensors of a weights file, and return the concatenated parts."""
         first, *others = (part.make(file) for part in self.parts)
         result = first.new_empty(self.shape)
         for target, part in zip(self._split(result), (first, *others), strict=True):
@@ -85,7 +85,7 @@ class Concatenated:
         return result
 
     def undo(self, parameter: Tensor) -> Iterator[tuple[str, Tensor]]:
-        """Split the parameter into the parts, and convert each part back."""
+        """Split the parameter into its parts. Convert each part back to tensors of a weights file, and yield these."""
         for part, tensor in zip(self.parts, self._split(parameter), strict=True):
             yield from part.undo(tensor.contiguous())
 
@@ -99,7 +99,7 @@ class Concatenated:
 
 @dataclass(frozen=True)
 class _Derived:
-    """Base class of origins that transform one part."""
+    """Base class of origins that transform another origin, which is called the part."""
 
     part: Origin
 
@@ -113,7 +113,7 @@ class _Derived:
 
 @dataclass(frozen=True)
 class Padded(_Derived):
-    """Origin that appends rows of zeros to the part. The result has `rows` rows."""
+    """Origin of a parameter that is the part with rows of zeros appended. The parameter has `rows` rows."""
 
     rows: int
 
@@ -123,48 +123,51 @@ class Padded(_Derived):
         return (self.rows, *self.part.shape[1:])
 
     def make(self, file: Mapping[str, Tensor]) -> Tensor:
-        """Make the part and append the rows of zeros."""
+        """Make the part from a weights file, and return it with the rows of zeros."""
         part = self.part.make(file)
         result = part.new_zeros(self.shape)
         result[: part.shape[0]] = part
         return result
 
     def undo(self, parameter: Tensor) -> Iterator[tuple[str, Tensor]]:
-        """Remove the appended rows, and convert the part back."""
+        """Remove the appended rows, convert the part back, and yield tensors of a weights file."""
         return self.part.undo(parameter[: self.part.shape[0]])
 
 
 @dataclass(frozen=True)
 class Scaled(_Derived):
-    """Origin that multiplies the part by a factor."""
+    """Origin of a parameter that is the part multiplied by a factor."""
 
     factor: float
 
     def make(self, file: Mapping[str, Tensor]) -> Tensor:
-        """Make the part and multiply it."""
+        """Make the part from a weights file, and return it multiplied by the factor."""
         return self.part.make(file) * self.factor
 
     def undo(self, parameter: Tensor) -> Iterator[tuple[str, Tensor]]:
-        """Divide the parameter by the factor, and convert the part back."""
+        """Divide the parameter by the factor, convert the part back, and yield tensors of a weights file."""
         return self.part.undo(parameter / self.factor)
 
 
 @dataclass(frozen=True)
 class Rounded(_Derived):
-    """Origin that rounds the part to bfloat16."""
+    """Origin of a parameter that is the part rounded to bfloat16."""
 
     def make(self, file: Mapping[str, Tensor]) -> Tensor:
-        """Make the part and round it to bfloat16."""
+        """Make the part from a weights file, and return it rounded to bfloat16."""
         return self.part.make(file).bfloat16()
 
     def undo(self, parameter: Tensor) -> Iterator[tuple[str, Tensor]]:
-        """Convert the parameter to float32, and convert the part back."""
+        """Convert the parameter to float32, convert the part back, and yield tensors of a weights file."""
         return self.part.undo(parameter.float())
 
 
 @dataclass(frozen=True)
 class Scales(_Derived):
-    """Origin of the scales of an int8 matrix: the largest magnitude / 127 for each index of `dimension` (0 or 1)."""
+    """Origin of the scales of an int8 matrix: the largest magnitude of each row or column, divided by 127.
+
+    There is one scale per row if `dimension` is 0, and one per column if it is 1.
+    """
 
     dimension: int
 
@@ -174,22 +177,22 @@ class Scales(_Derived):
         return (self.part.shape[self.dimension],)
 
     def make(self, file: Mapping[str, Tensor]) -> Tensor:
-        """Make the part and compute its scales."""
+        """Make the part from a weights file, and return its scales."""
         return self.largest(self.part.make(file).float()).flatten() / 127
 
     def largest(self, part: Tensor) -> Tensor:
-        """Return the largest magnitude per index of the dimension: [rows, 1] or [1, columns]."""
+        """Return the largest magnitude of each row [rows, 1] or, if `dimension` is 1, of each column [1, columns]."""
         low, high = part.aminmax(dim=1 - self.dimension, keepdim=True)
         return high.maximum(-low)
 
     def undo(self, parameter: Tensor) -> Iterator[tuple[str, Tensor]]:
         """Raise TypeError: quantisation cannot be undone."""
-        raise TypeError("int8 weights cannot be converted back to float32")
+        raise TypeError("int8 weights cannot be converted back to float32: use the weights file")
 
 
 @dataclass(frozen=True)
 class Quantised(Scales):
-    """Origin of an int8 matrix: the part, divided by the scales (see `Scales`) and rounded."""
+    """Origin of an int8 matrix: the part divided by its scales (see `Scales`), rounded to integers."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -197,7 +200,7 @@ class Quantised(Scales):
         return self.part.shape
 
     def make(self, file: Mapping[str, Tensor]) -> Tensor:
-        """Make the part and quantise it."""
+        """Make the part from a weights file, and return it in int8."""
         part = self.part.make(file).float()
         return (part * (127 / self.largest(part))).nan_to_num_(0.0).round_().char()
 
@@ -207,7 +210,7 @@ Origin = StoredTensor | Concatenated | Padded | Scaled | Rounded | Scales
 
 @dataclass(frozen=True)
 class Parameter:
-    """A parameter of a graph and its origin in the weights file."""
+    """A parameter of a graph. Its origin describes how it is made from a weights file."""
 
     name: str
     origin: Origin

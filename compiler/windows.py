@@ -1,4 +1,4 @@
-"""Functions that emitted code calls in which a position reads nearby positions: restricted attention, convolutions."""
+"""Functions for nearby positions that emitted code calls: restricted attention, its masks, and convolutions."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ def restricted_attention(
     vector: Float[Tensor, "h d_k"] | None = None,
     dropped: float = 0.0,
 ) -> Float[Tensor, "batch h n d_v"]:
-    """Compute attention in which each query sees only nearby keys (section 4 of the paper).
+    """Return the result of attention in which each query sees only nearby keys (section 4 of the paper).
 
     Time and memory are proportional to n times the reach. The queries are split into blocks. Each block reads one
-    window of keys: the positions of the block and those within reach of them.
+    window of keys: the positions of the block, and all positions within reach of these.
 
     Args:
         query: The queries.
         key: The keys, at the same positions.
         value: The values of the keys.
-        reach: How many positions before and after itself a query sees.
+        reach: How many positions before and how many positions after itself a query sees.
         block: The number of queries in a block.
         scale: Factor of the scores of dot-product attention.
         hidden: True at padding.
@@ -64,9 +64,15 @@ def restricted_attention(
 def distance_mask(
     stream: Shaped[Tensor, "batch n ..."], before: int, after: int, hidden: Bool[Tensor, "batch 1 1 n"] | None = None
 ) -> Bool[Tensor, "batch 1 n n"]:
-    """Return a mask that is True at keys outside a query's reach and at `hidden` keys, which are padding.
+    """Return a mask that is True at keys that are too far from the query, and at padding.
 
     A query always sees its own position, even if that is padding.
+
+    Args:
+        stream: The padded sequences, of which only the shape is used.
+        before: How many positions before itself a query sees.
+        after: How many positions after itself a query sees.
+        hidden: True at padding.
     """
     positions = torch.arange(stream.shape[1], device=stream.device)
     distance = positions - positions[:, None]
@@ -75,9 +81,10 @@ def distance_mask(
 
 
 def window_mask(position: Int[Tensor, "rows new"], radius: int) -> Bool[Tensor, "rows 1 new keys"]:
-    """Return a mask that is True at all keys except the one at the query's position and the `radius` before it.
+    """Return a mask that is True at the keys of a decoder step that a query must not see.
 
-    The keys are those of the last `radius` positions, followed by the new ones. Keys before the start are masked.
+    A query sees the key at its own position and the `radius` keys before it. The keys are those of the last `radius`
+    positions before the step, followed by those of the new positions. Keys before the first position are masked.
     """
     new = position.shape[1]
     back = (
@@ -89,7 +96,7 @@ def window_mask(position: Int[Tensor, "rows new"], radius: int) -> Bool[Tensor, 
 def align(
     memory: Float[Tensor, "batch m d"], hidden: Bool[Tensor, "batch 1 1 m"], position: Int[Tensor, "#batch n"]
 ) -> Float[Tensor, "batch n d"]:
-    """Return the memory at each position, and 0 at padding and after the end.
+    """Return the features of the source at the given positions. They are 0 after the end of the source.
 
     Args:
         memory: Features of the source.
@@ -130,7 +137,7 @@ def convolve_depthwise(
     reach: tuple[int, int],
     dilation: int,
 ) -> Float[Tensor, "batch positions d"]:
-    """Return the convolution of each feature of x with its own kernel. The arguments are those of `convolve`."""
+    """Return the convolutions of the features of x, each with a separate kernel. For the arguments, see `convolve`."""
     return _convolve(x, kernel.T[:, None], bias, reach, dilation, x.shape[2])
 
 
