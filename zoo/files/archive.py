@@ -20,9 +20,9 @@ from zoo.files.download import Fetched, lock_file
 from zoo.report import size
 
 MIN_LIMIT = 10_000_000
-"""Bytes to which a file of any size may unpack."""
+"""Number of unpacked bytes that is always allowed, however small the packed file is."""
 MAX_RATIO = 200
-"""Largest ratio of unpacked to packed bytes. Text compresses to about a fifth; only repetition reaches 200."""
+"""Largest allowed ratio of unpacked to packed bytes. It is about 5 for usual text. Only repeated text reaches 200."""
 _CHUNK = 1 << 20
 _GZIP_MAGIC = b"\x1f\x8b"
 _MAX_HEADER_BYTES = 1_000_000
@@ -37,13 +37,13 @@ _Targets = Mapping[str, tuple[Path, Path]]
 
 
 class _Member(tarfile.TarInfo):
-    """Member of a tar archive. Reject oversized extended headers, which tarfile would hold in memory."""
+    """Member of a tar archive. An oversized extended header is an error, because tarfile would read it into memory."""
 
     @classmethod
     def frombuf(cls, buf: bytes | bytearray, encoding: str, errors: str) -> Self:
         member = super().frombuf(buf, encoding, errors)
         if member.type in _EXTENDED_HEADERS and member.size > _MAX_HEADER_BYTES:
-            raise tarfile.ReadError(f"a header has {size(member.size)}")
+            raise tarfile.ReadError(f"a header has {size(member.size)}, and the limit is {size(_MAX_HEADER_BYTES)}")
         return member
 
 
@@ -54,7 +54,12 @@ _EXTENDED_HEADERS = {
 
 
 def extracted(sha256: str, names: Sequence[str]) -> list[Path] | None:
-    """Return the extracted members of the archive with this SHA-256. None if one has not been extracted yet."""
+    """Return the paths of archive members that were extracted earlier. None if any of them is missing.
+
+    Args:
+        sha256: The SHA-256 of the archive.
+        names: The paths of the members in the archive.
+    """
     paths = [_member_path(sha256, name) for name in names]
     return paths if all(path.is_file() for path in paths) else None
 
@@ -62,8 +67,8 @@ def extracted(sha256: str, names: Sequence[str]) -> list[Path] | None:
 def extract(archive: Fetched, names: Sequence[str]) -> list[Path]:
     """Extract members of a .tar, .tar.gz or .zip file. The type is recognised by the content.
 
-    Nothing else is written, and members appear only after they were read without error. A tar archive is read to its
-    end, so that its checksum is verified.
+    Only these members are written, and they appear only after all of them were read without error. A tar archive is
+    read to its end, so that its checksum is verified.
 
     Returns:
         The paths of the members, in the order of `names`.
@@ -78,7 +83,7 @@ def extract(archive: Fetched, names: Sequence[str]) -> list[Path]:
             unpack = _extract_zip if zipfile.is_zipfile(archive.path) else _extract_tar
             available = unpack(archive.path, targets)
         except _UNREADABLE as error:
-            hint = f"remove the file and its entry in `{lock_file()}`, and run the command again to download it again"
+            hint = f"remove the file and its entry in `{lock_file()}`, then run the command again to download the file"
             problem = f"`{archive.path}` is not a .tar, .tar.gz or .zip file, or it is damaged: {error}"
             raise ZooError(problem, hint=hint, exit_code=1) from error
         for name in names:
@@ -88,13 +93,13 @@ def extract(archive: Fetched, names: Sequence[str]) -> list[Path]:
 
 
 def open_gzip(path: Path) -> IO[bytes]:
-    """Open a gzip file for reading. Reading raises ZooError if more than MAX_RATIO times its size is unpacked."""
+    """Open a gzip file for reading. Reading raises ZooError if the file unpacks to too many bytes (see `MAX_RATIO`)."""
     inner = gzip.open(path)  # noqa: SIM115  (closed with the returned stream)
     return io.BufferedReader(_LimitedReader(inner, path))
 
 
 class _LimitedReader(io.RawIOBase):
-    """Stream that counts the unpacked bytes and raises ZooError above the limit."""
+    """Reader of a gzip file that raises ZooError if the file unpacks to more bytes than allowed."""
 
     def __init__(self, inner: gzip.GzipFile, path: Path) -> None:
         self._inner, self._path, self._read = inner, path, 0
@@ -130,7 +135,7 @@ def _unpacked_limit(packed: int) -> int:
 
 
 def _extract_tar(path: Path, targets: _Targets) -> set[str]:
-    """Read the archive once from front to end. Return the names of all its files."""
+    """Read a tar archive from start to end, and write the members in `targets`. Return the names of all its files."""
     names: set[str] = set()
     count = 0
     with path.open("rb") as file:
@@ -143,7 +148,7 @@ def _extract_tar(path: Path, targets: _Targets) -> set[str]:
                     names.add(name)
                     _require_plausible(path, member.size)
                     _copy(archive.extractfile(member), targets.get(name), member.size)
-                archive.members = []  # type: ignore[attr-defined]  # tarfile would keep all of them
+                archive.members = []  # type: ignore[attr-defined]  # otherwise tarfile keeps all members in memory
                 if (count := count + 1) > _MAX_MEMBERS:
                     raise tarfile.ReadError(f"it has more than {_MAX_MEMBERS:,} members")
         while stream.read(_CHUNK):  # the checksum follows the last member
@@ -186,4 +191,6 @@ def _missing_member(path: Path, name: str, members: list[str]) -> ZooError:
     listed = ", ".join(f"`{member}`" for member in members[:_LISTED_MEMBERS])
     more = ", ..." if len(members) > _LISTED_MEMBERS else ""
     hint = f"did you mean `{closest}`? " if closest else ""
-    return ZooError(f"`{path.name}` has no member `{name}`", hint=f"{hint}it has {listed or 'no members'}{more}")
+    return ZooError(
+        f"`{path.name}` has no member `{name}`", hint=f"{hint}the archive has {listed or 'no members'}{more}"
+    )

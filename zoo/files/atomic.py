@@ -1,7 +1,7 @@
 """Write files and folders atomically: they appear complete under their name, or not at all.
 
-Content is first written to a hidden neighbour, `.NAME.partial-HOST-PROCESS.THREAD`, flushed to the disk and renamed.
-The next writer in the same folder removes what a killed process left behind.
+Content is first written to a hidden temporary path in the same folder, `.NAME.partial-HOST-PROCESS.THREAD`. It is then
+flushed to the disk and renamed. The next writer in that folder removes the temporary paths of killed processes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MAX_ATTEMPTS = 100
 
 
 class FolderExistsError(ZooError):
-    """The target folder must not be replaced, and has content. It is left unchanged."""
+    """The target folder has content and must not be replaced. It is left unchanged."""
 
 
 @contextmanager
@@ -62,7 +62,7 @@ def atomic_file(path: Path, mode: int | None = None) -> Iterator[Path]:
 
 
 def create_file(path: Path, content: bytes) -> bool:
-    """Write a complete file unless the path exists. Of several processes, exactly one creates it.
+    """Write a complete file unless the path exists. If several processes do so at the same time, exactly one succeeds.
 
     Returns:
         Whether this call created the file. An existing file is left unchanged.
@@ -162,9 +162,9 @@ def _replace_folder(partial: Path, path: Path) -> None:
 
 
 def restore_replaced(folder: Path) -> None:
-    """Restore the old version of folders that a killed process was about to replace, if their name is free.
+    """Restore folders that a killed process renamed in order to replace them, unless their name is in use again.
 
-    The process may also run on another machine and not be killed. It then finds the name taken, and tries again.
+    The process may still be running on another machine. It then finds that the name is in use, and tries again.
     """
     with suppress(OSError):  # there is no such folder, or this user may not change it
         replaced = [(path.stat().st_mtime_ns, path) for path in folder.iterdir() if path.name.endswith(_REPLACED)]
@@ -196,7 +196,7 @@ def remove_path(path: Path) -> None:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Remove the partial files that killed processes of this machine left in a folder, and call `restore_replaced`."""
+    """Call `restore_replaced`, and remove temporary paths that killed processes of this machine left in a folder."""
     restore_replaced(folder)
     if os.name != "posix" or not folder.is_dir():
         return
@@ -209,12 +209,12 @@ def remove_leftovers(folder: Path) -> None:
 
 
 def partial_path(path: Path) -> Path:
-    """Return a hidden path next to `path` that no other thread or process uses."""
+    """Return a hidden temporary path next to `path` that no other thread or process uses."""
     return path.absolute().with_name(f".{path.name}{_host_mark()}{os.getpid()}.{threading.get_ident()}")
 
 
 def partial_target(name: str) -> str | None:
-    """Return the name of the file or folder that a partial one belongs to. None if `name` is not a partial name."""
+    """Return the final name of a file or folder, given its temporary name. None if `name` is not a temporary name."""
     target, mark, _ = name.partition(_PARTIAL)
     return target.removeprefix(".") if mark and target.startswith(".") else None
 
@@ -228,7 +228,7 @@ def link_or_copy(file: Path, target: Path) -> None:
 
 
 def flush_to_disk(path: Path) -> None:
-    """Flush a file, or the list of names of a folder, to the disk."""
+    """Flush the content of a file, or the entries of a folder, to the disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -260,7 +260,8 @@ def convert_disk_errors(path: Path, partial: Path | None = None) -> Iterator[Non
             problem = f"`{path}` cannot be written: it is larger than the file size limit of this process"
             raise ZooError(problem, hint="raise the limit with `ulimit -f unlimited`", exit_code=1) from error
         if isinstance(error, OSError) and _concerns(error, path, partial):
-            raise ZooError(f"`{path}` cannot be written: {error.strerror or error}", exit_code=1) from error
+            hint = "check the path and your permissions, or choose another folder"
+            raise ZooError(f"`{path}` cannot be written: {error.strerror or error}", hint=hint, exit_code=1) from error
         raise
 
 
@@ -269,7 +270,7 @@ def _has_code(error: Exception, code: int) -> bool:
 
 
 def _concerns(error: OSError, path: Path, partial: Path | None) -> bool:
-    """Return whether the error names the file, one of its parent folders, or a part of the partial folder."""
+    """Return whether an error names `path`, one of its parent folders, or a path inside `partial`."""
     if error.filename is None:
         return False
     failed = Path(os.fsdecode(error.filename)).absolute()
@@ -277,7 +278,7 @@ def _concerns(error: OSError, path: Path, partial: Path | None) -> bool:
 
 
 def _set_aside(path: Path, suffix: str) -> Path:
-    """Give a file or folder a temporary name that ends in `suffix`, if it exists. Return that path."""
+    """Rename a file or folder, if it exists, to a temporary name that ends in `suffix`. Return the new path."""
     renamed = partial_path(path)
     renamed = renamed.with_name(f"{renamed.name}{suffix}")
     shutil.rmtree(renamed, ignore_errors=True)
@@ -295,7 +296,7 @@ def _default_mode(path: Path) -> int:
 
 
 def _set_mode(path: Path, mode: int) -> None:
-    """Set the permissions of a file: some libraries write files that only their owner can read."""
+    """Set the permissions of a file, because some libraries write files that only their owner can read."""
     if stat.S_IMODE(path.stat().st_mode) != mode:
         path.chmod(mode)
 

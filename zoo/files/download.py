@@ -1,12 +1,12 @@
 """Download archives once, check them by SHA-256, and keep them.
 
-`corpus.lock` records the SHA-256 of each download, so that later downloads of the same address must be equal.
+`corpus.lock` records the SHA-256 of each download. Later downloads from the same address must have the same SHA-256.
 
 Two environment variables control the source:
 
-* `ZOO_MIRROR` replaces the scheme and host of every address, by a folder or by an address. With the folder
-  `/data/mirror`, `http://host/a/b.tgz` is the file `/data/mirror/a/b.tgz`, which is used without copying. With
-  `https://mirror.org/wmt`, it is `https://mirror.org/wmt/a/b.tgz`.
+* `ZOO_MIRROR` replaces the scheme and host of every address with a folder or another address. For example,
+  `http://host/a/b.tgz` becomes `/data/mirror/a/b.tgz` with the folder `/data/mirror`, which is used without copying,
+  and `https://mirror.org/wmt/a/b.tgz` with the address `https://mirror.org/wmt`.
 * `ZOO_OFFLINE=1` forbids network access.
 """
 
@@ -51,8 +51,8 @@ def fetch(url: str, expected: str | None, report: Report) -> Fetched:
 
     Args:
         url: The address, http(s):// or file://.
-        expected: The SHA-256 that the file must have. If None, the one in `corpus.lock` is required. If there is none
-            either, the SHA-256 is recorded there, with a warning.
+        expected: The SHA-256 that the file must have. If None, the file must have the SHA-256 that `corpus.lock`
+            records for the address. If it records none yet, add the SHA-256 of the file, and warn.
         report: Receives progress and warnings.
 
     Raises:
@@ -99,7 +99,7 @@ def _records() -> dict[str, _Record]:
 
 
 def _record(url: str, record: _Record) -> None:
-    """Add a download to `corpus.lock`, keeping what other processes add at the same time."""
+    """Add a download to `corpus.lock`. Keep the entries that other processes add at the same time."""
     if _records().get(url) == record:
         return
     with exclusive(lock_file()):
@@ -112,24 +112,24 @@ def _downloaded_before(path: Path, url: str, expected: str | None, report: Repor
     if not path.exists():
         return None
     recorded = _records().get(url)
-    # It was hashed when it was downloaded; the size is enough now.
+    # The file was hashed when it was downloaded, so it is enough to compare its size now.
     if recorded and recorded.bytes == path.stat().st_size and expected in (None, recorded.sha256):
         return Fetched(path, recorded.sha256)
     try:
         return _accept(path, url, expected, recorded)
     except ZooError as error:
-        report.warn(f"{error.summary}; downloading it again")
+        report.warn(f"{error.summary}; downloading the file again")
         return None
 
 
 def _download(path: Path, source: str, url: str, expected: str | None, report: Report) -> Fetched:
     """Download a file. A file with a wrong SHA-256 is removed."""
     if is_offline():
-        hint = f"unset ZOO_OFFLINE, set ZOO_MIRROR to a folder that has it, or save it as `{path}`"
-        raise ZooError(f"`{url}` was not downloaded yet, and ZOO_OFFLINE forbids network access", hint=hint)
+        hint = f"unset ZOO_OFFLINE, set ZOO_MIRROR to a folder that has the file, or save the file as `{path}`"
+        raise ZooError(f"`{url}` has not been downloaded yet, and ZOO_OFFLINE forbids network access", hint=hint)
     partial = path.with_name(f"{path.name}.partial")
     transfer(source, partial, report)
-    flush_to_disk(partial)  # before it is recorded: afterwards only its size is checked
+    flush_to_disk(partial)  # before it is recorded, because later only its size is checked
     try:
         fetched = _accept(partial, url, expected, _records().get(url))
     except ZooError:
@@ -153,7 +153,7 @@ def _accept(path: Path, url: str, expected: str | None, recorded: _Record | None
     if expected is None and recorded is not None and recorded.sha256 != actual:
         raise ZooError(
             f"the file from `{url}` has the SHA-256 {actual}, but had {recorded.sha256} at its first download",
-            hint=f"if the change is intended, remove its entry from `{lock_file()}` and run the command again",
+            hint=f"if the change is intended, remove the address from `{lock_file()}` and run the command again",
             exit_code=1,
         )
     _record(url, _Record(actual, path.stat().st_size))
@@ -181,7 +181,7 @@ def _check_mirror(mirror: str) -> None:
     except ValueError:  # an invalid bracket, host or port
         valid = False
     if not valid:
-        hint = "write a complete address, such as https://mirror.org/wmt, or a folder; or unset it"
+        hint = "write a complete address, such as https://mirror.org/wmt, or a folder, or unset ZOO_MIRROR"
         raise ZooError(f"ZOO_MIRROR is `{mirror}`, which is not a valid address", hint=hint)
 
 
@@ -194,5 +194,5 @@ def _file_name(url: str) -> str:
 def _mirror_hint() -> str:
     mirror = os.environ.get("ZOO_MIRROR")
     if mirror:
-        return f"ZOO_MIRROR is `{mirror}` and replaces the scheme and host: put the file there, or unset it"
+        return f"ZOO_MIRROR is `{mirror}` and replaces the scheme and host: put the file there, or unset ZOO_MIRROR"
     return "check the address in the spec"

@@ -1,4 +1,4 @@
-"""Exchange two paths in one step, so that a reader always finds one or the other."""
+"""Exchange two files or folders in one step, so that both paths exist at all times."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _UNSUPPORTED = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, err
 def exchange(first: Path, second: Path) -> bool:
     """Exchange two files or folders of one file system atomically.
 
-    Python has no function for this system call. Two renames would leave an instant in which neither name exists.
+    Python has no function for this system call. With two renames, one of the paths would not exist for a moment.
 
     Returns:
         Whether the paths were exchanged. False if the operating system or the file system cannot do it.

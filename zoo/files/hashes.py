@@ -1,8 +1,8 @@
-"""SHA-256 digests of files, and a cache of the digests that were checked before.
+"""SHA-256 digests of files, and a cache of digests that were computed before.
 
 A large file takes longer to hash than to open. The cache identifies a file by device, inode, size and times of change.
-It only confirms digests: a file is never rejected without being read. It cannot see damage that the disk itself does;
-`zoo verify` therefore hashes every file again.
+It can only confirm a digest: a file is never rejected without being read. It cannot detect that the disk itself
+changed the content. `zoo verify` therefore hashes every file again.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from zoo.files.atomic import write_json
 from zoo.files.reading import open_file, read_json
 
 _MIN_AGE = 3.0
-"""Seconds since the last change. With a coarse clock, a younger file could change without a new time."""
+"""Minimum age of a file in seconds before its digest is cached. A younger file may change without a new timestamp."""
 
 
 def sha256(path: Path) -> str:
@@ -34,12 +34,12 @@ def sha256(path: Path) -> str:
 
 
 def has_digest(file: Path, digest: str, compute: Callable[[], str]) -> bool:
-    """Return whether a file has this digest, from the cache if the file did not change.
+    """Return whether a file has this digest. If the cache confirms the digest, do not compute it.
 
     Args:
         file: The file.
         digest: The digest that it should have.
-        compute: Computes the digest of the file's content.
+        compute: Function that computes the digest of the file's content.
 
     Raises:
         OSError: The file does not exist.
@@ -58,7 +58,7 @@ def has_digest(file: Path, digest: str, compute: Callable[[], str]) -> bool:
 
 
 def file_identity(file: Path) -> dict[str, int]:
-    """Return the properties that identify a file or folder: they change when it is changed or replaced.
+    """Return properties of a file or folder that change if it is changed or replaced.
 
     Raises:
         OSError: The file does not exist.

@@ -23,14 +23,14 @@ _UNSUPPORTED = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 
 
 class FolderRemovedError(ZooError):
-    """Another process removed the folder between the search for it and its use."""
+    """Another process removed a folder after this process found it and before it used it."""
 
 
 @contextmanager
 def exclusive(path: Path, report: Report | None = None) -> Iterator[None]:
     """Hold the lock of a path, so that no other process writes it. Wait if another process holds it.
 
-    File systems without locks are accepted: the body then runs unprotected.
+    On a file system without locks, the body of `with` runs without protection.
 
     Args:
         path: The file or folder that is written. The lock is the file `.NAME.lock` next to it.
@@ -39,7 +39,7 @@ def exclusive(path: Path, report: Report | None = None) -> Iterator[None]:
     Raises:
         ZooError: The parent folder cannot be written.
     """
-    # The fallback of filelock is a file that a killed process leaves behind.
+    # Without locks, filelock would fall back to creating a file, which a killed process leaves behind.
     lock = FileLock(_lock_file(path), fallback_to_soft=False)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -60,7 +60,10 @@ def exclusive(path: Path, report: Report | None = None) -> Iterator[None]:
 
 
 def existing_lock_file(path: Path) -> Path | None:
-    """Return the lock file of `path`, or of the download that `path` is a part of. None if it was never locked."""
+    """Return the lock file of a path. None if the path was never locked.
+
+    The files `NAME.partial` and `NAME.partial.json` of an unfinished download have the lock of NAME.
+    """
     lock = _lock_file(path.with_name(path.name.removesuffix(".json").removesuffix(".partial")))
     return lock if lock.exists() else None
 
@@ -86,7 +89,7 @@ def hold_while_alive(user: object, folder: Path) -> None:
             fcntl.flock(descriptor, fcntl.LOCK_SH)
         if os.path.samestat(os.fstat(descriptor), folder.stat()):
             return
-    raise FolderRemovedError(f"`{folder}` was removed by another process", exit_code=1)
+    raise FolderRemovedError(f"`{folder}` was removed by another process", hint="run the command again", exit_code=1)
 
 
 @contextmanager
@@ -94,7 +97,8 @@ def try_exclusive(path: Path) -> Iterator[bool]:
     """Try to lock a folder or a lock file that other processes lock while they use it. Do not wait.
 
     Yields:
-        True if no other process uses it. It then stays locked for the body of `with`.
+        Whether no other process uses it. If True, it stays locked during the body of `with`. Also True if the system
+        has no locks.
     """
     if fcntl is None:
         yield True

@@ -1,4 +1,4 @@
-"""`manifest.json`: the size and the SHA-256 of each file in a folder, by which damage is detected."""
+"""`manifest.json`: the size and the SHA-256 of each file in a folder, to detect damage."""
 
 from __future__ import annotations
 
@@ -17,6 +17,10 @@ from zoo.files.reading import MAX_BYTES, open_file, read_bytes, read_json
 from zoo.report import sizes
 
 NAME = "manifest.json"
+_RESTORE_HINT = (
+    "restore it from its source: a published model with `zoo pull`, `zoo import` or `zoo publish`, and a prepared "
+    "corpus with `zoo prepare`"
+)
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
@@ -46,7 +50,7 @@ class Manifest:
             return False
 
     def read_file(self, name: str, max_bytes: int = MAX_BYTES) -> bytes:
-        """Return the content of a small file.
+        """Return the content of a small file, after checking it against the manifest.
 
         Raises:
             ZooError: The file has changed since it was written, or has more than `max_bytes` bytes.
@@ -147,7 +151,8 @@ def check(folder: Path, names: Iterable[str] | None = None, *, hashed_bytes: int
     Args:
         folder: The folder.
         names: The files to check. The default is all files of the manifest.
-        hashed_bytes: If the folder is larger than this, compare only the sizes. The default always hashes.
+        hashed_bytes: If all files together have more bytes than this, compare only their sizes, not their hashes. By
+            default, hashes are always compared.
 
     Returns:
         Whether the files were hashed.
@@ -168,12 +173,14 @@ def check(folder: Path, names: Iterable[str] | None = None, *, hashed_bytes: int
 def _require_size(path: Path, actual: int, entry: ManifestEntry) -> None:
     if actual != entry.bytes:
         actual_text, expected_text = sizes(actual, entry.bytes)
-        raise ZooError(f"`{path}` is damaged: it has {actual_text} instead of {expected_text}", exit_code=1)
+        problem = f"`{path}` is damaged: it has {actual_text} instead of {expected_text}"
+        raise ZooError(problem, hint=_RESTORE_HINT, exit_code=1)
 
 
 def _damaged(folder: Path, reason: str) -> ZooError:
-    return ZooError(f"`{folder / NAME}` is damaged: {reason}", exit_code=1)
+    return ZooError(f"`{folder / NAME}` is damaged: {reason}", hint=_RESTORE_HINT, exit_code=1)
 
 
 def _changed(path: Path) -> ZooError:
-    return ZooError(f"`{path}` is damaged: its SHA-256 is not the one in the manifest", exit_code=1)
+    problem = f"`{path}` is damaged: its SHA-256 differs from the one in `{NAME}`"
+    return ZooError(problem, hint=_RESTORE_HINT, exit_code=1)

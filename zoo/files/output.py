@@ -1,4 +1,4 @@
-"""Write to files that the user names: regular files, devices, pipes and descriptors."""
+"""Write to paths that the user names: regular files, devices, pipes and file descriptors."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from specs import ZooError
 from zoo.files.atomic import atomic_file, convert_disk_errors
 
 _DESCRIPTOR_FOLDERS = ("/dev/fd", "/proc/self/fd")
-_MAX_LINKS = 40  # as many as Linux follows
+_MAX_LINKS = 40  # symbolic links, as many as Linux follows
 
 
 @contextmanager
 def open_output(path: Path) -> Iterator[TextIO]:
-    """Open a file for UTF-8 text. The parent folder must exist.
+    """Yield a stream that writes UTF-8 text to a file. The parent folder must exist.
 
-    A regular file is written atomically: it is complete at the end, or unchanged. Links are followed and kept. A
-    device, a FIFO or a descriptor (`/dev/stdout`, `/dev/fd/63`) is written to directly.
+    A regular file is written atomically: it is complete at the end, or unchanged. A symbolic link is followed and stays
+    a link. A device, a FIFO or a file descriptor (`/dev/stdout`, `/dev/fd/63`) is written to directly.
 
     Raises:
         ZooError: The file cannot be written.
@@ -48,7 +48,7 @@ def require_svg(path: Path) -> None:
     """Check that the name of an SVG file ends in .svg.
 
     Raises:
-        ZooError: It has another ending.
+        ZooError: The name does not end in .svg.
     """
     if path.suffix.lower() != ".svg":
         raise ZooError(f"`{path}` does not end in .svg", hint=f"the drawing is SVG: name the file `{path.stem}.svg`")
@@ -58,7 +58,7 @@ def require_html(path: Path) -> None:
     """Check that the name of an HTML file ends in .html or .htm.
 
     Raises:
-        ZooError: It has another ending.
+        ZooError: The name has another extension.
     """
     if path.suffix.lower() not in (".html", ".htm"):
         raise ZooError(f"`{path}` does not end in .html", hint=f"the page is HTML: name the file `{path.stem}.html`")
@@ -88,7 +88,7 @@ def _direct_target(path: Path) -> Path | int | None:
     descriptor = _descriptor_number(path)
     if descriptor is not None:
         try:
-            return os.dup(descriptor)  # opening the name would start again at the beginning of the file
+            return os.dup(descriptor)  # opening the path would write from the beginning of the file
         except OSError as error:  # the descriptor is not open
             raise OSError(error.errno, error.strerror, str(path)) from None
     try:
@@ -96,12 +96,12 @@ def _direct_target(path: Path) -> Path | int | None:
     except FileNotFoundError:
         return None
     if stat.S_ISDIR(mode):
-        raise ZooError(f"`{path}` cannot be written: it is a folder", hint="name a file")
+        raise ZooError(f"`{path}` cannot be written: it is a folder", hint="give the path of a file")
     return None if stat.S_ISREG(mode) else path
 
 
 def _descriptor_number(path: Path) -> int | None:
-    """Return the number of the open descriptor that a path, or a link, stands for. None for other paths."""
+    """Return the file descriptor that a path such as `/dev/fd/63`, or a link to it, names. None for other paths."""
     folders = {Path(folder).resolve() for folder in _DESCRIPTOR_FOLDERS}
     for _ in range(_MAX_LINKS):
         if path.name.isdecimal() and path.parent.resolve() in folders:

@@ -21,7 +21,8 @@ Parsed JSON takes about thirty times as much memory as its file.
 """
 MAX_VOCABULARY_BYTES = 100_000_000
 """Limit for a vocabulary file, enough for a million tokens."""
-_NONBLOCKING = getattr(os, "O_NONBLOCK", 0)  # to open a FIFO would block until something writes to it
+_RESTORE_HINT = "restore the file from its source"
+_NONBLOCKING = getattr(os, "O_NONBLOCK", 0)  # otherwise, opening a FIFO blocks until a process writes to it
 
 
 class UnreadableError(ZooError):
@@ -39,7 +40,7 @@ def read_bytes(path: Path, max_bytes: int = MAX_BYTES) -> bytes:
             problem = (
                 f"`{path}` is damaged: it has {size(actual)}, but a file of this kind has at most {size(max_bytes)}"
             )
-            raise ZooError(problem, exit_code=1)
+            raise ZooError(problem, hint=_RESTORE_HINT, exit_code=1)
         return file.read(actual + 1)
 
 
@@ -82,7 +83,7 @@ def _convert_errors(path: Path) -> Iterator[None]:
 def file_exists(path: Path) -> bool:
     """Return whether there is a regular file at this path.
 
-    Also return True if this user has no permission to find out. Opening the file then raises the right error.
+    If this user has no permission to find out, return True. Opening the file then raises the right error.
     """
     try:
         return stat.S_ISREG(os.stat(path).st_mode)
@@ -95,8 +96,8 @@ def file_exists(path: Path) -> bool:
 def is_present(path: Path) -> bool:
     """Return whether there is anything at this path, even a folder, a FIFO or a dangling link.
 
-    Importers check optional files of a foreign model with it. A file that is present but unreadable is then an error,
-    and is not ignored.
+    Importers use it for optional files of a foreign model. If a file is present but unreadable, they then report an
+    error instead of ignoring the file.
     """
     try:
         return os.path.lexists(path)
@@ -113,9 +114,9 @@ def read_json(path: Path, max_bytes: int = MAX_BYTES) -> dict[str, Any]:
     try:
         value = json.loads(read_bytes(path, max_bytes), parse_constant=_reject_constant)
     except (ValueError, RecursionError) as error:
-        raise ZooError(f"`{path}` is damaged: it is not JSON ({error})", exit_code=1) from None
+        raise ZooError(f"`{path}` is damaged: it is not JSON ({error})", hint=_RESTORE_HINT, exit_code=1) from None
     if not isinstance(value, dict):
-        raise ZooError(f"`{path}` is damaged: it is not a JSON object", exit_code=1)
+        raise ZooError(f"`{path}` is damaged: it is not a JSON object", hint=_RESTORE_HINT, exit_code=1)
     return value
 
 

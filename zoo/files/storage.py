@@ -61,17 +61,17 @@ def prepared() -> Path:
 
 
 def compiled() -> Path:
-    """Return the cache of compiled artefacts, which may be removed at any time."""
+    """Return the folder that caches compiled artefacts. It may be removed at any time."""
     return home() / "compiled"
 
 
 def calibrations() -> Path:
-    """Return the cache of speed measurements of specs on this processor."""
+    """Return the folder that caches how fast specs ran on this processor."""
     return home() / "calibrations"
 
 
 def verified() -> Path:
-    """Return the folder in which digests of large files are cached."""
+    """Return the folder that caches digests of large files."""
     return home() / "verified"
 
 
@@ -110,7 +110,8 @@ def require_utf8(path: Path) -> None:
 def reclaimable_bytes(paths: Iterable[Path]) -> int:
     """Return the disk space in bytes that becomes free when these paths are removed, folders included.
 
-    Links are counted but not followed. A file with several hard links counts only if all of them are in the paths.
+    Symbolic links are counted but not followed. A file with several hard links counts only if all of its links are in
+    these paths.
 
     Args:
         paths: Files and folders, none of them inside another.
@@ -128,7 +129,7 @@ def reclaimable_bytes(paths: Iterable[Path]) -> int:
 
 
 def _walk(path: Path) -> Iterator[os.stat_result]:
-    """Yield the state of a path and of everything in it. Skip files that another process removes meanwhile."""
+    """Yield the `lstat` result of a path and of everything in it. Skip files that another process removes meanwhile."""
     try:
         state = path.lstat()
         children = sorted(path.iterdir()) if stat.S_ISDIR(state.st_mode) else []

@@ -23,18 +23,19 @@ from zoo.files.storage import require_space
 from zoo.report import Report, size, sizes
 
 _MAX_FAILURES = 5
-"""Attempts in a row that bring no new byte."""
+"""Maximum number of consecutive attempts that receive no new data."""
 _MAX_ATTEMPTS = 50
-"""Attempts in all. A server that always sends a little would otherwise be asked for ever."""
+"""Maximum number of attempts in total. It ends downloads from a server that sends little data each time."""
 _TIMEOUT = 30.0
-"""Seconds without `_MIN_BYTES` after which a connection counts as broken."""
+"""Seconds in which a connection must deliver `_MIN_BYTES` bytes. Otherwise, it counts as broken."""
 _MIN_BYTES = 1 << 14
 _MAX_WAIT = 60.0
 """Longest time in seconds that a server can make the download wait."""
 _CHUNK = 1 << 18
+_ADDRESS_HINT = "check the address, or set ZOO_MIRROR to a folder or address that has a copy of the file"
 _BUSY = {408, 425, 429, 500, 502, 503, 504}
 _NUMBER = "[0-9]{1,18}"
-_QUOTED_CHARACTERS = 200  # of messages that a server wrote
+_QUOTED_CHARACTERS = 200  # maximum length of text from a server in an error message
 _NETWORK_ERRORS = (urllib.error.URLError, http.client.HTTPException, TimeoutError, ConnectionError)
 
 
@@ -48,7 +49,7 @@ class _Version:
     """Size in bytes."""
 
     def differs(self, other: _Version) -> bool:
-        """Return whether a property that both versions have is different."""
+        """Return whether the versions differ in a property that is known for both."""
         known = ((self.validator, other.validator), (self.total, other.total))
         return any(None not in pair and pair[0] != pair[1] for pair in known)
 
@@ -136,7 +137,9 @@ def _attempt(url: str, partial: Path, report: Report, max_bytes: int | None) -> 
         return
     except ValueError as error:
         raise ZooError(
-            f"`{url}` redirects to an invalid address: {str(error)[:_QUOTED_CHARACTERS]}", exit_code=1
+            f"`{url}` redirects to an invalid address: {str(error)[:_QUOTED_CHARACTERS]}",
+            hint=_ADDRESS_HINT,
+            exit_code=1,
         ) from None
     with response:
         start, current = _parse_headers(response.status, response.headers)
@@ -155,13 +158,14 @@ def _attempt(url: str, partial: Path, report: Report, max_bytes: int | None) -> 
 def _require_at_most(url: str, partial: Path, count: int, max_bytes: int | None) -> None:
     if max_bytes is not None and count > max_bytes:
         discard(partial)
-        raise ZooError(f"`{url}` is larger than {size(max_bytes)}, the limit for such a file", exit_code=1)
+        problem = f"`{url}` is larger than {size(max_bytes)}, the limit for such a file"
+        raise ZooError(problem, hint="check that the address leads to the right file", exit_code=1)
 
 
 def _receive(
     response: Any, partial: Path, start: int, total: int | None, report: Report, max_bytes: int | None
 ) -> None:
-    """Write the body of a response from byte `start` on. Stop when there are more than `max_bytes` bytes."""
+    """Write the body of a response to `partial`, from byte `start` on. Stop if the file exceeds `max_bytes` bytes."""
     name = partial.stem
     require_space(partial.parent, (total or start) - start, f"`{name}`")
     with (
@@ -189,7 +193,7 @@ def _receive(
 
 
 def _read(response: Any) -> bytes:
-    """Return the bytes that have arrived, or nothing at the end.
+    """Return the bytes that have arrived. Empty at the end of the response.
 
     An OSError here comes from the network, not from the local disk. A ValueError comes from a malformed response.
     """
@@ -231,7 +235,7 @@ def _handle_status(error: urllib.error.HTTPError, url: str, partial: Path, offse
         raise _RetryError(f"the server answers {message}", None if seconds is None else min(float(seconds), _MAX_WAIT))
     raise _ERRORS.get(error.code, ZooError)(
         f"`{url}` cannot be downloaded: the server answers {message}",
-        hint="check the address, or set ZOO_MIRROR to a folder or address that has a copy",
+        hint=_ADDRESS_HINT,
         exit_code=1,
     )
 

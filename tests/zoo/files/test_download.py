@@ -90,13 +90,13 @@ def test_a_damaged_archive_is_downloaded_again_but_not_removed_offline(site, url
             fetch(url, None, Report())
     assert path.read_bytes() == CONTENT[:5]
     assert fetch(url, None, report).path.read_bytes() == CONTENT
-    assert "downloading it again" in report.warnings[0]
+    assert "downloading the file again" in report.warnings[0]
     assert len(site.requests) == 2
 
 
 def test_offline_only_stored_archives_are_used(site, url, monkeypatch):
     monkeypatch.setenv("ZOO_OFFLINE", "1")
-    with pytest.raises(ZooError, match=r"some\.tgz` was not downloaded yet, and ZOO_OFFLINE") as raised:
+    with pytest.raises(ZooError, match=r"some\.tgz` has not been downloaded yet, and ZOO_OFFLINE") as raised:
         fetch(url, None, Report())
     assert "ZOO_MIRROR" in raised.value.hint
     assert site.requests == []

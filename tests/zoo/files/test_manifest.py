@@ -59,7 +59,7 @@ def test_a_name_that_leads_out_of_the_folder_is_damage(folder, monkeypatch):
         (folder / "manifest.json").write_text(json.dumps({name: {"bytes": 1, "sha256": DIGEST}}))
         with pytest.raises(ZooError, match=r"manifest.json` is damaged: .* is not a valid file name") as raised:
             manifest.check(folder)
-        assert str(raised.value).isprintable()
+        assert raised.value.summary.isprintable()
 
 
 def test_an_incomplete_entry_is_damage(folder):
