@@ -56,11 +56,11 @@ def card(
 
     Args:
         spec: The model's spec.
-        vocabulary: Its vocabulary.
-        scores: Content of its `scores.json`.
-        facts: Its origin and training.
-        longest_source: Length of the longest training source, in tokens.
-        outputs: Its reference outputs, if it has any.
+        vocabulary: The model's vocabulary.
+        scores: Content of the model's `scores.json`.
+        facts: The model's origin and training.
+        longest_source: Length of the longest training source, in tokens. None if it is unknown.
+        outputs: The model's reference outputs, if it has any.
     """
     words = _TASKS[spec.task.kind]
     sections = [
@@ -82,7 +82,7 @@ def card(
 
 
 def escape(text: str) -> str:
-    """Escape all Markdown characters in text that may come from strangers, and join its lines."""
+    """Escape all Markdown characters in a text, which may come from foreign files, and join its lines."""
     line = " ".join(text.split())
     return "".join(f"\\{sign}" if sign in r"\`*_[]<>|#~&!" else sign for sign in line)
 
@@ -120,7 +120,7 @@ def _layer_descriptions(spec: Spec) -> Iterator[str]:
 
 
 def _origin(facts: Facts) -> Iterator[str]:
-    """Describe where the model was imported from and which shipped spec it is similar to."""
+    """Describe where the model was imported from, and which of zoo's shipped specs is most similar to its spec."""
     if facts.imported:
         rows = [[escape(key), escape(value)] for key, value in facts.imported.items()]
         yield "## Origin\n\nThis model was trained with another toolkit and imported with `zoo import`."
@@ -194,7 +194,7 @@ def _cost(training: TrainingFacts) -> Iterator[str]:
         return
     steps = "" if training.steps is None else f" for {training.steps:,} steps"
     if training.seconds is None:
-        yield f"The training took about {training.flops:.2g} FLOPs{steps}, estimated from full batches."
+        yield f"The training took about {training.flops:.2g} FLOPs{steps}, an estimate for full batches."
         return
     machine = f" on {escape(training.machine)}" if training.machine else ""
     processes = f" with {training.devices} processes" if training.devices and training.devices > 1 else ""
@@ -296,13 +296,14 @@ def _use(spec: Spec, words: _TaskWords, outputs: ReferenceOutputs | None, scores
     check = ""
     if outputs is not None:
         check = (
-            f" It also decodes {len(outputs.sources):,} sentences of the {outputs.set} set, which has "
-            f"{outputs.sentences:,}. They are in `{OUTPUTS_NAME}`. Their score was {outputs.score:.2f} when the model "
-            "was published, and must be the same within one point."
+            f" It also decodes {len(outputs.sources):,} of the {outputs.sentences:,} sentences of the {outputs.set} "
+            f"set, which are in `{OUTPUTS_NAME}`. When the model was published, these outputs had the score "
+            f"{outputs.score:.2f}. The new score may differ by at most one point."
         )
     elif scores:
         check = (
-            " The text of the test set may not be redistributed, so the scores above cannot be reproduced from here."
+            " The text of the test set may not be redistributed, so the scores above cannot be reproduced from the "
+            "published files."
         )
     return f"""## How to use
 

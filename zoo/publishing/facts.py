@@ -51,7 +51,13 @@ class NearestSpec:
 
 @dataclass(frozen=True)
 class CorpusFacts:
-    """Fingerprint of the prepared corpus, and the SHA-256 of its files and of the downloaded archives."""
+    """Training corpus of a model.
+
+    Attributes:
+        fingerprint: Fingerprint of the prepared corpus. Empty if it is unknown.
+        files: File name in the prepared corpus -> SHA-256.
+        archives: Address of a downloaded archive -> SHA-256.
+    """
 
     fingerprint: _Text = ""
     files: _Texts = field(default_factory=dict)
@@ -64,7 +70,7 @@ class CurvePoint:
 
     Attributes:
         step: Training step.
-        loss: Mean training loss per token in the last steps. None if it was not finite.
+        loss: Mean training loss per token since the previous line of the log. None if it was not finite.
         dev: Name of a metric -> score on the dev set. Empty if the dev set was not scored at this step.
     """
 
@@ -75,16 +81,17 @@ class CurvePoint:
 
 @dataclass(frozen=True)
 class TrainingFacts:
-    """The training of a model. Unknown values are None or empty.
+    """Properties of the training run of a model. Unknown values are None or empty.
 
     Attributes:
-        seed: Seed of the training.
+        seed: Random seed.
         averaged_steps: Steps of the checkpoints that were averaged.
         steps: Number of training steps.
-        flops: FLOPs of all matrix products, forward and backward, without padding. Estimated as steps times a full
-            batch if the run has no log.
-        paper_flops: FLOPs as section 6.1 of the paper estimates them: time x devices x sustained FLOPs of a device.
-        seconds: Duration of the training.
+        flops: FLOPs of all matrix products, forward and backward, without padding. If the run has no log, this
+            is an estimate for full batches.
+        paper_flops: FLOPs by the method of section 6.1 of the paper: time x number of devices x sustained FLOPs per
+            second of one device.
+        seconds: Duration in seconds.
         devices: Number of processes that trained together.
         machine: Name of the hardware.
         software: Versions of the libraries.
@@ -112,9 +119,10 @@ class Facts:
         published: Time of publication in UTC, as in ISO 8601.
         zoo_version: Version of zoo that published the model.
         nearest: The most similar shipped spec.
-        corpus: The corpus of the training.
-        training: The training. None for an imported model.
-        imported: For an imported model: its format, its source, the options used, and the result of the check.
+        corpus: The training corpus.
+        training: Properties of the training run. None for an imported model.
+        imported: Origin of an imported model, as name -> text: `format`, `source`, `engine`, options such as
+            `positions`, and with `--check` a comparison with that engine (`check`). Empty for other models.
         notes: Limitations that users should know. The card lists them.
     """
 
@@ -154,7 +162,7 @@ def read(listed: Manifest) -> Facts:
     except ValidationError as error:
         key = ".".join(map(str, error.errors()[0]["loc"]))
         problem = f"`{path}` is damaged: `{key}` has an invalid value" if key else f"`{path}` is damaged"
-        raise ZooError(problem, hint="restore it from its source", exit_code=1) from None
+        raise ZooError(problem, hint="restore the file from the source of the model", exit_code=1) from None
 
 
 def fingerprint(spec: Spec) -> str:
@@ -181,7 +189,7 @@ def facts_of_import(spec: Spec, origin: Mapping[str, str], notes: Sequence[str] 
 
     Args:
         spec: Its spec.
-        origin: Its format, its source, the options used, and the result of the check.
+        origin: The value of `Facts.imported`: where the model comes from, and the comparison with its original engine.
         notes: Limitations that users should know.
     """
     return Facts(
@@ -226,7 +234,7 @@ def _corpus_facts(spec: Spec, run: Run) -> CorpusFacts:
     recorded = _identity_value(run, "fingerprint")
     try:
         prepared = PreparedCorpus(storage.prepared() / recorded) if recorded else None
-    except ZooError:  # it was removed
+    except ZooError:  # the prepared corpus was removed
         prepared = None
     if prepared is None:
         return CorpusFacts(recorded, {}, archives)
@@ -267,9 +275,9 @@ def _training_facts(spec: Spec, run: Run, weights: Weights) -> TrainingFacts:
 
 
 def _learning_curve(run: Run) -> Iterator[CurvePoint]:
-    """Yield at most 64 points of a run's log, always including the last one.
+    """Yield at most 64 points of the learning curve in a run's log, always including the last one.
 
-    Points at which the dev set was scored are preferred. If it never was, any points are used.
+    Use only steps at which the dev set was scored. If there are none, use all steps in the log.
     """
     metrics = {f"dev_{metric.name}": metric.name for metric in METRICS}
     lines = read_log(run)

@@ -1,4 +1,4 @@
-"""List shipped specs, the runs in the current folder, and published models. Loads no torch."""
+"""List shipped specs, the runs in the current folder, and published models. This module does not load torch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from zoo.models.registries.registry import Registry, configured_registries, skip
 from zoo.report import Report
 
 LOCAL = "local"
-"""Location of a model in the local model store."""
+"""Value of `location` for a model in the local model store."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +40,11 @@ class RunSummary:
         name: Name in its spec.
         parameters: Number of parameters; tied matrices count once.
         step: Step of the newest checkpoint. None if there is none.
-        steps: Number of steps of the whole training.
+        steps: Number of steps of the complete training run.
         trained: Whether the run has averaged weights, which can be used and published.
         metric: Name of the first metric of its task.
-        dev: Score of the dev set. None if it was not evaluated.
-        test: Score of the test set. None if it was not evaluated.
+        dev: Score on the dev set. None if it was not evaluated.
+        test: Score on the test set. None if it was not evaluated.
     """
 
     folder: str
@@ -69,8 +69,8 @@ class PublishedModel:
         digest: SHA-256 that identifies this revision, as in `NAME@sha256:...`.
         parameters: Number of parameters; tied matrices count once.
         metric: Name of the first metric of its task.
-        dev: Score of the dev set. None if it was not evaluated.
-        test: Score of the test set. None if it was not evaluated.
+        dev: Score on the dev set. None if it was not evaluated.
+        test: Score on the test set. None if it was not evaluated.
         description: Description in its spec.
     """
 
@@ -95,7 +95,7 @@ class Inventory:
 
 
 class Scores(TypedDict):
-    """Scores of a model's dev and test sets by one metric. None if a set was not evaluated."""
+    """Scores of a model on its dev and test sets, by one metric. None if a set was not evaluated."""
 
     metric: str
     dev: float | None
@@ -216,7 +216,7 @@ def _models_in(registry: Registry, report: Report) -> list[PublishedModel]:
 
 
 def first_metric_scores(spec: Spec, scores: Mapping[str, Any]) -> Scores:
-    """Return the scores by the first metric of a spec's task.
+    """Return a model's scores on the dev and test sets, by the first metric of its task.
 
     Args:
         spec: The spec.

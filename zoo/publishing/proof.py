@@ -1,10 +1,10 @@
 """Reference results that a bundle carries, so that anybody can check that the model computes the same.
 
-`proof.safetensors` has reference log-probabilities: the exact values that the model gives to a few sentence pairs. A
-model with changed weights, or a machine or backend that computes something else, fails this check.
+`proof.safetensors` has reference log-probabilities: those that the model assigned to a few sentence pairs when it was
+published. The check fails if the weights have changed, or if a machine or backend computes other values.
 
-`reference_outputs.json` has reference outputs: sentences of the test set, their references, the outputs of the model
-and the score of these. Only models whose test set may be passed on have it.
+`reference_outputs.json` has reference outputs: sentences of the test set, their references, the model's outputs and
+their score. Only models whose test set may be redistributed have this file.
 """
 
 from __future__ import annotations
@@ -43,14 +43,15 @@ OUTPUTS_NAME = "reference_outputs.json"
 TOLERANCE = 1e-4
 """Largest accepted difference of a token's log-probability between machines, in float32."""
 SCORE_TOLERANCE = 1.0
-"""Largest accepted difference of the score of the reference outputs, in points. Ties in beam search may differ."""
+"""Largest accepted difference of the reference outputs' score, in points. Beam search may break ties differently."""
 SENTENCES = 32
 """Number of reference outputs."""
 _MAX_TOKENS = 100
-"""Length of a reference sentence in tokens."""
+"""Maximum length of a reference sentence in tokens."""
 _MAX_CHARACTERS = 10_000
 _PAIRS = 4
 _SAMPLE_SENTENCES = ("The old dog sees a small house.", "Today we read two books.", "1984, 2017!", "x y z")
+_RESTORE_HINT = "restore the file from the source of the model"
 _MAX_FILE_BYTES = 64_000_000  # the file is read into memory
 _MAX_LENGTH, _MAX_ROWS, _MAX_CELLS = 10_000, 1_000, 100_000  # far more than any published file has
 
@@ -65,7 +66,7 @@ class ReferenceLogProbabilities:
 
     @property
     def stream(self) -> Stream:
-        """The sources. The file has no lengths: it fills up the rows with PAD, which no source contains."""
+        """Source token IDs and their lengths. The lengths follow from the padding, because no source contains PAD."""
         return Stream(self.source, (self.source != PAD).sum(1))
 
     def write(self, file: Path) -> None:
@@ -75,7 +76,11 @@ class ReferenceLogProbabilities:
 
     @torch.no_grad()
     def check(self, program: Scorer, device: torch.device | None = None) -> float:
-        """Compare with the log-probabilities that a program computes.
+        """Compare the reference log-probabilities with those that a program computes.
+
+        Args:
+            program: The compiled model.
+            device: The device of the program. The default is the CPU.
 
         Returns:
             The largest absolute difference.
@@ -92,7 +97,8 @@ class ReferenceLogProbabilities:
         raise ZooError(
             f"the model does not reproduce its reference log-probabilities: they differ by {difference:.2g}, but at "
             f"most {TOLERANCE:g} is accepted",
-            hint=f"its weights, its spec or its `{NAME}` were changed, or this machine computes wrong results",
+            hint="restore the model from its source, or use another machine: the weights, the spec or "
+            f"`{NAME}` were changed, or this machine computes wrong results",
             exit_code=1,
         )
 
@@ -155,18 +161,19 @@ def read(file: Path, spec: Spec) -> ReferenceLogProbabilities:
     except TypeError:
         raise _invalid(file, "it has the wrong tensors") from None
     except (SafetensorError, OSError) as error:
-        raise ZooError(f"`{file}` cannot be read: {error}", exit_code=1) from None
+        raise ZooError(f"`{file}` cannot be read: {error}", hint=_RESTORE_HINT, exit_code=1) from None
     if reason := _invalid_reason(references, spec):
         raise _invalid(file, reason)
     return references
 
 
 def _invalid(file: Path, reason: str) -> ZooError:
-    return ZooError(f"`{file}` is not a valid file of reference log-probabilities: {reason}", exit_code=1)
+    problem = f"`{file}` is not a valid file of reference log-probabilities: {reason}"
+    return ZooError(problem, hint=_RESTORE_HINT, exit_code=1)
 
 
 def _invalid_reason(references: ReferenceLogProbabilities, spec: Spec) -> str | None:
-    """Return why the tensors are invalid for a model with this spec. None if they are valid."""
+    """Return the reason why the tensors are invalid for a model with this spec. None if they are valid."""
     source, target, expected = references.source, references.target, references.log_probabilities
     types = (source.dtype, target.dtype, expected.dtype)
     if types != (torch.int64, torch.int64, torch.float32) or any(each.dim() != 2 for each in vars(references).values()):
@@ -248,7 +255,7 @@ _OUTPUTS = TypeAdapter(ReferenceOutputs)
 
 
 def is_redistributable(spec: Spec) -> bool:
-    """Return whether anybody may pass on the dev and test sets: all of their text is from the built-in grammar."""
+    """Return whether the dev and test sets may be redistributed: all of their text is from the built-in grammar."""
     scored = [*spec.corpus.dev, *spec.corpus.test]
     is_held_out = any(isinstance(part, HeldOut) for part in scored)
     parts = [part for part in scored if not isinstance(part, HeldOut)] + [*(spec.corpus.train if is_held_out else ())]
@@ -256,7 +263,7 @@ def is_redistributable(spec: Spec) -> bool:
 
 
 def decode_reference_outputs(translator: Translator, report: Report) -> ReferenceOutputs | None:
-    """Decode sentences of the test set, or of the dev set if there is no test set.
+    """Decode and score sentences of the test set, or of the dev set if there is no test set.
 
     Returns:
         The reference outputs. None if the set has no short sentences.
@@ -305,9 +312,9 @@ def read_outputs(listed: Manifest) -> ReferenceOutputs | None:
         parsed = _OUTPUTS.validate_json(content)
     except ValidationError as error:
         problem = f"`{path}` is damaged: {error.error_count()} of its values are invalid"
-        raise ZooError(problem, hint="restore it from its source", exit_code=1) from None
+        raise ZooError(problem, hint=_RESTORE_HINT, exit_code=1) from None
     if not len(parsed.sources) == len(parsed.references) == len(parsed.outputs):
-        raise ZooError(f"`{path}` is damaged: its lists have different lengths", exit_code=1)
+        raise ZooError(f"`{path}` is damaged: its lists have different lengths", hint=_RESTORE_HINT, exit_code=1)
     return parsed
 
 
@@ -315,12 +322,12 @@ def reproduce(reference: ReferenceOutputs, translator: Translator) -> Reproduced
     """Decode the reference sentences again and compare the score.
 
     Raises:
-        ZooError: The score differs by more than `SCORE_TOLERANCE`, or the metric is not the one of the model's task.
+        ZooError: The score differs by more than `SCORE_TOLERANCE`, or its metric does not belong to the model's task.
     """
     answers, metric = _decode(translator, reference.sources, reference.references)
     if metric.name != reference.metric:
         problem = f"the reference outputs have the metric `{reference.metric}`, but the task uses `{metric.name}`"
-        raise ZooError(problem, exit_code=1)
+        raise ZooError(problem, hint="restore the model from its source", exit_code=1)
     score = float(metric.compute(answers)[metric.name])
     identical = sum(one == other for one, other in zip(answers.texts, reference.outputs, strict=True))
     if not abs(score - reference.score) <= SCORE_TOLERANCE:
@@ -328,8 +335,8 @@ def reproduce(reference: ReferenceOutputs, translator: Translator) -> Reproduced
             f"the model's reference outputs score {metric.format_score(score)} {metric.title} here, but scored "
             f"{metric.format_score(reference.score)} when it was published; {identical} of {len(reference.sources)} "
             "outputs are the same",
-            hint=f"its weights, its spec or its `{OUTPUTS_NAME}` were changed, or this machine or backend computes "
-            "wrong results",
+            hint="restore the model from its source, or use another machine or backend: the weights, the spec or "
+            f"`{OUTPUTS_NAME}` were changed, or this machine or backend computes wrong results",
             exit_code=1,
         )
     return ReproducedOutputs(reference.set, len(reference.sources), identical, metric.title, reference.score, score)

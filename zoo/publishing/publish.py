@@ -1,4 +1,4 @@
-"""Publish a trained run, or an imported model, as a bundle in the local model store."""
+"""Publish a trained run or an imported model as a bundle, a folder in the local model store."""
 
 from __future__ import annotations
 
@@ -41,15 +41,15 @@ def publish(
 ) -> Path:
     """Publish a trained run in the local model store.
 
-    The bundle appears when it is complete and verified. It replaces a bundle of the same run that was published
-    earlier. It replaces another model of the same name only with `replace`.
+    The bundle appears only after it is complete and verified. It replaces an earlier bundle of the same run. It
+    replaces another model of the same name only if `replace` is True.
 
     Args:
         run: The folder of a run, or the name of its spec.
         name: Name of the published model. The default is the name in the spec.
         replace: Whether to replace any model that has the name.
         with_text: Whether to include sentences of the dev and test sets. By default, they are included if all of them
-            are from the built-in grammar, which has no licence.
+            are from the built-in grammar, to which no licence applies.
         report: Receives progress and warnings.
 
     Returns:
@@ -120,7 +120,7 @@ def publish_imported(
     with atomic_folder(folder) as partial:
         bundle = ModelFolder(partial)
         facts = fill(bundle)
-        # Without a report, because the model may not know all characters of zoo's own sample sentences.
+        # Discard warnings about zoo's own sample sentences, which may contain characters that the model does not know.
         translator = open_model(partial, **EXACT, report=Report())
         _complete(bundle, facts, Weights({}), translator, proof.translated_pairs(translator), {})
         del translator  # `verify_folder` loads the model again
@@ -131,7 +131,7 @@ def publish_imported(
 
 
 def _find_run(reference: str | os.PathLike[str]) -> Path:
-    """Return the folder of a run. Raise a ZooError with a special hint if the reference names a published model."""
+    """Return the folder of a run. If the reference names a published model, raise ZooError that says so."""
     try:
         return find.run(reference)
     except ZooError:
@@ -166,18 +166,18 @@ def _complete(
     try:
         text = card(bundle.spec, translator.vocabulary, scores, facts, source_weights.longest_source, outputs)
     except (KeyError, TypeError, ValueError):
-        hint = "remove it: `zoo evaluate --model RUN` writes it again"
+        hint = "remove the file; `zoo evaluate --model RUN` writes it again"
         raise ZooError(f"the run's `{SCORES}` is damaged: some values are missing", hint=hint, exit_code=1) from None
     (bundle.folder / CARD).write_text(text, encoding="utf-8")
     manifest.write(bundle.folder)
 
 
 def _require_own_name(run: Run) -> None:
-    """Raise ZooError if a run's spec inherits its name from another spec: the name belongs to that spec's model."""
+    """Raise ZooError if a run's spec inherits its name from another spec, whose model needs this name."""
     if file_exists(run.data) and read_json(run.data).get("named") is False:
         raise ZooError(
             f"the spec of `{run.folder}` has no name of its own: `{run.spec.name}` is the name of the spec it extends",
-            hint="publish it with `--name NAME`, and set `name` in the spec before the next training",
+            hint="publish it with `--name NAME`, and set `name` in the spec before you train it again",
         )
 
 

@@ -24,7 +24,7 @@ from zoo.models.registries.revision import Reference, parse_reference
 from zoo.training.run import Run
 
 CACHES = ("compiled", "prepared", "archives", "pulls")
-"""Caches that are filled again when they are needed."""
+"""Names of the caches. A removed entry is created again when it is needed."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class RemovableItem:
     Attributes:
         kind: "run", "prepared", "fetched", "compiled", "pulled" or "model".
         path: Its path.
-        bytes: The disk space that becomes free.
+        bytes: The disk space in bytes that becomes free.
         inode: Inode of a published model's folder. If it has changed before the removal, another model was published
             under the same name meanwhile, and that model is kept.
     """
@@ -55,14 +55,14 @@ class KeptItem:
 
 @dataclass(frozen=True)
 class RemovalPlan:
-    """Items that will be removed or kept. `bytes` is the disk space that becomes free."""
+    """Items that will be removed or kept. `bytes` is the disk space in bytes that becomes free."""
 
     removable: tuple[RemovableItem, ...]
     kept: tuple[KeptItem, ...]
     bytes: int
 
     def remove(self) -> list[KeptItem]:
-        """Remove all removable items, except those that have come into use meanwhile. Return these."""
+        """Remove the items. Return those that were kept after all, for example because a process uses them now."""
         return [kept for item in self.removable if (kept := _remove(item))]
 
 
@@ -120,8 +120,8 @@ def _model_folders(name: str) -> list[Path]:
 def _pinned_folder(reference: Reference) -> list[Path]:
     """Return the folder of one revision in the local model store, as a list of one path or an empty list.
 
-    A revision can be stored twice: as the current version of the model, and in a folder of its own. The latter is
-    returned then.
+    A revision can be stored twice: as the current version of the model, and in a separate folder. In that case, return
+    the separate folder.
     """
     folder = local_store.find_revision(reference)
     if folder is None:
@@ -142,7 +142,7 @@ def _candidates(word: str) -> Iterator[_Candidate]:
 
 
 def _entries(kind: str, folder: Path) -> Iterator[_Candidate]:
-    """Yield the entries of a cache, except hidden ones, which are being written. Do not follow a link."""
+    """Yield the paths in a cache, except hidden ones, which are being written. If the cache is a link, yield it."""
     if folder.is_symlink():
         yield kind, folder
     elif folder.is_dir():
@@ -174,15 +174,15 @@ _NAME_PATTERNS = {
     "fetched": re.compile(r"[0-9a-f]{8}-.+|members"),
     "pulled": re.compile(r".+@[0-9a-f]{64}"),
 }
-"""Names that zoo gives to the entries of caches. The folder could contain other files."""
+"""Patterns of the names that zoo uses in its caches. Files with other names are kept."""
 
 
 def _reason_to_keep(kind: str, path: Path) -> str | None:
-    """Return why a path must not be removed. None if it can be removed."""
+    """Return the reason why a path must not be removed. None if it can be removed."""
     if path.is_symlink():
         return "it is a link; its target is never removed"
     if kind in _NAME_PATTERNS and not _NAME_PATTERNS[kind].fullmatch(path.name):
-        return "zoo writes no file of such a name, so it belongs to another program"
+        return "zoo does not use this name, so another program may have written it"
     if kind == "run" and Run(path).published:
         return "it is a published model"
     if kind == "run" and (strangers := Run(path).foreign_files()):
@@ -194,7 +194,7 @@ def _reason_to_keep(kind: str, path: Path) -> str | None:
 
 
 def _lock_path(kind: str, path: Path) -> Path:
-    """Return the lock file that is held while the path is used, or the path itself."""
+    """Return the lock file of a path, which processes lock while they use the path. If it has none, return the path."""
     if kind == "run":
         lock: Path | None = Run(path).lock
     else:
@@ -203,14 +203,14 @@ def _lock_path(kind: str, path: Path) -> Path:
 
 
 def _remove(item: RemovableItem) -> KeptItem | None:
-    """Remove an item. Return None if it was removed, or else the item with the reason to keep it."""
+    """Remove an item. Return None if it was removed. Otherwise, return it with the reason why it was kept."""
     try:
         if reason := _reason_to_keep(item.kind, item.path):
             return KeptItem(item.path, reason)
         if item.kind == "model" and item.path.stat().st_ino != item.inode:
             return KeptItem(item.path, "another model was published there meanwhile")
         if item.kind == "run":
-            Run(item.path).lock.touch()  # so that no training can start now
+            Run(item.path).lock.touch()  # create the lock file, so that it can be locked and no training run starts
         with try_exclusive(_lock_path(item.kind, item.path)) as free:
             if not free:
                 return KeptItem(item.path, _IN_USE[item.kind])

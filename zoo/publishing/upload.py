@@ -88,7 +88,7 @@ def require_registry(address: str, alias: str | None = None) -> Registry:
 
 
 def _require_usable_name(registry: Registry, name: str, alias: str | None) -> None:
-    """Raise ZooError if a model's name is an alias in the registry, or would become an alias of itself."""
+    """Raise ZooError if a model's name is already an alias in the registry, or would become an alias of itself."""
     if name == alias:
         raise ZooError(f"`{alias}` would become an alias of itself", hint="give the old name of the model as the alias")
     if (new := registry.alias(name)) is not None:
@@ -133,7 +133,7 @@ def _describe_pinnable(registry: Registry, name: str) -> str:
 
 @contextmanager
 def _snapshot(folder: Path) -> Iterator[Path]:
-    """Yield a folder with a temporary copy of a bundle's files, which stays the same if the bundle is replaced."""
+    """Yield a temporary folder with a copy of a bundle's files, which does not change if the bundle is replaced."""
     storage.pulls().mkdir(parents=True, exist_ok=True)
     remove_leftovers(storage.pulls())
     snapshot = partial_path(storage.pulls() / folder.name)

@@ -20,7 +20,7 @@ from zoo.report import Report
 REQUIRED_FILES = (SPEC, WEIGHTS, proof.NAME, SCORES, CARD)
 """Files of every bundle, besides its vocabulary and its manifest."""
 EXACT: BackendOptions = {"device": "cpu", "precision": "float32", "backend": "eager"}
-"""Options that work on every machine and compute reference results."""
+"""Options of the reference implementation, which runs on every machine."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Verified:
     Attributes:
         files: Number of files that were checked.
         sentences: Number of sentences with reference log-probabilities.
-        max_difference: Largest difference of a log-probability.
+        max_difference: Largest difference between a reference log-probability and the one computed now.
         reference_outputs: Result of decoding the reference sentences again. None if the bundle has none.
         backend: Name of the backend that ran the model.
     """
@@ -51,6 +51,9 @@ def verify(name: str | os.PathLike[str], *, backend: str | None = None, report: 
             reference implementation on the CPU.
         report: Receives progress and warnings.
 
+    Returns:
+        The numbers of checked files and sentences, and the differences from the reference results.
+
     Raises:
         ZooError: There is no such model, a file has changed, a log-probability differs by more than
             `proof.TOLERANCE`, or the score of the reference outputs by more than `proof.SCORE_TOLERANCE`.
@@ -61,7 +64,7 @@ def verify(name: str | os.PathLike[str], *, backend: str | None = None, report: 
 
 
 def verify_folder(folder: Path, report: Report, how: BackendOptions = EXACT) -> Verified:
-    """Verify the bundle in a folder, which may not be published yet. Raises ZooError as `verify` does."""
+    """Verify the bundle in a folder, which may not be published yet. Result and errors are those of `verify`."""
     listed = manifest.read(folder)
     names = {*listed.entries, *REQUIRED_FILES}
     try:

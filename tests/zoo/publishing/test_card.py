@@ -104,8 +104,8 @@ def test_everything_that_is_known_is_in_the_card(tokens: Vocabulary) -> None:
         "The test set was decoded at 917.6 sentences per second on A processor, eager",
         "Its longest training sentence had 40 tokens.",
         r"- It has \*no\* table \<b\>of\</b\> names.",
-        "decodes 32 sentences of the test set, which has 1,000",
-        "Their score was 95.24",
+        "decodes 32 of the 1,000 sentences of the test set",
+        "these outputs had the score 95.24",
         "Published on 2026-11-22 with zoo 0.1.0.",
         r"Licence: \[CC\](javascript:x) \# MIT.",
         "started from the weights of base.",
@@ -122,7 +122,7 @@ def test_nothing_is_said_about_unknown_facts(tokens: Vocabulary) -> None:
     absent = ["started from", "FLOPs", "None", "Published on", "imported", "curve", "per second", "reproduced"]
     assert not [words for words in absent if words in text]
     text = card(specs.load("tiny"), tokens, {}, Facts(training=TrainingFacts(1, (5,), 5, 1e12)))
-    assert "1e+12 FLOPs for 5 steps, estimated from full batches." in text
+    assert "1e+12 FLOPs for 5 steps, an estimate for full batches." in text
     assert "The weights are those of step 5." in text
 
 

@@ -48,7 +48,7 @@ def test_outputs_of_the_grammar_are_included_and_reproduced(stored: Callable[...
     # Ties in the beam search may be decided differently on another processor.
     assert result.sentences == 6
     assert result.new_score == pytest.approx(result.published_score, abs=proof.SCORE_TOLERANCE)
-    assert "decodes 6 sentences of the test set" in (folder / "README.md").read_text(encoding="utf-8")
+    assert "decodes 6 of the 6 sentences of the test set" in (folder / "README.md").read_text(encoding="utf-8")
     edit_outputs(folder, lambda outputs: outputs["outputs"].__setitem__(0, "another output"))
     changed = verify(folder.name).reference_outputs
     assert changed is not None

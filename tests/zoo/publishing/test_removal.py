@@ -108,7 +108,7 @@ def test_other_files_in_the_data_folder_are_kept(caches: list[Path]) -> None:
     plan = plan_cleanup()
     assert [item.path for item in plan.removable] == caches
     assert {item.path: item.reason for item in plan.kept} == dict.fromkeys(
-        [*mine, storage.archives() / "notes.txt"], "zoo writes no file of such a name, so it belongs to another program"
+        [*mine, storage.archives() / "notes.txt"], "zoo does not use this name, so another program may have written it"
     )
 
 
