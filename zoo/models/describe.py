@@ -117,7 +117,8 @@ def _parse_scores(content: bytes, location: str) -> dict[str, Any]:
     try:
         scores = json.loads(content)
     except (ValueError, RecursionError):
-        raise ZooError(f"`{location}` is damaged: it is not valid JSON", exit_code=1) from None
+        hint = "restore the file from the source of the model"
+        raise ZooError(f"`{location}` is damaged: it is not valid JSON", hint=hint, exit_code=1) from None
     return scores if isinstance(scores, dict) else {}
 
 
@@ -132,4 +133,4 @@ def _read_file(found: RegistryModel, name: str, max_bytes: int) -> bytes:
 
 def _damaged(found: RegistryModel, name: str) -> ZooError:
     problem = f"`{found.registry.address}` is damaged: `{name}` of `{found.revision.pin}` is missing or was changed"
-    return ZooError(problem, exit_code=1)
+    return ZooError(problem, hint="ask the owner of the registry to publish the model again", exit_code=1)

@@ -1,6 +1,6 @@
 """Find the folder of a model that the user gives as `--spec SPEC`, `--model NAME|RUN` or RUN.
 
-A run is the folder of a training run.
+A run is a folder that `zoo train` writes.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def all_from_options(spec: str | None, model_names: Sequence[str] | None, report
 
 
 def of_spec(reference: str) -> Path:
-    """Return the newest trained run of a spec. If there is none, return the published model with the spec's name.
+    """Return the folder of the newest trained run of a spec, or else of the published model with the spec's name.
 
     Raises:
         ZooError: There is no such model, or the model with this name has another spec. The error lists the paths that
@@ -173,14 +173,14 @@ def not_published_error(reference: str | os.PathLike[str], further_search: str =
 
 
 def run_of_spec_file(reference: str | os.PathLike[str]) -> Path | None:
-    """Return the folder of a run, given the path of its `spec.yaml`. None if the reference is any other spec."""
+    """Return the folder of a run, given the path of its `spec.yaml`. None if the reference is another spec or file."""
     file = Path(reference)
     is_run = file.name == SPEC and file.with_name(RUN_IDENTITY).is_file() and not ModelFolder(file.parent).published
     return file.parent if is_run else None
 
 
 def run(reference: str | os.PathLike[str]) -> Path:
-    """Return the folder of a run, given the folder or the name of the run's spec.
+    """Return the folder of a run, given this folder or the name of the spec that was trained.
 
     Raises:
         ZooError: There is no such run.
@@ -240,7 +240,7 @@ def _has_spec(model: ModelFolder, spec: Spec) -> bool:
 
 
 def _describe_newer_runs() -> str:
-    """Describe the runs of newer versions of zoo, for an error message. One of them may be what the user wants."""
+    """Return text for an error message about runs that a newer version of zoo wrote. Empty if there are none."""
     errors = []
     for run in map(ModelFolder, all_runs()):
         try:
@@ -262,10 +262,10 @@ def _other_spec_error(model: ModelFolder, reference: str, differences: Differenc
 
 
 def _run_of_name(name: str) -> ModelFolder | None:
-    """Return the default run folder for the name or file of a spec. None if the text is neither.
+    """Return the default folder for runs of a spec, given the spec's name or file. None if the text is neither.
 
     Raises:
-        ZooError: The text is a file, and the run in its default folder has another spec.
+        ZooError: The text is the file of a spec, and the run in the default folder has another spec.
     """
     spec = specs.load(name) if name.endswith(_YAML) else None
     path = Path((spec.short_name if spec else name).removeprefix("specs/"))
@@ -284,7 +284,7 @@ def _require_trained(run: ModelFolder) -> Path:
     if run.checkpoints.is_dir() and any(run.checkpoints.iterdir()):
         hint = f"average its checkpoints with `zoo average {run.folder}`, or continue with `zoo train {run.spec_file}`"
         raise ZooError(problem, hint=hint)
-    raise ZooError(problem, hint=f"continue the training with `zoo train {run.spec_file}`")
+    raise ZooError(problem, hint=f"continue the training run with `zoo train {run.spec_file}`")
 
 
 def run_names() -> list[str]:
@@ -302,7 +302,7 @@ _CREATE_HINTS = {
 def _not_found_error(
     kind: str, name: str, searched: Sequence[Path], known: Sequence[str], further: str = ""
 ) -> ZooError:
-    """Return the ZooError for a name that was not found. It has the searched paths and the most similar name."""
+    """Return the ZooError for a name that was not found. It lists the searched paths and suggests a similar name."""
     similar = next((each for each in known if len(name) > 2 and name in each), None) or nearest(name, known)
     paths = ", ".join(f"`{path}`" for path in dict.fromkeys(searched))
     guess = f"did you mean `{similar}`? " if similar else ""

@@ -101,17 +101,17 @@ class ModelFolder:
             text = content.decode("utf-8")
         except UnicodeDecodeError as error:
             problem = f"`{self.spec_file}` is damaged: byte {error.start + 1} is not UTF-8"
-            raise ZooError(problem, exit_code=1) from None
+            raise ZooError(problem, hint="restore the file from its source", exit_code=1) from None
         return parse(text, str(self.spec_file))
 
     @property
     def known_scores(self) -> dict[str, Any]:
-        """The scores by split (dev or test). Empty if the model was never evaluated."""
+        """The content of `scores.json`: split (`dev` or `test`) -> scores. Empty if the model was never evaluated."""
         return read_json(self.scores) if file_exists(self.scores) else {}
 
 
 Differences = Mapping[str, tuple[Any, Any]]
-"""Maps the dotted name of a field to its values in the other spec and in this spec."""
+"""Fields in which two specs differ: dotted name -> (value in the other spec, value in this spec)."""
 MODEL_SECTIONS = ("name", "architecture", "vocabulary", "corpus")
 """Sections of a spec that identify the model, as opposed to sections about training and decoding."""
 
@@ -121,7 +121,7 @@ def differing_fields(
 ) -> Differences:
     """Return the fields in which two specs differ.
 
-    The folder of the corpus only counts if both folders exist and differ, because a corpus may have been moved.
+    The field `corpus.folder` counts only if both folders exist and are different, because a corpus may have been moved.
 
     Args:
         spec: The spec.

@@ -20,7 +20,7 @@ from zoo.text.trees.tokenizer import TreeTokenizer
 from zoo.text.vocabulary import Vocabulary
 
 _MAX_ATTEMPTS = 20
-_RESTORE_HINT = "restore it from its source"
+_RESTORE_HINT = "restore the folder from the source of the model"
 
 
 @dataclass(frozen=True)
@@ -38,8 +38,8 @@ def read_model(folder: Path) -> Model:
     If another process replaces the folder meanwhile, the model is read again, so that all files are of one version.
 
     Raises:
-        ZooError: A file is missing, unreadable or damaged, the files do not fit together, or the model does not read
-            text.
+        ZooError: A file is missing, unreadable or damaged, the files do not fit together, or the model's input is
+            not text.
     """
     storage.require_utf8(folder)
     model = ModelFolder(folder)
@@ -98,4 +98,4 @@ def _require_matching_vocabulary(folder: Path, spec: Spec, vocabulary: Vocabular
 def _describe_layout(sizes: tuple[int, int], shared: bool, two_models: bool) -> str:
     counts = f"{sizes[0]:,} and {sizes[1]:,}" if len({*sizes}) > 1 else f"{sizes[0]:,}"
     separate = ", with a separate tokenizer for each" if shared and two_models else ""
-    return f"{counts} tokens, {'shared' if shared else 'one set per side'}{separate}"
+    return f"{counts} tokens, {'shared' if shared else 'separate for source and target'}{separate}"

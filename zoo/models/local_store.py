@@ -43,7 +43,7 @@ class Origin(Record):
 
 
 def read_origin(folder: Path) -> Origin | None:
-    """Return the origin of a published model. None if it is unknown, or if the model was replaced since then."""
+    """Return the recorded origin of a published model. None if it is missing or belongs to a replaced model."""
     if not file_exists(folder / ORIGIN_FILE):
         return None
     try:
@@ -85,7 +85,7 @@ def model_path(name: str) -> Path:
 
 
 def pinned_path(name: str, digest: str) -> Path:
-    """Return the folder of a revision that was pulled by its number or digest."""
+    """Return the folder for a revision that is pulled by its number or digest. It may not exist yet."""
     return model_path(name).with_name(f"{name}@{digest[:_PIN_LENGTH]}")
 
 
@@ -126,7 +126,7 @@ def _matches(folder: Path, reference: Reference) -> bool:
 
 
 def alias_target(name: str) -> str | None:
-    """Return the new name of a renamed model, as known from the last pull. None if it was not renamed."""
+    """Return the new name of a renamed model, according to the last pull. None if the model was not renamed."""
     file = alias_file(name)
     return parse_record(Alias, read_bytes(file), str(file)).to if file_exists(file) else None
 

@@ -67,7 +67,7 @@ def find_in_registries(reference: Reference, report: Report) -> RegistryModel | 
         The model. None if no registry has it.
 
     Raises:
-        ZooError: No reachable registry has the model, and another registry cannot be reached.
+        ZooError: A registry cannot be used, and no other registry has the model.
     """
     errors: list[ZooError] = []
     for registry in configured_registries():
@@ -86,7 +86,7 @@ def find_in_registries(reference: Reference, report: Report) -> RegistryModel | 
 
 
 def describe_search(reference: Reference) -> str:
-    """Return a part of an error message: which registries were searched, and which revisions they have."""
+    """Return a part of an error message: the registries that were searched, and the revisions that they have."""
     searched = [f", `{registry.address}`{_similar(registry, reference)}" for registry in configured_registries()]
     skipped = [f" (`{address}` was not searched because of ZOO_OFFLINE)" for address in skipped_registries()]
     return "".join([*searched, *skipped])
@@ -120,7 +120,8 @@ def _find_following_aliases(registry: Registry, reference: Reference, report: Re
         report.warn(f"`{current.name}` was renamed to `{new}`: use the new name")
         current = Reference(new)
     problem = f"`{reference.name}` in `{registry.address}` is an alias of an alias, more than {_MAX_ALIASES} times"
-    raise ZooError(problem, exit_code=1)
+    hint = "pull the model by its current name, or ask the owner of the registry to remove these aliases"
+    raise ZooError(problem, hint=hint, exit_code=1)
 
 
 def _require_replaceable(folder: Path, found: RegistryModel) -> None:
@@ -129,7 +130,8 @@ def _require_replaceable(folder: Path, found: RegistryModel) -> None:
     if existing is None or existing == found.revision.digest or file_exists(folder / ORIGIN_FILE):
         return
     raise ZooError(
-        f"`{folder}` was published on this machine and is not a revision of `{found.registry.address}`",
+        f"`{folder}` was published on this machine and is not a revision of `{found.registry.address}`, so it would be "
+        "lost",
         hint=f"remove it with `zoo remove {folder.name}`, or keep both with `zoo pull {found.revision.pin}`",
     )
 
@@ -173,15 +175,16 @@ def _is_complete(folder: Path, revision: Revision, report: Report) -> bool:
     try:
         manifest.check(folder)
     except ZooError as error:
-        report.warn(f"{error.summary}; downloading it again")
+        report.warn(f"{error.summary}; downloading the damaged files of `{revision.pin}` again")
         return False
     return True
 
 
 def _reuse(model: str, path: Path, file: PublishedFile) -> bool:
-    """Return whether a file need not be downloaded.
+    """Return whether a file is on this machine already and need not be downloaded.
 
-    If `path` does not have the right content, link it to the same file of another revision in the store, if any.
+    If `path` does not have the right content, look for the file in other revisions in the local model store, and link
+    `path` to it.
     """
     if path.exists() and _has_content(path, file):
         return True
@@ -214,7 +217,8 @@ def _download_file(found: RegistryModel, path: Path, file: PublishedFile, report
     found.registry.fetch_blob(file.sha256, partial, file.bytes, report)
     if was_resumed and not _has_content(partial, file):
         discard(partial)
-        report.warn(f"the resumed download of `{path.name}` from `{found.registry.address}` is damaged; starting again")
+        problem = f"the resumed download of `{path.name}` from `{found.registry.address}` is damaged"
+        report.warn(f"{problem}; downloading the file from the beginning")
         found.registry.fetch_blob(file.sha256, partial, file.bytes, report)
     if not _has_content(partial, file):
         discard(partial)
@@ -234,7 +238,9 @@ def _require_consistent(folder: Path, revision: Revision) -> None:
     listed = {name: (entry.sha256, entry.bytes) for name, entry in manifest.read(folder).entries.items()}
     published = {name: (file.sha256, file.bytes) for name, file in revision.files.items() if name != manifest.NAME}
     if listed != published:
-        raise ZooError(f"`{revision.pin}` is damaged: the manifest lists other files than the revision", exit_code=1)
+        problem = f"`{revision.pin}` is damaged: the manifest lists other files than the revision"
+        hint = "pull another revision, or ask the owner of the registry to publish the model again"
+        raise ZooError(problem, hint=hint, exit_code=1)
 
 
 def _has_content(path: Path, file: PublishedFile) -> bool:

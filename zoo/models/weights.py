@@ -35,7 +35,7 @@ _DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
 
 @dataclass(frozen=True)
 class Weights:
-    """Tensors by name, with facts (metadata) as text. Each matrix of the paper is one tensor; tied ones share one.
+    """Tensors by name, with facts (metadata) as text. Each matrix of the paper is one tensor. Tied matrices share one.
 
     Facts are, for example, `steps` (the training steps of the averaged checkpoints, separated by commas) and
     `longest_source` (the number of tokens of the longest source sentence in training).
@@ -46,19 +46,19 @@ class Weights:
 
     @property
     def longest_source(self) -> int | None:
-        """Number of tokens of the longest training source, without EOS. None if the file does not contain it."""
+        """Number of tokens of the longest training source, without EOS. None if the file does not record it."""
         return _parse_number(self.facts.get("longest_source", ""))
 
     @property
     def last_step(self) -> int | None:
-        """The last training step of the weights. None if the file does not contain it."""
+        """The last training step of the weights. None if the file does not record it."""
         steps = [_parse_number(step) for step in self.facts.get("steps", "").split(",")]
         known = [step for step in steps if step is not None]
         return max(known) if len(known) == len(steps) else None
 
     @property
     def digest(self) -> str | None:
-        """SHA-256 of the tensors when the file was written. None if the file does not contain it."""
+        """SHA-256 of the tensors when the file was written. None if the file does not record it."""
         return self.facts.get(_DIGEST)
 
     def write(self, file: Path) -> None:
@@ -80,7 +80,8 @@ def read(file: Path, manifest: Manifest | None = None) -> Weights:
 
     Args:
         file: The weights file.
-        manifest: The manifest of a published model, to check the file against. None: check it against its own digest.
+        manifest: The manifest of a published model, against which the file is checked. Without a manifest, the file is
+            checked against the digest in its own header.
 
     Raises:
         ZooError: The file is missing, unreadable or damaged, a tensor is not floating-point, or the vocabulary in the
@@ -103,7 +104,7 @@ def read(file: Path, manifest: Manifest | None = None) -> Weights:
                 raise ZooError(f"`{file}`: `{name}` has type {tensor.dtype}, but weights must be floats", exit_code=1)
     if _VOCABULARY in facts and not same_vocabulary(facts, _vocabulary_facts(file.parent)):
         problem = f"the vocabulary in `{file.parent}` is damaged, or is not the one that `{file.name}` was trained with"
-        raise ZooError(problem, hint="restore it from its source", exit_code=1)
+        raise ZooError(problem, hint="restore the vocabulary and the weights from the source of the model", exit_code=1)
     return Weights(tensors, facts)
 
 
@@ -182,7 +183,7 @@ def _tensor_digest(tensors: Mapping[str, Tensor]) -> str:
 
 
 def _vocabulary_facts(folder: Path) -> dict[str, str]:
-    """Return the facts about the vocabulary in a folder: the SHA-256 of its files, and of a parser's brackets."""
+    """Return facts about the vocabulary in a folder: the SHA-256 of its files, and that of a parser's brackets."""
     tokens, brackets = (
         " ".join(
             hashlib.sha256(read_bytes(file, MAX_VOCABULARY_BYTES)).hexdigest() for file in sorted(folder.glob(pattern))

@@ -18,7 +18,10 @@ _CHUNK = 1 << 20
 
 
 class FileStore(Protocol):
-    """Read access to the files of a registry. Paths have slashes. All methods raise ZooError if it is unreachable."""
+    """Read access to the files of a registry.
+
+    Paths are relative to the registry and use slashes. All methods raise ZooError if the registry is unreachable.
+    """
 
     @property
     def address(self) -> str:
@@ -47,7 +50,7 @@ class FileStore(Protocol):
         ...
 
     def newest_revisions(self) -> dict[str, int] | None:
-        """Return the newest revision number of each model, without aliases. None if the store cannot list files."""
+        """Return the newest revision number by model name, without aliases. None if the store cannot list files."""
         ...
 
 
@@ -110,7 +113,7 @@ class FolderStore:
                 progress.advance(len(chunk))
 
     def newest_revisions(self) -> dict[str, int]:
-        """Return the newest revision number of each model, from the names of the files."""
+        """Return the newest revision number by model name, derived from the file names."""
         return newest_numbers([path.as_posix() for path in self.folder.glob("models/*/*.json")])
 
     def has(self, path: str, size: int) -> bool:

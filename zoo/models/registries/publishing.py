@@ -48,12 +48,14 @@ def publish(registry: Registry, name: Name, folder: Path, summary: Summary, repo
         if store.create(revision_path(name, number), _to_json(revision)):
             return revision
         newest = registry.revision(name, number) or newest
-    problem = f"`{name}` could not be published to `{registry.address}`: other processes took every number first"
+    problem = (
+        f"`{name}` could not be published to `{registry.address}`: other processes created the same revisions first"
+    )
     raise ZooError(problem, hint="run the command again later", exit_code=1)
 
 
 def create_alias(registry: Registry, old: Name, new: Name) -> None:
-    """Make an old name an alias of a new one. The revisions under the old name can still be pinned."""
+    """Make an old name an alias of a new one. Revisions with the old name can still be loaded as `OLD@NUMBER`."""
     require_writable(registry).replace(alias_path(old), _to_json(Alias(to=new)))
 
 
@@ -80,7 +82,7 @@ def require_writable_kind(registry: Registry) -> WritableFileStore:
     """Return the registry's store if this kind of store is writable. This does not access the network.
 
     Raises:
-        ZooError: The store is read-only, or on the network while `ZOO_OFFLINE` is set, or a file instead of a folder.
+        ZooError: The store is read-only or is a file, not a folder, or it is remote and `ZOO_OFFLINE` is set.
     """
     store = registry.store
     problem = f"cannot publish to `{registry.address}`"

@@ -35,7 +35,7 @@ from zoo.report import Report
 VARIABLE = "ZOO_REGISTRIES"
 INDEX, PAGE = "index.json", "index.html"
 _MAX_SEARCHED = 10_000
-"""Largest number of revisions to search for a digest, because a malicious server could have any number."""
+"""Maximum number of revisions to search for a digest, because a malicious server could claim to have any number."""
 _MAX_INDEX_BYTES = 100_000_000
 _STORES: Mapping[str, Callable[[str], FileStore]] = {
     "http": WebStore,
@@ -60,7 +60,7 @@ class Index(Record):
 
 @dataclass(frozen=True)
 class Registry:
-    """Access to the models in a registry. All methods raise ZooError if it is unreachable or a file is damaged."""
+    """Access to the models in a registry. All methods raise ZooError if it cannot be reached or a file is damaged."""
 
     store: FileStore
 
@@ -70,7 +70,7 @@ class Registry:
         return self.store.address
 
     def absence(self) -> str | None:
-        """Return why there is no registry at this address, such as "does not exist". None if there is one."""
+        """Return the reason why this address has no registry, such as "does not exist". None if it has one."""
         if isinstance(self.store, FolderStore) and not self.store.folder.exists():
             return "does not exist"
         return "is not a registry" if self.store.read(MARKER, revisions.MAX_BYTES) is None else None
@@ -85,7 +85,7 @@ class Registry:
         return next((each for each in self._down_from(newest) if each.digest == reference.digest), None)
 
     def newest(self, name: str) -> Revision | None:
-        """Return the newest revision of a model, found by bisection, because numbers have no gaps."""
+        """Return the newest revision of a model, found by bisection. None if the registry does not have the model."""
         newest, present, absent = None, 0, 1
         while (revision := self.revision(name, absent)) is not None:
             newest, present, absent = revision, absent, 2 * absent
@@ -207,7 +207,7 @@ def open_registry(address: str) -> Registry:
 def configured_registries() -> list[Registry]:
     """Return the registries to search, in order: those in `ZOO_REGISTRIES`, then those in `registries.txt`.
 
-    With `ZOO_OFFLINE=1`, return only local folders.
+    With `ZOO_OFFLINE=1`, return only registries in folders.
 
     Raises:
         ZooError: An address is not valid.

@@ -26,7 +26,7 @@ with suppress(ImportError):  # optional
 _ABSENT_PATH = "models/-/0.json"
 """Path that never exists, because a model cannot have this name. It shows how a server reports missing files."""
 _MAX_FAILURES = 2
-"""Attempts to read a small file from a web server. It is small, because another registry may have the model."""
+"""Maximum number of attempts to read a small file from a server. It is low: another registry may have the model."""
 _CHUNK = 1 << 23
 _EXTRAS = {"s3": "s3", "hf": "hf"}
 _CONFLICT_STATUSES = {409, 412}  # another commit came first
@@ -37,7 +37,7 @@ _MAX_COMMITS = 50
 class WebStore:
     """Read-only files on a web server. A web server cannot list its files, so the registry's index is used.
 
-    Downloads use our own HTTP client, because the one of fsspec does not resume interrupted downloads.
+    Downloads use our own HTTP client, because the client of fsspec does not resume interrupted downloads.
     """
 
     address: str
@@ -124,7 +124,7 @@ class FsspecStore:
             return None
         if len(content) > max_bytes:
             problem = f"`{self._address_of(path)}` is larger than the limit of {size(max_bytes)}"
-            raise ZooError(problem, exit_code=1)
+            raise ZooError(problem, hint="check that the address is that of a registry", exit_code=1)
         return content
 
     def fetch(self, path: str, partial: Path, size: int, report: Report) -> None:
@@ -145,7 +145,7 @@ class FsspecStore:
                 progress.advance(len(chunk))
 
     def newest_revisions(self) -> dict[str, int]:
-        """Return the newest revision number of each model, from the names of the files."""
+        """Return the newest revision number by model name, derived from the file names."""
         with self._convert_errors():
             try:
                 return newest_numbers(list(self.files.find(self._address_of("models"))))
@@ -243,7 +243,7 @@ class HubStore(FsspecStore):
         owner, _, name = address.partition("://")[2].removeprefix("datasets/").partition("/")
         if not owner or not name:
             hint = "write `hf://ORG/NAME` or `hf://datasets/ORG/NAME`"
-            raise ZooError(f"`{address}` is not the address of a repository", hint=hint)
+            raise ZooError(f"`{address}` is not the address of a repository on the Hugging Face Hub", hint=hint)
 
     def has(self, path: str, size: int) -> bool:
         """Return whether the repository has a file of this size in bytes."""
@@ -279,7 +279,7 @@ class HubStore(FsspecStore):
         raise self._too_many_conflicts(path)
 
     def _commit(self, path: str, content: str | bytes, parent: str | None) -> bool:
-        """Commit one file. If `parent` is given, return False if the newest commit is another one."""
+        """Commit one file after `parent`, or else after the newest commit. Return False if another commit was first."""
         with self._convert_errors():
             addition = huggingface_hub.CommitOperationAdd(
                 path_in_repo=self._repository_path(path), path_or_fileobj=content

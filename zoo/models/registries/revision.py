@@ -14,8 +14,8 @@ from specs.spec import Name
 from zoo.files import manifest
 
 MAX_BYTES = 1_000_000
-"""Maximum size of the file of a revision."""
-_QUOTED_CHARACTERS = 100  # maximum length of foreign text in a message
+"""Maximum size of the JSON file of a revision, in bytes."""
+_QUOTED_CHARACTERS = 100  # maximum length of text from a registry in an error message
 Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
 Number = Annotated[int, Field(ge=1, lt=10**9)]
 _FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)+$", max_length=100)]
@@ -36,7 +36,7 @@ class PublishedFile(Record):
 
 
 class Summary(Record):
-    """Properties of a model that lists of models show. `dev` and `test` are scores; None if it was not evaluated."""
+    """Properties of a model for lists of models. `dev` and `test` are scores, or None if there are none."""
 
     task: _Text
     source: _Text
@@ -126,7 +126,9 @@ def parse_record(kind: type[_Record], content: bytes, location: str) -> _Record:
         first = error.errors(include_url=False, include_input=False)[0]
         key = ".".join(map(str, first["loc"]))[:_QUOTED_CHARACTERS]
         reason = f"{key}: {first['msg']}" if key else first["msg"]
-        raise ZooError(f"`{location}` is damaged: {reason[: 2 * _QUOTED_CHARACTERS]}", exit_code=1) from None
+        problem = f"`{location}` is damaged: {reason[: 2 * _QUOTED_CHARACTERS]}"
+        hint = "restore the file from its source, or ask the owner of the registry to do so"
+        raise ZooError(problem, hint=hint, exit_code=1) from None
 
 
 @dataclass(frozen=True)
