@@ -37,11 +37,12 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Comparison:
-    """Translations of the same sentences by a foreign engine and by zoo, each on one thread in float32."""
+    """Comparison of a foreign engine with zoo on the same sentences, each on one thread in float32."""
 
     engine: str
     """Name and version of the engine."""
     sentences: int
+    """Number of compared sentences."""
     identical: int | None
     """Number of translations with the same tokens, or with the same text if the engine does not return tokens.
 
@@ -146,21 +147,25 @@ def _engine_errors(format: ImportFormat) -> Iterator[None]:
     except Exception as error:
         reason = next(iter(str(error).splitlines()), "")
         problem = f"`{format.engine}` fails: {type(error).__name__}: {reason}"[:_MAX_MESSAGE]
-        hint = "check with other sentences, or run the command without `--check`"
+        hint = "pass other sentences to `--check`, or run the command without `--check`"
         raise ZooError(problem, hint=hint, exit_code=1) from error
 
 
 def _acceptable(texts: Sequence[str], translator: Translator, report: Report) -> list[str]:
-    """Return the texts that are not empty and not too long for the model. Report how many are left out."""
+    """Return the texts that are not empty and not too long for the model. Warn if texts are left out.
+
+    Raises:
+        ZooError: No text is left.
+    """
     max_length = translator.preprocessor(*translator.spec.default_direction).max_source_length
     acceptable = [text for text in texts if 0 < len(translator.vocabulary.encode(text)) <= max_length]
     if not acceptable:
-        problem = f"there is no sentence to check with: the model takes 1 to {max_length:,} tokens"
-        raise ZooError(problem, hint="check with shorter sentences")
+        problem = f"there is no sentence to check with: the model accepts sentences of 1 to {max_length:,} tokens"
+        raise ZooError(problem, hint="pass a file with shorter sentences to `--check`")
     if omitted := len(texts) - len(acceptable):
         verb = "is" if omitted == 1 else "are"
         count = f"{omitted:,} of {len(texts):,} sentences {verb} left out of the check"
-        report.warn(f"{count}: the model takes 1 to {max_length:,} tokens")
+        report.warn(f"{count}: the model accepts sentences of 1 to {max_length:,} tokens")
     return acceptable
 
 
@@ -173,7 +178,7 @@ def _best(translator: Translator, texts: Sequence[str]) -> list[Translation]:
 def _timed(
     translate: Callable[[Sequence[str]], Sequence[Result]], texts: Sequence[str], progress: Progress
 ) -> tuple[Sequence[Result], float]:
-    """Return the translations and the speed in sentences per second, without the time of a warm-up."""
+    """Translate a few texts as a warm-up, then all. Return all translations and the speed in sentences per second."""
     translate(texts[:_WARM_UP])
     start = perf_counter()
     results = translate(texts)
@@ -183,7 +188,7 @@ def _timed(
 
 
 def _token_ids(translations: Sequence[EngineTranslation], vocabulary: Vocabulary) -> list[list[int] | None]:
-    """Return zoo's token IDs of each translation. None if the engine returned no tokens, or one that zoo lacks."""
+    """Return zoo's token IDs for each translation. None if the engine returned no tokens, or tokens that zoo lacks."""
     ids = {name: id for id, name in enumerate(vocabulary.token_strings(range(vocabulary.sizes[1])))}
     # In zoo, tokens that select a language begin with a space.
     ids |= {bare: id for name, id in ids.items() if is_language_token(bare := name.removeprefix(SPACE))}
@@ -231,7 +236,7 @@ def _largest_difference(
             expected.append(translation.log_probability)
     if not sources:
         problem = "cannot compare: every translation of these sentences reached the maximum length"
-        raise ZooError(problem, hint="check with other sentences")
+        raise ZooError(problem, hint="pass other sentences to `--check`")
     with report.progress("check, log-probabilities", len(sources), "sentences") as progress:
         scores = score_targets(
             translator.program,

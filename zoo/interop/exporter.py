@@ -29,13 +29,17 @@ _TOLERANCE = 1e-3
 
 @dataclass(frozen=True)
 class ExportResult:
-    """An exported model."""
+    """Result of an export.
+
+    Attributes:
+        folder: Folder of the exported model.
+        check: Result of running the exported model in its engine. None if the engine is not installed.
+        notes: Sentences for the user about the exported model.
+    """
 
     folder: Path
     check: ExportCheck | None
-    """Result of running the exported model in its engine. None if the engine is not installed."""
     notes: tuple[str, ...]
-    """Sentences for the user about the exported model."""
 
 
 def export_model(name: str, to: str, folder: Path, report: Report) -> ExportResult:
@@ -49,7 +53,7 @@ def export_model(name: str, to: str, folder: Path, report: Report) -> ExportResu
 
     Raises:
         ZooError: The model or the format does not exist, the folder is not empty, the format cannot express the model,
-            or the exported model computes something else. Nothing is written then.
+            or the exported model computes other results. In all these cases, nothing is written.
     """
     format = _format_named(to)
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
@@ -69,6 +73,7 @@ def export_model(name: str, to: str, folder: Path, report: Report) -> ExportResu
             raise ZooError(
                 f"the exported model of `{path.name}` computes something else: the results of {check.engine} differ by "
                 f"{check.difference:.2g} from {check.reference}, but at most {_TOLERANCE:g} is allowed",
+                hint="please report this with the command and the spec of the model",
                 exit_code=1,
             )
     for note in notes:

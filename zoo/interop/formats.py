@@ -16,7 +16,7 @@ from zoo.publishing.proof import ReferenceLogProbabilities
 from zoo.text.vocabulary import Vocabulary
 
 PositionConvention = Literal["marian", "transformers"]
-"""Toolkit that trained a Hugging Face Marian model. It determines the formula of the sinusoidal positions."""
+"""Toolkit that trained a Marian model of transformers. It determines the formula of the sinusoidal positions."""
 UNKNOWN_LANGUAGES = ("und", "und")
 """Language codes for a model whose files do not contain its languages. `und` is ISO 639 for "undetermined"."""
 _LANGUAGE_CODE = re.compile(r"(?=.{2,35}$)[a-z]{2,3}([-_][A-Za-z0-9]+)*")
@@ -31,11 +31,11 @@ class ImportRequest:
     name: str
     """Name of the model in the local model store, and of its spec."""
     languages: tuple[str, str] | None = None
-    """Codes of the source and target language. None: read them from the files, or use `UNKNOWN_LANGUAGES`."""
+    """Codes of the source and target language. If None, use those in the files, or else `UNKNOWN_LANGUAGES`."""
     positions: PositionConvention | None = None
-    """Formula of the sinusoidal positions. None: use the default of the format."""
+    """Formula of the sinusoidal positions. If None, use the default of the format."""
     origin_name: str | None = None
-    """Original name of the model, such as its name on the Hugging Face Hub. None: the name of its file or folder."""
+    """Original name of the model, such as that on the Hugging Face Hub. If None, use the name of its file or folder."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class EngineTranslation:
 
 
 class Engine(Protocol):
-    """Inference engine of another toolkit with an open model. An import is checked against it."""
+    """Inference engine of another toolkit with an open model. `zoo import --check` compares zoo's results with it."""
 
     version: str
     """Name and version of the engine, for messages."""
@@ -84,7 +84,8 @@ class Engine(Protocol):
 class ScoringEngine(Engine, Protocol):
     """Engine whose search has a known error for this model, but whose scorer computes the model as it was trained.
 
-    A check therefore compares only scores: the engine's scorer and zoo score the same translations.
+    `zoo import --check` therefore compares only the scores that the engine's scorer and zoo give to the same
+    translations.
     """
 
     def score(self, texts: Sequence[str], translations: Sequence[EngineTranslation]) -> Sequence[EngineTranslation]:
@@ -142,7 +143,7 @@ class Bundle:
     vocabulary: Vocabulary
     tensors: Mapping[str, Tensor]
     proof: ReferenceLogProbabilities
-    """Log-probabilities of some translations by this model. The exported model must compute the same."""
+    """Reference log-probabilities of a few sentence pairs. The exported model must compute the same values."""
 
 
 @dataclass(frozen=True)
@@ -169,7 +170,7 @@ class ExportFormat(Protocol):
         """A short description of the written files, for help texts."""
 
     def reader(self, bundle: Bundle) -> ImportFormat | None:
-        """Return the import format that reads the exported model back with identical tensors. None if there is none."""
+        """Return the import format that reads the exported model with identical tensors. None if there is none."""
         ...
 
     def write(self, bundle: Bundle, folder: Path) -> list[str]:

@@ -25,17 +25,17 @@ _LICENCE = re.compile(rb"^license:[ \t]*[\"']?([A-Za-z0-9][\w.+-]{0,99})[\"']?[ 
 
 
 def is_on_hub(source: str) -> bool:
-    """Return whether a source, as given on the command line, is a model on the Hub instead of a file or folder."""
+    """Return whether a source on the command line is a model on the Hugging Face Hub, not a file or folder."""
     return source.startswith(PREFIX)
 
 
 def repository(source: str) -> str:
-    """Return ORG/NAME of a source on the Hub."""
+    """Return the part ORG/NAME of a source `hf:ORG/NAME[@REVISION]`."""
     return source.removeprefix(PREFIX).partition("@")[0]
 
 
 def download(source: str, report: Report) -> Path:
-    """Download the files of a model that an import reads, into the cache of `huggingface_hub`.
+    """Download the files that an import needs into the cache of `huggingface_hub`.
 
     Args:
         source: `hf:ORG/NAME` or `hf:ORG/NAME@REVISION`.
@@ -71,7 +71,7 @@ def download(source: str, report: Report) -> Path:
 
 
 def _needed(files: list[str]) -> list[str]:
-    """Select the files to download: small files in the root of a repository, and its preferred weight files."""
+    """Return the files to download: small files in the root of a repository, and its preferred weight files."""
     root = [file for file in files if "/" not in file]
     small = [file for file in root if file.rpartition(".")[2] in _SMALL_FILES]
     weights = ([file for file in root if Path(file).match(pattern)] for pattern in _WEIGHTS)

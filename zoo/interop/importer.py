@@ -60,14 +60,14 @@ _SPARE_MEMORY = 1 << 28  # additional bytes, for vocabularies and the libraries 
 
 @dataclass(frozen=True)
 class ImportOptions:
-    """Options of `zoo import`. An option that is None is derived from the files of the model."""
+    """Options of `zoo import`. If `name`, `format`, `languages` or `positions` is None, the files determine it."""
 
     name: str | None = None
     format: str | None = None
     languages: tuple[str, str] | None = None
     positions: PositionConvention | None = None
     check: Path | None = None
-    """File with sentences for a comparison with the engine that the model comes from. None: do not compare."""
+    """File with sentences for a comparison with the model's original engine. If None, do not compare."""
     replace: bool = False
     """Whether to replace an existing model of the same name."""
 
@@ -92,7 +92,7 @@ def import_model(source: str, options: ImportOptions, report: Report) -> ImportR
 
     Raises:
         ZooError: The format is unknown, the model is damaged or has a property that zoo does not support, the name is
-            invalid or taken, or the check fails. Nothing is written then.
+            invalid or in use, or the comparison with the original engine fails. In all these cases, nothing is written.
     """
     if options.languages and not are_language_codes(options.languages):
         problem = f"`--languages {' '.join(options.languages)}` are not two language codes"
@@ -155,7 +155,7 @@ def find_format(path: Path, name: str | None = None) -> ImportFormat:
 
 
 def _read(format: ImportFormat, path: Path, request: ImportRequest) -> ImportedModel:
-    """Read a model. If unexpected content makes the reader fail, raise ZooError that the file is not valid."""
+    """Read a model. If unexpected content makes the reader fail, raise a ZooError that calls the file invalid."""
     files = _model_files(path)
     allowed = _SPARE_MEMORY + _MEMORY_PER_BYTE * files
     try:
@@ -166,18 +166,18 @@ def _read(format: ImportFormat, path: Path, request: ImportRequest) -> ImportedM
     except (*_UNEXPECTED, MemoryError) as error:
         if is_out_of_memory(error):
             problem = (
-                f"reading `{path}` needs more than {size(allowed)} of memory, but the model has only {size(files)}"
+                f"reading `{path}` needs more than {size(allowed)} of memory, but its files have only {size(files)}"
             )
             hint = "do not use this file: it may be malicious, because it would fill the memory"
             raise ZooError(problem, hint=hint, exit_code=1) from None
         reason = next(iter(str(error).splitlines()), "")
         problem = f"`{path}` is not a valid model of {format.name}: {type(error).__name__}: {reason}"[:_MAX_MESSAGE]
-        hint = "restore it from its source. If the toolkit it comes from can open it, please report this with the file"
+        hint = "restore it from its source; if the original toolkit can open it, please report this with the file"
         raise ZooError(problem, hint=hint, exit_code=1) from error
 
 
 def _model_files(path: Path) -> int:
-    """Return the size of a model's files in bytes. For a `decoder.yml`, all files in its folder count."""
+    """Return the size of a model's files in bytes. If the path is a `decoder.yml`, count all files in its folder."""
     folder = path if path.is_dir() else path.parent if path.suffix == ".yml" else None
     return sum(file.stat().st_size for file in (folder.iterdir() if folder else [path]) if file.is_file())
 
@@ -190,7 +190,7 @@ def _local_path(source: str, report: Report) -> Path:
 
 
 def _notes_for_user(model: ImportedModel) -> Iterator[str]:
-    """Yield notes for the user who imports the model, which its model card does not contain."""
+    """Yield notes for the user who imports the model. The model card does not contain them."""
     spec = model.spec
     if spec.languages is None and (spec.corpus.source, spec.corpus.target) == UNKNOWN_LANGUAGES:
         yield "the languages of the model are unknown: set them with `--languages`, such as `--languages en de`"

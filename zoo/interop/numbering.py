@@ -12,7 +12,7 @@ from torch import Tensor
 from specs import ZooError
 
 NEVER = -1e9
-"""Bias of the logit of a token that the foreign model cannot generate. It makes the probability 0. Label smoothing
+"""Logit bias of a token that the foreign model cannot generate. It makes the token's probability 0. Label smoothing
 ignores such tokens (`compiler.operations.probability.SUPPRESSED_LOGIT`), so the probability stays 0 in training."""
 SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
 """Names of PAD, UNK, BOS and EOS."""
@@ -26,7 +26,7 @@ class Token:
     row: int | None = None
     """Row of the token in the embedding and output matrices of the foreign model. None if it has no row."""
     input_only: bool = False
-    """Whether the token occurs only as an input of the model. It then shares the row of another token."""
+    """Whether the token is only read and never generated. It then shares the row of another token."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Numbering:
             start: The foreign ID of the token that decoding starts with, whose row becomes that of BOS. It may equal
                 `unknown`, `end` or `pad`. By default, BOS gets a row of zeros.
             pad: The foreign ID of the padding token. By default, or if it equals `start`, PAD gets a row of zeros.
-            first: Names of tokens to put directly after the special ones, such as bytes.
+            first: Names of tokens that get the IDs directly after the special tokens, such as byte tokens.
             read_as_unknown: Tokens that the tokenizer produces but that the foreign model treats as unknown.
         """
         if start == pad:
@@ -118,7 +118,7 @@ class Numbering:
         if (last := max((row for row in rows if row is not None), default=0)) >= len(values):
             raise ZooError(
                 f"the vocabulary has {last + 1:,} tokens, but a matrix of the model has only {len(values):,} rows",
-                hint="restore the files from where the model came from",
+                hint="restore the files from the model's original source",
                 exit_code=1,
             )
         selected = values[torch.tensor([0 if row is None else row for row in rows])]

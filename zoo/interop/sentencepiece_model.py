@@ -52,7 +52,7 @@ class TokenEntry(NamedTuple):
     type: TokenType
 
     def encode(self) -> bytes:
-        """Return the entry as a field of the model's protobuf message."""
+        """Return the entry as an encoded field of the model's Protocol Buffers message."""
         score = _encode_key(_SCORE, _FIXED32) + struct.pack("<f", self.score)
         message = encode_bytes(_TEXT, self.name.encode()) + score + encode_integer(_TYPE, self.type)
         return encode_bytes(_TOKENS, message)
@@ -73,7 +73,7 @@ class TokenEntry(NamedTuple):
 
 
 class SentencePieceModel:
-    """SentencePiece model of another toolkit. `renumbered` returns it with other token IDs."""
+    """SentencePiece model of another toolkit. `renumbered` converts it to a tokenizer with zoo's token IDs."""
 
     def __init__(self, file: Path, content: bytes | None = None) -> None:
         """Read a model. Raise ZooError if the file is missing or damaged.
@@ -114,10 +114,11 @@ class SentencePieceModel:
         return kind
 
     def require_spaces(self, *, added: bool) -> None:
-        """Raise ZooError if the model treats spaces in another way than the tokenizer of transformers always does.
+        """Raise ZooError if the model's settings for spaces differ from what the tokenizer of transformers does.
 
         Args:
-            added: Whether the tokenizer puts one space before each text and removes additional spaces.
+            added: Whether that tokenizer puts one space before each text and removes other extra spaces. If False, it
+                keeps all spaces as they are.
         """
         normalizer: dict[int, int | bytes] = {}
         for encoded in self._other_fields:
@@ -127,8 +128,8 @@ class SentencePieceModel:
         expected = {_DUMMY_PREFIX: added, _REMOVE_EXTRA_SPACES: added, _ESCAPE_SPACES: True}
         others = any(bool(normalizer.get(field, 1)) != value for field, value in expected.items())
         if others or _last_values(self._trainer).get(_SPACE_AS_SUFFIX):
-            problem = f"`{self.file}` treats spaces in another way than transformers, which "
-            problem += "adds one before a text and removes others" if added else "keeps them as they are"
+            problem = f"`{self.file}` does not treat spaces as transformers does, which "
+            problem += "adds one before a text and removes extra ones" if added else "keeps them as they are"
             raise ZooError(problem)
 
     def names(self, *types: TokenType) -> list[str]:
@@ -142,13 +143,13 @@ class SentencePieceModel:
     def renumbered(self, numbering: Numbering, control: Collection[str] = ()) -> Tokenizer:
         """Return a tokenizer with the same model, but with the token IDs of a numbering.
 
-        Tokens that the model does not contain are added as unused tokens. At the beginning of a text, a token for a
-        target language (`>>deu<<`) is always one token.
+        Tokens that the model does not contain are added as unused tokens. A token that selects the target language
+        (`>>deu<<`) at the beginning of a text is never split.
 
         Args:
-            numbering: The tokens.
-            control: Names of tokens that no text contains. They are added as control tokens, as are those that are
-                control tokens of the model.
+            numbering: The tokens, in the order of zoo's token IDs.
+            control: Names of tokens that no text contains. They become control tokens, as do the control tokens of the
+                model.
 
         Raises:
             ZooError: SentencePiece would split a language token, or the added tokens would change how the model merges
@@ -189,11 +190,11 @@ class SentencePieceModel:
         pad: int | None = None,
         start: int | None = None,
     ) -> bytes:
-        """Return the content of the same model with some of its tokens in another order, for another toolkit.
+        """Return the content of a model file for another toolkit, with some of this model's tokens in a new order.
 
         Args:
-            order: The ID of each token in this model, in the order of the new IDs.
-            names: The new names of some tokens, by their IDs in this model.
+            order: The tokens to write, as IDs in this model, in the order of their new IDs.
+            names: The new names of tokens to rename, by their IDs in this model.
             unknown: The new ID of the unknown token.
             end: The new ID of the end of a sentence.
             pad: The new ID of the padding token, if there is one.
@@ -209,12 +210,15 @@ class SentencePieceModel:
 def new_model(
     kind: str, entries: Sequence[TokenEntry], character_map: bytes | None, *, byte_fallback: bool = False
 ) -> bytes:
-    """Return the content of a model that treats spaces in the usual way.
+    """Return the content of a new SentencePiece model file.
+
+    The model has the default settings for spaces: it adds a space before each text, removes extra spaces and replaces
+    spaces with `▁`.
 
     Args:
         kind: The algorithm, `bpe` or `unigram`.
         entries: The tokens.
-        character_map: The compiled rules of the normalisation. None: characters stay as they are.
+        character_map: The compiled normalisation rules. If None, the model does not normalise characters.
         byte_fallback: Whether characters without a token are encoded as bytes.
     """
     number = next(number for number, algorithm in _ALGORITHMS.items() if algorithm == kind)
@@ -228,18 +232,18 @@ def new_model(
 
 
 def is_language_token(name: str) -> bool:
-    """Return whether a token selects the target language (`>>deu<<`) at the beginning of a source."""
+    """Return whether a token, such as `>>deu<<`, selects the target language at the beginning of a source."""
     return name.startswith(">>") and name.endswith("<<") and len(name) > 4
 
 
 def word_list_tokenizer(numbering: Numbering, name: str) -> Tokenizer:
     """Return a tokenizer that splits text at spaces, with a list of words as the vocabulary.
 
-    The user must pass tokenised text, as in the foreign toolkit. The list does not contain how text is tokenised, for
+    The user must pass tokenised text, as in the foreign toolkit. The list does not specify how text is tokenised, for
     example into words or with subword-nmt.
 
     Args:
-        numbering: The words.
+        numbering: The words, in the order of zoo's token IDs.
         name: The file or folder of the list, for error messages.
 
     Raises:
@@ -260,7 +264,7 @@ def word_list_tokenizer(numbering: Numbering, name: str) -> Tokenizer:
 
 
 def without_source_end(tokenizer: Tokenizer, name: str) -> Tokenizer:
-    """Return the same tokenizer with EOS as an unused token, for a model whose sources do not end with EOS."""
+    """Return a copy of a tokenizer in which EOS is an unused token, for a model whose sources do not end with EOS."""
     eos = TokenEntry(SPECIAL[EOS], 0.0, TokenType.UNUSED).encode()
     fields = enumerate(parse_fields(tokenizer.content))
     model = b"".join(eos if (field.number, index) == (_TOKENS, EOS) else field.encoded for index, field in fields)
@@ -278,7 +282,7 @@ def _encode_model(
     ids: Mapping[int, int] = _SPECIAL_IDS,
     names: Mapping[int, str] = _SPECIAL_NAMES,
 ) -> bytes:
-    """Serialise a model: the tokens, then the settings of the trainer. Settings at the end override earlier ones."""
+    """Return the bytes of a model: the tokens, then the trainer's settings. Later settings override earlier ones."""
     trainer += encode_integer(_SIZE, len(entries))
     trainer += b"".join(encode_integer(field, id) for field, id in ids.items())
     trainer += b"".join(encode_bytes(field, name.encode()) for field, name in names.items())
@@ -327,7 +331,7 @@ def encode_bytes(number: int, value: bytes) -> bytes:
 
 
 def _last_values(message: bytes) -> dict[int, int | bytes]:
-    """Return the value of each field. If a field occurs twice, the last value counts."""
+    """Return the value of each field by its number. If a field occurs twice, its last value counts."""
     return {field.number: field.value for field in parse_fields(message)}
 
 

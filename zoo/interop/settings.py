@@ -1,4 +1,4 @@
-"""Access to the settings of a foreign model. A key that is neither used nor ignored on purpose is an error."""
+"""Access to the settings of a foreign model. Keys that are neither read nor explicitly ignored are errors."""
 
 from __future__ import annotations
 
@@ -93,7 +93,8 @@ class Settings:
         if self.values.get(key) is not None:
             return self.values[key]
         if default is None and key not in self.values:
-            raise ZooError(f"the setting `{key}` is missing", where=self.where)
+            hint = "restore the file from the model's original source"
+            raise ZooError(f"the setting `{key}` is missing", where=self.where, hint=hint)
         return default
 
 

@@ -24,7 +24,7 @@ _ATTENTIONS = {"self_attention": "self_attn", "cross_attention": "encoder_attn"}
 
 
 def require_none_left(file: Path, names: set[str]) -> None:
-    """Raise ZooError if any of the model's tensors were not used."""
+    """Raise ZooError if the set `names` of unused tensors in a file is not empty."""
     if names:
         others = f" and {len(names) - 1} more" if len(names) > 1 else ""
         raise ZooError(f"`{file}` has the tensor `{min(names)}`{others}, which zoo does not support")
@@ -48,17 +48,19 @@ class ForeignTensors:
             shape: The required shape. By default, any shape with at least one dimension.
 
         Raises:
-            ZooError: The tensor is missing, or it has another shape or no floating-point numbers.
+            ZooError: The tensor is missing, has another shape, or is not a floating-point tensor.
         """
         if name not in self.left:
-            raise ZooError(f"`{self.file}` has no tensor `{name}`, which the model's settings require", exit_code=1)
+            raise ZooError(
+                f"`{self.file}` has no tensor `{name}`, which the model's settings require", hint=RESTORE, exit_code=1
+            )
         tensor = self.left.pop(name)
         if not isinstance(tensor, Tensor):
-            raise ZooError(f"`{name}` in `{self.file}` is not a tensor", exit_code=1)
+            raise ZooError(f"`{name}` in `{self.file}` is not a tensor", hint=RESTORE, exit_code=1)
         if not tensor.is_floating_point() or not tensor.dim() or (shape and tensor.shape != shape):
             expected = f", but the model's settings require {list(shape)}" if shape else ""
             problem = f"`{name}` in `{self.file}` has the shape {list(tensor.shape)} and type {tensor.dtype}{expected}"
-            raise ZooError(problem, exit_code=1)
+            raise ZooError(problem, hint=RESTORE, exit_code=1)
         return tensor.float()
 
     def take_linear(self, name: str, outputs: int, inputs: int, *, optional_bias: bool = False) -> Linear:
@@ -87,7 +89,7 @@ class Linear:
             raise ZooError(problem, hint=RESTORE, exit_code=1)
 
     def split(self, count: int) -> list[Linear]:
-        """Split a linear map into `count` maps of equal size, which it concatenates.
+        """Split a linear map that concatenates `count` maps of equal size. Return these maps.
 
         Raises:
             ZooError: The number of outputs is not a multiple of `count`.
@@ -106,7 +108,7 @@ class NetworkTensors:
         """Begin without tensors."""
         self.tensors: dict[str, Tensor] = {}
         self.projection_bias = False
-        """Whether any projection of an attention has a bias. Then those without a bias get a bias of zeros."""
+        """Whether any attention projection has a bias. If so, projections without a bias get a bias of zeros."""
         self._projections: list[str] = []
 
     def add_attention(self, name: str, projections: Mapping[str, Linear]) -> None:
@@ -135,14 +137,14 @@ class NetworkTensors:
         self.tensors[f"{name}_gain"], self.tensors[f"{name}_bias"] = _copied(gain), _copied(bias)
 
     def add_learned_positions(self, tables: Mapping[str, Tensor], rows: int) -> None:
-        """Add the first rows of the learned positions of the encoder and the decoder."""
+        """Add the first `rows` rows of the learned positions, given the tables of the encoder and the decoder."""
         for side, table in tables.items():
             self.tensors[f"{side}.positions"] = _copied(table[:rows])
 
     def add_pytorch_layer(
         self, source: ForeignTensors, foreign: str, name: str, d_model: int, d_ff: int, *, optional_bias: bool = False
     ) -> None:
-        """Remove the tensors of a layer, named as in fairseq and transformers, from `source`, and add them.
+        """Move the tensors of a layer, named as in fairseq and transformers, from `source` to this collection.
 
         Args:
             source: The foreign tensors.
@@ -171,11 +173,11 @@ class NetworkTensors:
         self.add_pytorch_norm(source, f"{foreign}.final_layer_norm", f"{name}.feed_forward.norm", d_model)
 
     def add_pytorch_norm(self, source: ForeignTensors, foreign: str, name: str, d_model: int) -> None:
-        """Remove a layer norm, named as in PyTorch, from `source`, and add it. Raise ZooError if it is missing."""
+        """Move a layer norm, named as in PyTorch, from `source` to this collection. Raise ZooError if it is missing."""
         self.add_norm(name, source.take(f"{foreign}.weight", d_model), source.take(f"{foreign}.bias", d_model))
 
     def complete(self) -> dict[str, Tensor]:
-        """Return all tensors. If one projection of an attention has a bias, all projections have biases."""
+        """Return all tensors. If any attention projection has a bias, projections without one get a bias of zeros."""
         if self.projection_bias:
             for name in self._projections:
                 self.tensors.setdefault(f"{name}_bias", torch.zeros(self.tensors[name].shape[1]))
@@ -199,7 +201,7 @@ class EmbeddingTables:
         """Return the tensors in the order of zoo's token IDs, and the fields of `architecture` that describe them.
 
         zoo multiplies embeddings by sqrt(d_model) or by 1. If the foreign model uses another factor, the embedding is
-        rescaled. It is then not tied to the output projection.
+        rescaled, so that it can no longer share its matrix with the output projection.
         """
         is_scaled = {self.source_scale, self.target_scale} != {1.0}
         usual = self.target.shape[1] ** 0.5 if is_scaled else 1.0
@@ -229,10 +231,10 @@ class EmbeddingTables:
 
 
 def position_fields(encoder: Float[Tensor, "rows d_model"], decoder: Float[Tensor, "rows d_model"]) -> dict[str, Any]:
-    """Return the fields of `architecture.positions` that describe two tables of positions.
+    """Return the fields of `architecture.positions` for the tables of positions of the encoder and the decoder.
 
     Returns:
-        The kind and the first position, if both tables contain the same sinusoids. Otherwise the fields for learned
+        If both tables contain the same sinusoids: their kind and first position. Otherwise: the fields for learned
         positions, with as many rows as the shorter table.
     """
     kinds = [next(_matching_sinusoids(table), None) for table in (encoder, decoder)]

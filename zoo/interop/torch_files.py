@@ -34,8 +34,8 @@ def load(file: Path, toolkit: str, replacement: Callable[[str], Any] = lambda na
     Args:
         file: The file.
         toolkit: The toolkit that the file comes from, for error messages.
-        replacement: For the name of a global in the pickle, returns a harmless object to use instead, as an element of
-            torch's `safe_globals`. None rejects the file.
+        replacement: Function that maps the name of a global in the pickle to a harmless object, as an element of
+            torch's `safe_globals`. If it returns None, the file is rejected.
 
     Raises:
         ZooError: The file cannot be opened, or its pickles contain a global that is neither needed for tensors nor
@@ -48,7 +48,7 @@ def load(file: Path, toolkit: str, replacement: Callable[[str], Any] = lambda na
     for name in sorted(set(_foreign_globals(file))):
         if (harmless := replacement(name)) is None:
             raise ZooError(
-                f"`{file}` is not safe to load: it calls `{name}`, which files of {toolkit} do not",
+                f"`{file}` is not safe to load: it calls `{name}`, which files of {toolkit} never do",
                 hint="zoo runs no code from weight files: ask the author for a file with only tensors and options",
                 exit_code=1,
             )
@@ -73,7 +73,7 @@ def _require_values(content: Any, file: Path) -> None:
 
 
 def unreadable(file: Path, error: Exception) -> ZooError:
-    """Return a ZooError that a file cannot be read. It contains the first line of the original error."""
+    """Return the ZooError for a file that cannot be read, with the first line of the original error."""
     reason = str(error).strip().partition("\n")[0] or "it is truncated"
     return ZooError(f"cannot read `{file}`: {reason}", hint="restore it from its source", exit_code=1)
 

@@ -23,7 +23,7 @@ from zoo.text.vocabulary import Side, Vocabulary
 _FILES_OF_SIDE = ("{}.spm", "{}.model", "{}.spm.model", "spm.{}.model")
 _FILES_OF_BOTH_SIDES = ("sentencepiece.model", "sentencepiece.bpe.model", "spm.model", "spiece.model")
 _CONTROL_CHARACTERS = {f"<0x{number:02X}>" for number in range(32)}
-_MAX_LANGUAGES = 8  # codes in a message
+_MAX_LANGUAGES = 8  # language tokens in a message
 _WITHOUT_MODEL = (
     "The model comes without a SentencePiece model. Sources must be tokenised text, with spaces between the tokens. "
     "Translations are tokenised in the same way."
@@ -57,7 +57,7 @@ class TokenList:
     def numbering(self, models: Sequence[SentencePieceModel]) -> Numbering:
         """Assign token IDs of zoo to these tokens.
 
-        Tokens of the SentencePiece models that are not in the list are treated as unknown, as in the foreign engine.
+        Tokens of the SentencePiece models that are not in this list become unknown tokens, as in the foreign engine.
         """
         types = (TokenType.NORMAL, TokenType.USER_DEFINED, TokenType.BYTE)
         listed = set(self.names)
@@ -86,7 +86,7 @@ class ImportedVocabulary:
 
     @property
     def control_characters(self) -> list[int]:
-        """IDs of the target tokens that stand for a byte that is a control character."""
+        """IDs of the target tokens that represent bytes of control characters."""
         return [id for id, name in enumerate(self.target.names) if name in _CONTROL_CHARACTERS]
 
 
@@ -94,7 +94,7 @@ def find_model_files(folder: Path) -> tuple[Path, Path] | None:
     """Return the SentencePiece models of the source and the target in a folder, or None if there are none.
 
     Raises:
-        ZooError: There is a model of one side only.
+        ZooError: There is a model for one side only.
     """
     source, target = (
         next((folder / name for name in (*names, *_FILES_OF_BOTH_SIDES) if is_present(folder / name)), None)
@@ -104,12 +104,13 @@ def find_model_files(folder: Path) -> tuple[Path, Path] | None:
         return source, target
     if source or target:
         missing = "target" if source else "source"
-        raise ZooError(f"`{folder}` has a SentencePiece model of one side, but none of the {missing}")
+        problem = f"`{folder}` has a SentencePiece model of one side, but none of the {missing}"
+        raise ZooError(problem, hint=f"add the missing one as `{missing}.spm`")
     return None
 
 
 def find_models(folder: Path) -> list[SentencePieceModel]:
-    """Return the SentencePiece models in a folder: none, one for both sides, or one of the source and the target."""
+    """Return the SentencePiece models in a folder: none, one for both sides, or one for each side."""
     return [SentencePieceModel(file) for file in dict.fromkeys(find_model_files(folder) or ())]
 
 
@@ -129,10 +130,10 @@ def convert_vocabulary(
         models: One SentencePiece model for both sides, or two. Empty if the foreign model expects tokenised text.
         source: The tokens of the source.
         target: The tokens of the target.
-        shared: Whether both sides have the same token IDs. Then `target` describes both.
+        shared: Whether both sides have the same token IDs. If so, `target` describes both sides.
         where: The file or folder of the lists, for error messages.
         source_has_end: Whether sources of the foreign model end with EOS.
-        control: Names of tokens that no text contains, such as those of languages.
+        control: Names of tokens that no text contains, such as language tokens.
 
     Raises:
         ZooError: A SentencePiece model is missing, or cannot be converted to these token IDs.
@@ -169,7 +170,7 @@ def _language_notes(source: Numbering) -> list[str]:
         return []
     others = f" and {len(languages) - _MAX_LANGUAGES} more" if len(languages) > _MAX_LANGUAGES else ""
     listed = ", ".join(languages[:_MAX_LANGUAGES]) + others
-    return [f"the model translates into several languages: begin each source with the code of one ({listed})"]
+    return [f"the model translates into several languages: begin each source with a language token, such as {listed}"]
 
 
 def _word_list_notes(target: TokenList) -> list[str]:

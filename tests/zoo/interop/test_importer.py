@@ -220,7 +220,7 @@ def test_sentences_that_are_too_long_are_left_out(imported: ImportedModel, repor
     assert (comparison.sentences, comparison.identical) == (2, 2)
     assert comparison.difference < 1e-3
     assert [line for line in report.warnings if "the check" in line] == [
-        "1 of 3 sentences is left out of the check: the model takes 1 to 12 tokens"
+        "1 of 3 sentences is left out of the check: the model accepts sentences of 1 to 12 tokens"
     ]
     with pytest.raises(ZooError, match="no sentence to check with"):
         compare(imported, [LONG], report)

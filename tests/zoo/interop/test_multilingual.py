@@ -269,7 +269,7 @@ def test_languages_and_search_of_the_settings_are_imported(write: Write) -> None
     (folder / "generation_config.json").write_text(json.dumps(search))
     model = read(folder)
     assert model.spec.default_direction == ("fr_XX", "en_XX")
-    assert any("`--to` chooses it" in note for note in model.notes)
+    assert any("choose the language with `--to`" in note for note in model.notes)
     assert (model.spec.decoding.beam, model.spec.decoding.extra_length) == (5, 18)
     assert model.spec.languages == Languages(codes=MBART50, token="{}", source_token="source", target_token="target")
 

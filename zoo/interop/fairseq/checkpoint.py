@@ -24,6 +24,7 @@ _PLAIN_TYPES: dict[str, Any] = {
     "argparse.Namespace": argparse.Namespace,
     "collections.defaultdict": collections.defaultdict,
 }
+_CHECKPOINT_HINT = "give a checkpoint that fairseq wrote in training, such as `checkpoint_best.pt`"
 _MAX_VALUES, _MAX_DEPTH = 100_000, 50
 
 
@@ -61,9 +62,15 @@ def read(file: Path) -> Checkpoint:
         raise torch_files.unreadable(file, error) from None
     model = content.get("model")
     if not isinstance(model, Mapping):
-        raise ZooError(f"`{file}` is not a checkpoint of fairseq: it has no `model`", exit_code=1)
+        raise ZooError(
+            f"`{file}` is not a checkpoint of fairseq: it has no `model`", hint=_CHECKPOINT_HINT, exit_code=1
+        )
     if not isinstance(options, dict):
-        raise ZooError(f"`{file}` is not a checkpoint of fairseq: it has neither `args` nor `cfg`", exit_code=1)
+        raise ZooError(
+            f"`{file}` is not a checkpoint of fairseq: it has neither `args` nor `cfg`",
+            hint=_CHECKPOINT_HINT,
+            exit_code=1,
+        )
     return Checkpoint(options, {str(name): tensor for name, tensor in model.items() if isinstance(tensor, Tensor)})
 
 
@@ -71,8 +78,8 @@ def to_plain_data(value: Any) -> Any:
     """Convert namespaces and nodes of omegaconf to dictionaries, lists and plain values.
 
     Raises:
-        ValueError: There are too many values, or one has another type. Or values are nested too deeply, for example
-            because an object refers to itself.
+        ValueError: There are too many values, or a value is not a number, text, list or mapping. Also raised if values
+            are nested too deeply, for example because an object refers to itself.
     """
     return _to_plain_data(value, iter(range(_MAX_VALUES)), _MAX_DEPTH)
 
@@ -82,7 +89,7 @@ def _to_plain_data(value: Any, budget: Iterator[int], depth: int) -> Any:
 
     Args:
         value: The value.
-        budget: Each converted value takes one element. If it is exhausted, there are too many values.
+        budget: Iterator with one element for each value that may be converted. It limits the number of values.
         depth: How many levels of nesting are still allowed.
     """
     if not depth or next(budget, None) is None:

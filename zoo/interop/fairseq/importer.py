@@ -105,7 +105,7 @@ def _dictionary_names(folder: Path, options: Settings) -> tuple[str, str]:
 
 
 def _language_codes(names: tuple[str, str]) -> tuple[str, str] | None:
-    """Convert fairseq's language names to the codes that zoo uses, such as en_XX to en-XX. None if one is no code."""
+    """Convert fairseq's language names to the codes that zoo uses, such as en_XX to en-XX. None if one is invalid."""
     source, target = (name.replace("_", "-") for name in names)
     return (source, target) if are_language_codes((source, target)) else None
 
@@ -113,7 +113,7 @@ def _language_codes(names: tuple[str, str]) -> tuple[str, str] | None:
 def _read_dictionary(file: Path) -> TokenList:
     """Read `dict.LANGUAGE.txt`, which has a token and its count on each line.
 
-    Four special tokens precede those in the file. Decoding begins with EOS.
+    The first four tokens are special tokens that the file does not list. Decoding begins with EOS.
 
     Raises:
         ZooError: The file is missing or damaged.
@@ -121,7 +121,8 @@ def _read_dictionary(file: Path) -> TokenList:
     try:
         lines = read_bytes(file).decode("utf-8").split("\n")
     except UnicodeDecodeError as error:
-        raise ZooError(f"`{file}` is damaged: byte {error.start + 1} is not UTF-8", exit_code=1) from None
+        problem = f"`{file}` is damaged: byte {error.start + 1} is not UTF-8"
+        raise ZooError(problem, hint="restore it from its source", exit_code=1) from None
     names = list(_SPECIAL_TOKENS)
     known = set(names)
     for number, line in enumerate(lines, start=1):

@@ -12,7 +12,7 @@ from torch import Tensor
 from specs import ZooError
 from zoo.interop.fairseq.training_options import TRAINING_OPTIONS
 from zoo.interop.settings import Settings
-from zoo.interop.tensors import SIDES, EmbeddingTables, ForeignTensors, NetworkTensors
+from zoo.interop.tensors import RESTORE, SIDES, EmbeddingTables, ForeignTensors, NetworkTensors
 
 PAD = 1
 """ID of fairseq's padding token. fairseq numbers positions from the next integer, PAD + 1."""
@@ -43,7 +43,7 @@ _NO_EFFECT = (
     *("decoder_adapter_reduction_factor", "decoder_adapter_activation_fn", "decoder_adapter_lang_ids"),
     *("encoder_finetune_adapter", "decoder_finetune_adapter"),
 )
-"""Ignored options: of training, of networks that `_ALLOWED` excludes, and sizes that the tensors' shapes also show."""
+"""Ignored options: training options, options of networks that `_ALLOWED` excludes, and sizes that tensors also show."""
 _TENSORS_WITHOUT_EFFECT = re.compile(r"(encoder|decoder)\.(version|embed_positions\.(_float_tensor|weights))")
 _OLD_NORM = re.compile(r"((encoder|decoder)\.layers\.\d+)\.layer_norms\.(\d)\.(weight|bias)")
 _OLD_PROJECTIONS = re.compile(r"(.+_attn)\.in_proj_(weight|bias)")
@@ -54,7 +54,7 @@ _NORMS = {
 
 
 def flat_options(options: Mapping[str, Any], where: str) -> Settings:
-    """Return the options of a checkpoint without sections, whichever version of fairseq wrote them.
+    """Return the options of a checkpoint as one mapping without sections, for all versions of fairseq.
 
     Args:
         options: The options. Newer versions of fairseq put them into sections.
@@ -171,7 +171,8 @@ def read_embeddings(source: ForeignTensors, options: Settings) -> EmbeddingTable
     names = ("decoder.output_projection.weight", "decoder.embed_out")
     outputs = [source.take(name) for name in names if name in source.left]
     if not outputs and not any(tied):
-        raise ZooError(f"`{source.file}` has no `{names[0]}`, but its options say that it is not tied to the embedding")
+        problem = f"`{source.file}` has no `{names[0]}`, but its options say that it is not tied to the embedding"
+        raise ZooError(problem, hint=RESTORE)
     source.require_all_taken()
     scale = 1.0 if options.boolean("no_scale_embedding", False) else float(decoder.shape[1]) ** 0.5
     return EmbeddingTables(encoder, decoder, outputs[0] if outputs else decoder, None, scale, scale)

@@ -47,4 +47,4 @@ weight_decay wer_char_level wer_lowercase wer_remove_punct wer_tokenizer workers
 zero_sharding
 """
 TRAINING_OPTIONS = frozenset(_NAMES.split())
-"""Options for training, storing or searching. An import ignores them."""
+"""Names of options for training, for storing checkpoints and for the search. An import ignores them."""

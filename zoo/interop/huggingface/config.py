@@ -1,4 +1,4 @@
-"""Conversion of the settings of transformers' Marian models in `config.json` to the section `architecture`."""
+"""Conversion of the `config.json` of transformers' Marian models to the section `architecture` of a spec."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NO_EFFECT = (
     *("_commit_hash", "attn_implementation", "_attn_implementation_autoset", "tf_legacy_loss", "bos_token_id"),
     *("init_std", "extra_pos_embeddings"),
 )
-"""Ignored settings: of training, of other models and of performance, and one for learned positions."""
+"""Ignored settings: for training, for performance, for other models, and for learned positions."""
 _ACTIVATIONS = {"swish": "silu", "silu": "silu", "relu": "relu", "gelu": "gelu"}
 _EPSILON = {"marian": 1e-6, "transformers": 1e-5}
 """Epsilon of layer norms in each toolkit."""
@@ -92,7 +92,7 @@ def has_common_embedding(config: Settings) -> bool:
 
 
 def same_integer(config: Settings, key: str, default: int) -> int:
-    """Return a setting of both sides. Raise ZooError if they differ, because a spec has one value."""
+    """Return an integer setting that the encoder and the decoder share. Raise ZooError if their values differ."""
     encoder, decoder = (config.integer(f"{side}_{key}", default, minimum=1) for side in SIDES)
     if encoder != decoder:
         raise config.error(f"decoder_{key}", f"differs from the encoder's value {encoder}, but zoo supports one value")

@@ -60,7 +60,7 @@ class TransformersEngine:
         for row, log_probability in zip(output.tolist(), self._log_probabilities(inputs, output), strict=True):
             ids = row[1:]
             ids = ids[: ids.index(end)] if end in ids else ids
-            # Rows of the embedding without a token have no name in transformers. These are the names in zoo.
+            # In transformers, rows of the embedding without a token have no name. In zoo, their name is `<ID>`.
             names = [
                 name or f"<{id}>" for name, id in zip(self._tokenizer.convert_ids_to_tokens(ids), ids, strict=True)
             ]

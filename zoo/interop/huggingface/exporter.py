@@ -1,7 +1,7 @@
 """Export to transformers' MarianMTModel.
 
-MarianMTModel is post-norm, has biases everywhere, and computes other sinusoids than zoo. The export therefore writes
-the positions of the model as a table, which transformers uses instead.
+MarianMTModel is post-norm, all its linear maps have biases, and it computes other sinusoids than zoo. The export
+therefore writes the model's positions as a table, which transformers uses instead of its own.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def require_marian(spec: Spec) -> None:
 
 
 def unsupported(reason: str) -> ZooError:
-    """Return the error that transformers lacks a part of the model."""
+    """Return the ZooError for a model that transformers cannot express."""
     return ZooError(f"cannot export this model to transformers: {reason}", hint="use `--to onnx` for any model")
 
 
@@ -129,7 +129,7 @@ def require_sentencepiece(vocabulary: Vocabulary) -> None:
 
 
 def _position_rows(spec: Spec) -> int:
-    """Return the number of rows of the table of positions. For sinusoids, it fits the longest source and EOS."""
+    """Return the number of rows of the table of positions. For sinusoids, it is the maximum source length plus EOS."""
     if (rows := spec.architecture.max_positions) is not None:
         return rows
     return min(spec.decoding.max_source_length, _MAX_POSITIONS - 1) + 1
@@ -252,7 +252,7 @@ def _generation_config(spec: Spec) -> dict[str, Any]:
 
 
 def search_differences(spec: Spec) -> Iterator[str]:
-    """Yield notes for the user: differences between the search in transformers and that of the spec."""
+    """Yield notes for the user about differences between the search in transformers and the search of the spec."""
     decoding = spec.decoding
     if decoding.length_penalty == "gnmt" and decoding.alpha and decoding.beam > 1:
         yield "the length penalty of the spec is ((5 + length) / 6)^alpha, and that of transformers is length^alpha"

@@ -30,7 +30,7 @@ class ModelTypeImport:
     def settings(self, path: Path) -> tuple[Settings, Settings]:
         """Return the settings of the network and those of the search.
 
-        Older folders have both in `config.json`. The two results are then the same object.
+        In older folders, `config.json` contains both. The two results are then the same object.
 
         Raises:
             ZooError: The path is not a folder, or a file is damaged.

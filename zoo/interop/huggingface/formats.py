@@ -25,7 +25,7 @@ EXPORT_FORMATS: tuple[ExportFormat, ...] = (
 
 
 def unsupported_model_type(path: Path) -> str | None:
-    """Return the sentence that no format reads the model type in a folder, or None if the folder has none."""
+    """Return an error message about a folder whose model type zoo does not import. None if it has no model type."""
     formats: tuple[ModelTypeImport, ...] = IMPORT_FORMATS
     if (found := model_type(path)) is None:
         return None

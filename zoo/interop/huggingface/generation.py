@@ -1,4 +1,4 @@
-"""Settings of a search in transformers: `generation_config.json`, or an older `config.json`, as `decoding`."""
+"""Conversion of search settings of transformers to `decoding`: `generation_config.json`, or an older `config.json`."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _NO_EFFECT_IN_GENERATION = (
     *("prefill_chunk_size", "output_past", "use_model_defaults", "trust_remote_code", "max_cache_len", "use_mtp"),
     *("assistant_ensemble_weight", "speculation_type", "continuous_batching_config"),
 )
-"""Ignored search settings: of sampling, performance and additional outputs, and token IDs, also in `config.json`."""
+"""Ignored search settings: for sampling, performance and additional outputs, and token IDs that `config.json` has."""
 _READ_IN_GENERATION = (
     *("eos_token_id", "forced_eos_token_id", "bad_words_ids", "renormalize_logits", "length_penalty", "num_beams"),
     *("max_length", "max_new_tokens", "early_stopping"),
@@ -63,6 +63,7 @@ class GenerationSettings:
     excluded: tuple[int, ...]
     """Foreign IDs of tokens that are excluded from the softmax, so that no translation contains them."""
     notes: tuple[str, ...]
+    """Notes to show to the user."""
 
 
 def generation_settings(
@@ -76,7 +77,8 @@ def generation_settings(
         numbering: The tokens of the target.
         forces_end: Whether a translation of maximum length ends with EOS if the settings do not specify it. True for
             the settings in a `config.json`.
-        is_multilingual: Whether each request specifies the first token of a translation. A default then has no effect.
+        is_multilingual: Whether each request specifies the first token of a translation, a language token. The default
+            in the settings then has no effect.
 
     Raises:
         ZooError: A setting is not supported.

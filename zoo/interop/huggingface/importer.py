@@ -101,7 +101,7 @@ class HuggingFaceMarianImport(ModelTypeImport):
 
 
 def _with_languages(request: ImportRequest, path: Path) -> ImportRequest:
-    """Return the request with the languages in `tokenizer_config.json`, unless the user chose languages."""
+    """Return the request, with the languages in `tokenizer_config.json` if the user did not choose languages."""
     if request.languages or not is_present(path / TOKENIZER_CONFIG):
         return request
     config: dict[str, Any] = read_json(path / TOKENIZER_CONFIG)
@@ -110,7 +110,7 @@ def _with_languages(request: ImportRequest, path: Path) -> ImportRequest:
 
 
 def _adapt_to_marian(model: Any, epsilon: float) -> None:
-    """Change a model of transformers to Marian's positions and epsilon of layer norms, as in its training."""
+    """Set the positions and the layer-norm epsilon of a transformers model to those of Marian, which trained it."""
     for module in model.modules():
         if isinstance(module, torch.nn.LayerNorm):
             module.eps = epsilon

@@ -1,4 +1,4 @@
-"""Languages that the tokenizers of transformers know without a list in the folder of a model."""
+"""Language codes that are built into tokenizers of transformers, so that the folder of a model does not list them."""
 
 _M2M100 = (
     "af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl gu ha he hi hr ht hu hy "

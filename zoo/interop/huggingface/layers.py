@@ -1,4 +1,4 @@
-"""Tensors of transformers' networks without biases: each is a matrix or a gain of zoo under another name."""
+"""Tensors of transformers' networks without biases. Each corresponds to one matrix or gain of zoo."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class LayerTensor(NamedTuple):
 
 
 def read_layer_tensors(source: ForeignTensors, tensors: Iterable[LayerTensor]) -> dict[str, Tensor]:
-    """Take tensors of transformers. Raise ZooError if one is missing or has another shape."""
+    """Remove tensors from `source`, and return them by zoo's names. Raise ZooError if one is missing or invalid."""
     read = {}
     for each in tensors:
         tensor = source.take(f"{each.foreign}.weight", *each.shape)
@@ -47,10 +47,13 @@ def written_layer_tensors(ours: Mapping[str, Tensor], tensors: Iterable[LayerTen
 
 
 def tied_tables(source: ForeignTensors, rows: int, d_model: int) -> tuple[Tensor, Tensor | None]:
-    """Take the common embedding of both sides, and the output projection if its matrix is another one.
+    """Remove the common embedding of both sides and the output projection from `source`, and return them.
 
-    transformers stores the embedding under up to four names, and ties the output projection to it unless both have
-    different values. It does so whatever `tie_word_embeddings` is.
+    transformers stores the embedding under up to four names. It ties the output projection to the embedding unless both
+    have different values, regardless of `tie_word_embeddings`.
+
+    Returns:
+        The embedding, and the output projection. The latter is None if it is equal to the embedding.
 
     Raises:
         ZooError: A table has another shape, or the sides have different embeddings.

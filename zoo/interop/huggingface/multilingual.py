@@ -28,10 +28,10 @@ from zoo.interop.huggingface.t5 import ACTIVATIONS
 from zoo.interop.huggingface.weight_files import open_weights
 from zoo.interop.numbering import NEVER, Numbering
 from zoo.interop.settings import Settings
-from zoo.interop.tensors import SIDES, ForeignTensors, NetworkTensors
+from zoo.interop.tensors import RESTORE, SIDES, ForeignTensors, NetworkTensors
 
 FIRST_POSITION = 2
-"""Number of the first position. Learned positions have as many rows before it, which no token uses."""
+"""Number of the first position. Tables of learned positions begin with this many unused rows."""
 _ALLOWED: dict[str, tuple[Any, ...]] = {
     "is_encoder_decoder": (True,),
     "is_decoder": (False,),
@@ -55,7 +55,7 @@ _POSITIONS, _BIAS = "model.{}.embed_positions.weight", "final_logits_bias"
 _SINUSOIDS = "model.{}.embed_positions.weights"
 """Tensor of old files that transformers ignores, because it computes sinusoids itself."""
 _MAX_SOURCE_LENGTH = 100_000  # of a spec
-_FORCED = "its own settings choose the language of the translation; in zoo, `--to` chooses it"
+_FORCED = "the model's files set a default target language, which zoo ignores: choose the language with `--to`"
 
 
 class MultilingualImport(ModelTypeImport):
@@ -127,7 +127,7 @@ class MultilingualImport(ModelTypeImport):
 
 
 def _start(config: Settings, settings: Settings) -> int:
-    """Return the token that decoding starts with. Raise ZooError if it is neither `<s>` nor `</s>`."""
+    """Return the ID of the token that decoding starts with. Raise ZooError if it is neither `<s>` nor `</s>`."""
     own = (file for file in (settings, config) if file.any("decoder_start_token_id") is not None)
     file = next(own, config)
     default = END if config.text("model_type") == "m2m_100" else None
@@ -136,7 +136,7 @@ def _start(config: Settings, settings: Settings) -> int:
         raise file.error(
             "decoder_start_token_id",
             "is not `</s>` (2), with which translations begin in mBART-50, NLLB-200 and M2M-100",
-            hint="the first mBART (cc25) begins them with a language and is not supported",
+            hint="choose one of these models: the first mBART (cc25) begins translations with a language token",
         )
     return int(start)
 
@@ -177,12 +177,15 @@ def architecture_fields(config: Settings) -> dict[str, Any]:
 
 
 def _take_tables(source: ForeignTensors, rows: int, d_model: int, *, tied: bool) -> dict[str, Tensor]:
-    """Take the embeddings of the source and the target, and the output projection.
+    """Remove the embeddings and the output projection from `source`, and return them.
 
-    A file contains each matrix once, or several times under the names of all that share it.
+    A file contains a shared matrix once, or under several names.
+
+    Returns:
+        The matrices with the keys `source`, `target` and `output`.
 
     Raises:
-        ZooError: A matrix is missing or has another shape, or the settings call for three equal ones that differ.
+        ZooError: A matrix is missing or has another shape, or `tied` is True and the matrices are not equal.
     """
     sides = dict(zip(("source", "target"), SIDES, strict=True))
     names = {"shared": _SHARED, **{ours: _EMBEDDING.format(side) for ours, side in sides.items()}, "output": _OUTPUT}
@@ -192,7 +195,9 @@ def _take_tables(source: ForeignTensors, rows: int, d_model: int, *, tied: bool)
         source.take(_SHARED if first is None else _OUTPUT)  # raises the error that it is missing
     tables = {key: found.get(key, first) for key in ("source", "target", "output")}
     if tied and not all(torch.equal(table, first) for table in found.values() if first is not None):
-        raise ZooError(f"`{source.file}` has several embeddings, but `tie_word_embeddings` demands one", exit_code=1)
+        raise ZooError(
+            f"`{source.file}` has several embeddings, but `tie_word_embeddings` demands one", hint=RESTORE, exit_code=1
+        )
     return {key: table for key, table in tables.items() if table is not None}
 
 
@@ -206,7 +211,7 @@ def _tying(tables: dict[str, Tensor]) -> str:
 
 
 def _embeddings(tables: dict[str, Tensor], tied: str, numbering: Numbering) -> dict[str, Tensor]:
-    """Return the tables by zoo's names, in the order of its token IDs."""
+    """Return the matrices by zoo's names, with rows in the order of zoo's token IDs."""
     names = {"embedding": "source"} if tied in ("all", "embeddings") else {}
     names = names or {f"{side}_embedding": side for side in ("source", "target")}
     if tied in ("embeddings", "none"):
@@ -215,7 +220,7 @@ def _embeddings(tables: dict[str, Tensor], tied: str, numbering: Numbering) -> d
 
 
 def _read_layers(source: ForeignTensors, a: Architecture) -> dict[str, Tensor]:
-    """Take the tensors of all layers, and the norms and learned positions of both stacks."""
+    """Remove the tensors of all layers, norms and learned positions from `source`. Return them by zoo's names."""
     layers, tables = NetworkTensors(), {}
     for side, depth in zip(SIDES, (a.depths.encoder, a.depths.decoder), strict=True):
         source.left.pop(_SINUSOIDS.format(side), None)

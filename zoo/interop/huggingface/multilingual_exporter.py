@@ -91,7 +91,7 @@ class MultilingualExport:
 
 
 def require_multilingual(spec: Spec) -> TokenizerClass:
-    """Return the tokenizer that fits a spec. Raise ZooError if transformers cannot express the model."""
+    """Return the tokenizer class that fits a spec. Raise ZooError if transformers cannot express the model."""
     a, languages = spec.architecture, spec.languages
     if a.source.kind != "tokens":
         raise unsupported(f"its encoder reads {a.source.kind}, not tokens")
@@ -141,20 +141,20 @@ class ForeignIds:
     """Token IDs of an exported model."""
 
     rows: list[int | None]
-    """zoo's ID of each foreign token. None: a token that zoo does not have, which gets a row of zeros."""
+    """zoo's ID of each foreign token. None if zoo does not have the token. Its row in the matrices is zeros."""
     foreign: Tensor
     """Foreign ID of each token of zoo."""
     before_languages: int
-    """Number of foreign tokens before those of the languages."""
+    """Number of foreign tokens before the language tokens."""
     start: int
     """Foreign ID of the token that decoding starts with."""
 
     @classmethod
     def of(cls, bundle: Bundle) -> ForeignIds:
-        """Return the IDs for a model: special tokens, tokens of text, languages, and all others.
+        """Return the IDs for a model: first the special tokens, then text tokens, language tokens and all others.
 
         Raises:
-            ZooError: BOS is neither a token of its own nor EOS.
+            ZooError: The model cannot generate BOS, and its embedding differs from that of EOS.
         """
         tokenizer, languages = bundle.vocabulary.source, bundle.spec.languages
         assert isinstance(tokenizer, Tokenizer)
@@ -166,7 +166,7 @@ class ForeignIds:
         start = START
         if bool(never[BOS]):
             if not torch.equal(table[BOS], table[EOS]):
-                raise unsupported("the token that decoding starts with (BOS) gets no share of the probability")
+                raise unsupported("it cannot generate BOS, the token that decoding starts with, but these models can")
             start = END
         own_start = names.index(_START_NAME) if _START_NAME in names else None
         heads = [own_start if start == END else BOS, PAD, EOS, UNK]
@@ -192,7 +192,7 @@ class ForeignIds:
         return cls(rows, foreign, len(heads) + len(text), start)
 
     def select(self, values: Tensor) -> Tensor:
-        """Return a table or a bias of zoo in the order of the foreign IDs."""
+        """Return a matrix or a bias of zoo with its rows in the order of the foreign IDs."""
         selected = values.float()[[0 if id is None else id for id in self.rows]].clone()
         selected[[id is None for id in self.rows]] = 0
         return selected
@@ -231,7 +231,7 @@ def _tensors(spec: Spec, tensors: Mapping[str, Tensor], ids: ForeignIds) -> Iter
 
 
 def _write_vocabulary(bundle: Bundle, class_: TokenizerClass, folder: Path, ids: ForeignIds) -> None:
-    """Write the SentencePiece model, the settings of the tokenizer, and for M2M-100 the token IDs."""
+    """Write the SentencePiece model, the settings of the tokenizer, and, only for M2M-100, the token IDs."""
     tokenizer, languages = bundle.vocabulary.source, bundle.spec.languages
     assert isinstance(tokenizer, Tokenizer)
     assert languages is not None

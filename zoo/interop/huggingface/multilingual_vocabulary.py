@@ -1,8 +1,8 @@
 """Vocabularies of transformers' M2M100Tokenizer, NllbTokenizer and MBart50Tokenizer.
 
-The first foreign IDs are `<s>`, `<pad>`, `</s>` and `<unk>`. The tokens of the SentencePiece model follow, then those
-of the languages. M2M100Tokenizer has the former in `vocab.json`; the others take them from `sentencepiece.bpe.model`. A
-folder that transformers 5 has written contains `tokenizer.json` in its place.
+The first foreign IDs are those of `<s>`, `<pad>`, `</s>` and `<unk>`. The text tokens follow, then the language tokens.
+For M2M100Tokenizer, `vocab.json` lists the IDs of the text tokens. For the other tokenizers, text tokens have the order
+of `sentencepiece.bpe.model`. Folders written by transformers 5 have `tokenizer.json` instead of that file.
 """
 
 from __future__ import annotations
@@ -72,10 +72,10 @@ _NO_EFFECT = (
     *("pad_token_type_id", "model_input_names", "auto_map", "unk_id", "spm_file", "num_madeup_words", "from_slow"),
     *("tokenizer_config_file", "_commit_hash", "trust_remote_code", "add_prefix_space"),
 )
-"""Settings of padding, of truncation and of how a tokenizer was loaded."""
+"""Ignored settings: for padding, for truncation and for how a tokenizer was loaded."""
 _LISTED = ("extra_special_tokens", "additional_special_tokens")
 _NORMALIZERS = ("Precompiled", "Replace", "Strip")
-"""Steps of a normaliser that SentencePiece also does. Replace and Strip remove spaces."""
+"""Types of normaliser steps that SentencePiece also performs. Replace and Strip remove spaces."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ def tokenizer_class(folder: Path, config: Settings) -> TokenizerClass:
     """Return the class of the tokenizer that the settings name, or else the one that fits the files.
 
     Raises:
-        ZooError: It is another class.
+        ZooError: The settings name a class that zoo does not read.
     """
     named = _tokenizer_config(folder).get("tokenizer_class") or config.any("tokenizer_class")
     if named is None:
@@ -103,12 +103,16 @@ def tokenizer_class(folder: Path, config: Settings) -> TokenizerClass:
     if (name := str(named).removesuffix("Fast")) in CLASSES:
         return CLASSES[name]
     problem = f"the tokenizer of `{folder}` is `{named}`, but zoo reads only {', '.join(CLASSES)}"
-    hint = "mBART models for one pair of languages put them elsewhere" if name == "MBartTokenizer" else None
+    hint = (
+        "choose an mBART-50 model, because MBartTokenizer puts language tokens elsewhere"
+        if name == "MBartTokenizer"
+        else None
+    )
     raise ZooError(problem[:_MAX_MESSAGE], hint=hint)
 
 
 def read_multilingual_vocabulary(folder: Path, class_: TokenizerClass, rows: int, start: int) -> MultilingualVocabulary:
-    """Read a vocabulary.
+    """Read the vocabulary of a multilingual model.
 
     Args:
         folder: The folder of the model.
@@ -178,7 +182,7 @@ def _check_settings(settings: Settings) -> None:
 
 
 def _content(entry: Any) -> str:
-    """Return the text of an added token, which is given as text or with its options."""
+    """Return the text of an added token. The entry is this text, or a mapping of its text and options."""
     return str(entry["content"] if isinstance(entry, Mapping) else entry)
 
 
@@ -195,10 +199,10 @@ def _added_tokens(folder: Path, settings: Settings) -> dict[str, int]:
 def _language_tokens(
     folder: Path, class_: TokenizerClass, settings: Settings, added: Mapping[str, int]
 ) -> dict[str, str]:
-    """Return the code of each language by its token, in the order of the tokenizer.
+    """Return the language code for each language token, in the order of the tokenizer.
 
     Raises:
-        ZooError: No file lists the languages, or an added token is no language.
+        ZooError: No file lists the languages, or an added token does not stand for a language.
     """
     special = {*SPECIAL_NAMES, MASK}
     listed = [_content(entry) for key in _LISTED for entry in settings.any(key) or []]
@@ -248,12 +252,12 @@ def _read_ids(file: Path) -> list[str]:
 
 
 def _from_tokenizer_file(file: Path, class_: TokenizerClass, added: set[str]) -> tuple[SentencePieceModel, list[str]]:
-    """Return the SentencePiece model that splits text as a `tokenizer.json`, and the names of its tokens.
+    """Return a SentencePiece model that splits text like a `tokenizer.json`, and the names of the tokens by ID.
 
     Args:
         file: The file.
         class_: The class of the tokenizer.
-        added: Names of tokens that are no part of a text.
+        added: Names of tokens that are not part of a text.
 
     Raises:
         ZooError: The file is damaged, or SentencePiece cannot split text in the same way.
@@ -289,12 +293,12 @@ def _from_tokenizer_file(file: Path, class_: TokenizerClass, added: set[str]) ->
 
 
 def _scores_of_merges(file: Path, names: Sequence[str], merges: Sequence[Any]) -> dict[str, float]:
-    """Return a score for each token, so that SentencePiece merges pairs in the order of a list.
+    """Return a score for each token, so that SentencePiece merges pairs in the order of `merges`.
 
-    SentencePiece merges any pair whose text is a token, and the list must contain all of them.
+    SentencePiece merges any pair whose text is a token, so `merges` must contain all of these pairs.
 
     Raises:
-        ZooError: The list lacks a pair.
+        ZooError: `merges` lacks such a pair.
     """
     pairs = [tuple(merge.split(" ")) if isinstance(merge, str) else tuple(merge) for merge in merges]
     scores: dict[str, float] = {}
@@ -304,7 +308,9 @@ def _scores_of_merges(file: Path, names: Sequence[str], merges: Sequence[Any]) -
     for name in known:
         if missing := next((pair for pair in _splits(name) if known.issuperset(pair) and pair not in listed), None):
             problem = f"`{file}` does not merge `{missing[0]}` and `{missing[1]}`, but SentencePiece would do so"
-            raise ZooError(problem[:_MAX_MESSAGE], hint=f"add the original `{SENTENCEPIECE}`, and zoo reads that file")
+            raise ZooError(
+                problem[:_MAX_MESSAGE], hint=f"add the original `{SENTENCEPIECE}`, which zoo then reads instead"
+            )
     return {name: scores.get(name, -float(len(pairs))) for name in names}
 
 

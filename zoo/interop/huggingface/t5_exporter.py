@@ -131,14 +131,15 @@ class ExportedIds:
 
     @classmethod
     def of(cls, embedding: Tensor, tensors: Mapping[str, Tensor]) -> ExportedIds:
-        """Return the IDs for a model. PAD and BOS get none if they have no share of the probability.
+        """Return the IDs for a model. PAD and BOS get no ID of their own if the model cannot generate them.
 
         Args:
             embedding: The embedding of the target.
             tensors: The tensors of the model.
 
         Raises:
-            ZooError: A bias of the logits is another number, or BOS has no share and is no other token either.
+            ZooError: Another token has a logit bias, or the model cannot generate BOS and neither UNK nor EOS has its
+                embedding.
         """
         bias = tensors.get("output_bias", torch.zeros(len(embedding))).float()
         never = bias == NEVER

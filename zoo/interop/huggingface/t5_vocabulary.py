@@ -1,10 +1,10 @@
 """Vocabularies of transformers' T5Tokenizer, which T5, mT5 and MADLAD-400 have.
 
-The tokens are those of `tokenizer.json`, or else of `spiece.model` followed by the sentinels `<extra_id_99>` to
-`<extra_id_0>`. transformers (version 5) finds some of them in raw text: special tokens and the entries of
-`added_tokens_decoder`; and unless `tokenizer_config.json` lists `additional_special_tokens`, the sentinels and the
-control and user-defined tokens of `spiece.model`. The unigram model splits the texts between them. There, all tokens
-are equal.
+The tokens are those of `tokenizer.json`, or else those of `spiece.model` and the sentinels `<extra_id_99>` to
+`<extra_id_0>`. transformers (version 5) finds some of them in raw text: the special tokens and the entries of
+`added_tokens_decoder`. If `tokenizer_config.json` has no `additional_special_tokens`, it also finds the sentinels and
+the control and user-defined tokens of `spiece.model`. The unigram model splits the text between the found tokens. It
+treats all its tokens as normal tokens.
 """
 
 from __future__ import annotations
@@ -60,13 +60,13 @@ class TokenizerTokens:
         return cls(model, model.names(), model.names().index(unknown))
 
     def append(self, name: str) -> None:
-        """Append a token to those of the unigram model, unless it has it already."""
+        """Append a token to those of the unigram model, unless the model already has it."""
         if name not in self.names:
             self.names.append(name)
             self.model.entries.append(TokenEntry(name, 0.0, TokenType.NORMAL))
 
     def add(self, name: str, id: int | None = None, *, special: bool = True) -> None:
-        """Let a token be found in raw text. Append it if it is new.
+        """Add a token to those that are found in raw text. If it is new, it gets an ID.
 
         Raises:
             ZooError: The ID belongs to another token, or it is too large.

@@ -112,7 +112,7 @@ def write_vocabulary(bundle: Bundle, folder: Path, max_length: int) -> None:
 
 
 def _foreign_name(side: Tokenizer, id: int) -> str:
-    """Return the name of a token in transformers. Language tokens have no leading space there."""
+    """Return the name of a token in transformers, where language tokens have no leading space."""
     name = str(side.model.id_to_piece(id))
     bare = name.removeprefix(SPACE)
     return bare if is_language_token(bare) else name

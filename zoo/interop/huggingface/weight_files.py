@@ -14,7 +14,7 @@ from torch import Tensor
 from specs import ZooError
 from zoo.files.reading import MAX_VOCABULARY_BYTES, is_present, open_file, read_json
 from zoo.interop import torch_files
-from zoo.interop.tensors import ForeignTensors
+from zoo.interop.tensors import RESTORE, ForeignTensors
 from zoo.models.weights import check_header
 
 FILES = ("model.safetensors", "pytorch_model.bin")
@@ -29,7 +29,8 @@ def open_weights(folder: Path) -> ForeignTensors:
     )
     if file is None:
         files = ", ".join(sorted(path.name for path in folder.iterdir())) or "no files"
-        raise ZooError(f"`{folder}` has neither `{FILES[0]}` nor `{FILES[1]}`, but {files}")
+        problem = f"`{folder}` has neither `{FILES[0]}` nor `{FILES[1]}`; it contains {files}"
+        raise ZooError(problem, hint="add the weights of the model")
     if file.name in INDEXES:
         return _open_shards(file)
     return ForeignTensors(_read_file(file), file)
@@ -39,14 +40,16 @@ def _open_shards(index: Path) -> ForeignTensors:
     """Read the files that an index lists. Each tensor must be in the file that the index names for it."""
     listed = read_json(index, MAX_VOCABULARY_BYTES).get("weight_map")
     if not isinstance(listed, dict) or not all(isinstance(name, str) for name in listed.values()):
-        raise ZooError(f"`{index}` is damaged: it has no `weight_map`", exit_code=1)
+        raise ZooError(f"`{index}` is damaged: it has no `weight_map`", hint=RESTORE, exit_code=1)
     tensors: dict[str, Tensor] = {}
     for name in sorted(set(listed.values())):
         if not _SHARD.fullmatch(name):
-            raise ZooError(f"`{index}` lists `{name}`, which is not a weight file of this folder"[:200], exit_code=1)
+            problem = f"`{index}` lists `{name}`, which is not a valid name of a weight file"
+            raise ZooError(problem[:200], hint=RESTORE, exit_code=1)
         shard = _read_file(index.with_name(name))
         if shard.keys() != {key for key, file in listed.items() if file == name}:
-            raise ZooError(f"`{index.with_name(name)}` has other tensors than `{index}` lists for it", exit_code=1)
+            problem = f"`{index.with_name(name)}` has other tensors than `{index}` lists for it"
+            raise ZooError(problem, hint=RESTORE, exit_code=1)
         tensors |= shard
     return ForeignTensors(tensors, index)
 

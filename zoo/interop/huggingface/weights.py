@@ -12,7 +12,7 @@ from torch import Tensor
 from compiler.lower.positions import sinusoidal_encoding
 from specs import Architecture, ZooError
 from zoo.interop.numbering import NEVER, Numbering
-from zoo.interop.tensors import SIDES, ForeignTensors, NetworkTensors, position_fields
+from zoo.interop.tensors import RESTORE, SIDES, ForeignTensors, NetworkTensors, position_fields
 
 _SHARED, _OUTPUT, _BIAS = "model.shared.weight", "lm_head.weight", "final_logits_bias"
 _EMBEDDING = "model.{}.embed_tokens.weight"
@@ -107,15 +107,15 @@ def take_positions(source: ForeignTensors, d_model: int) -> tuple[dict[str, Any]
         valid = isinstance(table, Tensor) and table.shape[1:] == (d_model,) and len(table)
         if d_model > _MAX_D_MODEL or not valid:
             problem = f"`{source.file}` has positions of another dimension than {d_model}"
-            raise ZooError(problem[:_MAX_MESSAGE], exit_code=1)
+            raise ZooError(problem[:_MAX_MESSAGE], hint=RESTORE, exit_code=1)
     known = list(_known_sinusoids(d_model)) if tables else []
     if all(any(_matches(table.float(), sinusoids) for sinusoids in known) for table in tables.values()):
         return {}, {}
     if len(tables) < len(SIDES):
         problem = (
-            f"`{source.file}` has positions for one side only, and they are no sinusoids of Marian or transformers"
+            f"`{source.file}` has positions for one side only, and they are not sinusoids of Marian or transformers"
         )
-        raise ZooError(problem, exit_code=1)
+        raise ZooError(problem, hint=RESTORE, exit_code=1)
     fields = position_fields(tables["encoder"], tables["decoder"])
     if fields["kind"] != "learned":
         return {"positions": fields}, {}
@@ -127,10 +127,10 @@ def take_positions(source: ForeignTensors, d_model: int) -> tuple[dict[str, Any]
 def to_interleaved(name: str, tensor: Tensor, d_model: int) -> Tensor:
     """Return a tensor with its features reordered, so that sinusoids can alternate sines and cosines as in the paper.
 
-    In transformers, all sines precede all cosines. The frequencies are the same.
+    In transformers, all sines precede all cosines. Tensors without such features stay unchanged.
 
     Args:
-        name: The name of the tensor.
+        name: The name of the tensor in zoo, which determines which of its dimensions is reordered.
         tensor: The tensor.
         d_model: The number of features.
     """

@@ -21,7 +21,7 @@ from specs import ZooError
 from specs.reader import read_value
 from zoo.files.reading import open_file
 from zoo.interop.settings import Settings
-from zoo.interop.tensors import require_none_left
+from zoo.interop.tensors import RESTORE, require_none_left
 
 OPTIONS = "special:model.yml"
 _MAX_OPTIONS = 100_000  # bytes
@@ -67,7 +67,8 @@ class Archive:
             raise _damaged(self.file, f"`{OPTIONS}` is not text")
         options = read_value(array.tobytes().rstrip(b"\0").decode("utf-8", "replace"), where).plain()
         if not isinstance(options, dict):
-            raise ZooError("the options are not a mapping of keys to values", where=where)
+            hint = "restore the file from the model's original source"
+            raise ZooError("the options are not a mapping of keys to values", where=where, hint=hint)
         return Settings(options, where)
 
     def has(self, name: str) -> bool:
@@ -75,7 +76,7 @@ class Archive:
         return name in self.left
 
     def rows(self, name: str) -> int:
-        """Return the number of rows of a matrix. The matrix can still be taken. Raise ZooError if there is none."""
+        """Return the number of rows of a matrix, without removing it. Raise ZooError if there is no such matrix."""
         self._require(name)
         shape, _ = self._header(name)
         if len(shape) != 2:
@@ -113,7 +114,9 @@ class Archive:
 
     def _require(self, name: str) -> None:
         if name not in self.left:
-            raise ZooError(f"`{self.file}` has no tensor `{name}`, which the model's options require", exit_code=1)
+            raise ZooError(
+                f"`{self.file}` has no tensor `{name}`, which the model's options require", hint=RESTORE, exit_code=1
+            )
 
     def _read(self, name: str) -> np.ndarray:
         """Remove a tensor and return it. Memory is only allocated if the archive contains that many bytes."""

@@ -70,7 +70,8 @@ def read_decoder(path: Path) -> Decoder:
         return Decoder(model, _default_vocabularies(model), _decoding(Settings({}, str(model))), True)
     values = read_value(read_bytes(file, _MAX_SIZE).decode("utf-8", "replace"), str(file)).plain()
     if not isinstance(values, dict):
-        raise ZooError("the file is not a mapping of keys to values", where=str(file))
+        hint = "restore the file from the model's original source"
+        raise ZooError("the file is not a mapping of keys to values", where=str(file), hint=hint)
     options = Settings(values, str(file))
     models = _paths(options, "models", file.parent)
     if model is None and len(models) != 1:
@@ -93,7 +94,7 @@ def read_decoder(path: Path) -> Decoder:
 
 
 def _find(path: Path) -> tuple[Path | None, Path | None]:
-    """Find a model's .npz file and decoder.yml. Either may be None, but not both."""
+    """Return the paths of a model's .npz file and decoder.yml. One of them may be None, but not both."""
     if path.is_dir():
         files = [path / SUFFIX] if file_exists(path / SUFFIX) else sorted(path.glob(f"*.{SUFFIX}"))
         models = sorted(path.glob("*.npz"))
@@ -110,9 +111,9 @@ def _find(path: Path) -> tuple[Path | None, Path | None]:
 
 
 def _paths(options: Settings, key: str, folder: Path) -> list[Path]:
-    """Return the files that an option lists. Paths are relative to a folder.
+    """Return the paths of the files that an option lists. The option gives them relative to `folder`.
 
-    If a file does not exist or is outside of the folder, the file of the same name in the folder is used.
+    If a file does not exist or is outside of `folder`, use the path of the same file name in `folder`.
     """
     names = options.any(key, []) or []
     if not isinstance(names, list) or not all(isinstance(name, str) and name for name in names):
@@ -127,7 +128,7 @@ def _paths(options: Settings, key: str, folder: Path) -> list[Path]:
 
 
 def _default_vocabularies(model: Path) -> tuple[Path, Path]:
-    """Find the vocabularies of a model without a decoder.yml by their usual file names."""
+    """Return the source and target vocabularies of a model without a decoder.yml, found by their usual file names."""
     folder = model.parent
     for source, target in (("source.spm", "target.spm"), ("vocab.spm", "vocab.spm")):
         if file_exists(folder / source) and file_exists(folder / target):

@@ -155,10 +155,10 @@ class MarianScoringEngine(MarianEngine):
     """
 
     def score(self, texts: Sequence[str], translations: Sequence[EngineTranslation]) -> list[EngineTranslation]:
-        """Return the translations with the log-probabilities that `marian-scorer` computes, as in training.
+        """Return the translations with the log-probabilities that `marian-scorer` computes.
 
-        If the vocabulary is a SentencePiece model, the translations are returned without tokens. Marian's scorer splits
-        the text itself, so zoo must score the same text instead of the tokens of the search.
+        If the vocabulary is a SentencePiece model, the returned translations have no tokens. Marian's scorer splits the
+        text itself, so zoo must score the same text instead of the tokens that the search found.
         """
         sources, targets = list(texts), [translation.text for translation in translations]
         if self._expects_tokens:

@@ -46,7 +46,8 @@ _NO_EFFECT = (
     *("bert-train-type-embeddings", "bert-type-vocab-size", "ulr-dim-emb", "ulr-trainable-transformation"),
     *("separator-symbol", "factors-combine", "transformer-depth-scaling", "dim-vocabs"),
 )
-"""Ignored options: of training, of networks that `_ALLOWED` excludes, and sizes that the matrices' shapes also show.
+"""Ignored options: training options, options of networks that `_ALLOWED` excludes, and sizes that the matrices' shapes
+also show.
 
 `version` has an effect only on pre-norm models, for which `_require_normalised_keys` reads it.
 """
@@ -154,7 +155,7 @@ def _require_normalised_keys(options: Settings) -> None:
 
 
 def _tied_embeddings(options: Settings) -> str:
-    """Return the spec's `tied_embeddings`. If only the two embeddings are tied, zoo stores two equal matrices."""
+    """Return the value of `tied_embeddings` in the spec. If only the two embeddings are tied, zoo stores two copies."""
     all_tied, target = options.boolean("tied-embeddings-all", False), options.boolean("tied-embeddings", False)
     source = options.boolean("tied-embeddings-src", False)
     if all_tied or (source and target):
