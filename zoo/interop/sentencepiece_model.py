@@ -170,7 +170,7 @@ class SentencePieceModel:
         if self.kind == "bpe" and any(entry.type is TokenType.UNUSED and len(entry.name) > 1 for entry in entries):
             raise ZooError(
                 f"`{self.file}` merges pairs of tokens, and the tokens of the other side would change these merges",
-                hint="zoo cannot import two bpe models that share their token IDs",
+                hint="zoo cannot import two different bpe models that share their token IDs: choose another model",
             )
         trainer = b"".join(field.encoded for field in parse_fields(self._trainer) if field.number != _INPUT)
         model = _encode_model(entries, trainer) + b"".join(self._other_fields)

@@ -96,12 +96,14 @@ def read(file: Path, manifest: Manifest | None = None) -> Weights:
             tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
         digest = facts.get(_DIGEST) if manifest is None else None
         if digest is not None and not hashes.has_digest(file, digest, lambda: _tensor_digest(tensors)):
-            raise ZooError(f"`{file}` is damaged: its tensors do not have the recorded SHA-256", exit_code=1)
+            problem = f"`{file}` is damaged: its tensors do not have the recorded SHA-256"
+            raise ZooError(problem, hint=RESTORE_HINT, exit_code=1)
         if hashes.file_identity(file) != before:
             raise ZooError(f"`{file}` was replaced while it was read", hint="run the command again", exit_code=1)
         for name, tensor in tensors.items():
             if tensor.dtype not in _DTYPES:
-                raise ZooError(f"`{file}`: `{name}` has type {tensor.dtype}, but weights must be floats", exit_code=1)
+                problem = f"`{file}`: `{name}` has the type {tensor.dtype}, but weights must be floating-point numbers"
+                raise ZooError(problem, hint=RESTORE_HINT, exit_code=1)
     if _VOCABULARY in facts and not same_vocabulary(facts, _vocabulary_facts(file.parent)):
         problem = f"the vocabulary in `{file.parent}` is damaged, or is not the one that `{file.name}` was trained with"
         raise ZooError(problem, hint="restore the vocabulary and the weights from the source of the model", exit_code=1)
@@ -144,7 +146,7 @@ def check_header(stream: BinaryIO, file: Path) -> None:
     length = int.from_bytes(stream.read(8), "little")
     if length > MAX_HEADER_BYTES:
         problem = f"`{file}` is damaged: its header has {size(length)}; the limit is {size(MAX_HEADER_BYTES)}"
-        raise ZooError(problem, exit_code=1)
+        raise ZooError(problem, hint=RESTORE_HINT, exit_code=1)
 
 
 @contextmanager

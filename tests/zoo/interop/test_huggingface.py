@@ -165,7 +165,10 @@ def test_weights_may_be_split_into_several_files(folder: Any) -> None:
     for listed, message in (
         (index, None),
         (dict.fromkeys(index, names[0]), "has other tensors than"),
-        (index | {"x": "../model.safetensors"}, r"`\.\./model\.safetensors`, which is not a valid name of a weight file"),
+        (
+            index | {"x": "../model.safetensors"},
+            r"`\.\./model\.safetensors`, which is not a valid name of a weight file",
+        ),
     ):
         file.write_text(json.dumps({"metadata": {}, "weight_map": listed}))
         if message is None:

@@ -52,7 +52,7 @@ def test_foreign_files_are_read_and_a_wrong_digest_is_damage(file: Path) -> None
         with pytest.raises(ZooError, match="damaged"):
             read(file)
     save_file({"a": torch.ones(2, dtype=torch.int8)}, file)
-    with pytest.raises(ZooError, match=r"torch.int8, but weights must be floats"):
+    with pytest.raises(ZooError, match=r"torch.int8, but weights must be floating-point numbers"):
         read(file)
     file.write_bytes((1 << 40).to_bytes(8, "little") + b"{}")
     with pytest.raises(ZooError, match="its header has"):
