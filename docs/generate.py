@@ -21,14 +21,15 @@ from pydantic.fields import FieldInfo
 from specs import Spec
 
 sys.path.insert(0, str(Path(__file__).parent))
-from plots import plots  # a hook is no package, so its neighbours are found by path
+from plots import plots  # MkDocs hooks are not a package, so `plots` is imported by path
 
 ROOT = Path(__file__).parents[1]
 FIELDS_HEADER = """# Spec fields
 
-A spec is a YAML file. It usually extends a shipped spec and sets only what differs; every field below has its value
-in `specs/base.yaml`, which all shipped specs extend. Set a field on the command line with `SECTION.FIELD=VALUE`, for
-example `zoo train base training.steps=500`. Each description names the paper's letter and section, and the unit.
+A spec is a YAML file. It usually extends a shipped spec and sets only the fields that differ. All shipped specs extend
+`specs/base.yaml`, and the column "in `base`" gives its values. To set a field on the command line, use
+`SECTION.FIELD=VALUE`, for example `zoo train base training.steps=500`. Each description gives the paper's symbol and
+section, and the unit.
 
 """
 
@@ -44,7 +45,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def spec_page() -> str:
-    """Return the reference of all spec fields as Markdown."""
+    """Return the reference page of all spec fields as Markdown."""
     base = yaml.safe_load((ROOT / "specs" / "base.yaml").read_text(encoding="utf-8"))
     sections = {name: field for name, field in Spec.model_fields.items() if _models(field.annotation)}
     general = [(name, field, base.get(name)) for name, field in Spec.model_fields.items() if name not in sections]
@@ -78,7 +79,7 @@ def _table(rows: list[tuple[str, FieldInfo, Any]], *, values: bool = True) -> It
 
 
 def _models(annotation: Any) -> list[type[BaseModel]]:
-    """Return the spec sections in a type: in an optional, a union or a tuple."""
+    """Return the pydantic models that a type annotation contains, also inside optionals, unions and tuples."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     found = (model for part in get_args(annotation) for model in _models(part))
@@ -124,7 +125,7 @@ def _cell(text: str) -> str:
 
 
 def commands_page() -> str:
-    """Return the reference of all commands as Markdown, as typer documents them."""
+    """Return the reference page of all commands as Markdown, made by typer from their help texts."""
     import typer.main
     from typer.cli import get_docs_for_click
 
@@ -139,6 +140,6 @@ def commands_page() -> str:
 
 
 def _example_block(match: re.Match[str]) -> str:
-    """Return consecutive example lines of a command's help as one code block."""
+    """Return consecutive example lines of a command's help text as one Markdown code block."""
     lines = [line for line in match.group().splitlines() if line]
     return "Examples:\n\n```sh\n" + "\n".join(lines) + "\n```\n\n"
