@@ -33,7 +33,10 @@ LAYER_TIMES = {
 }
 """Time of a forward pass in milliseconds at each of LENGTHS. Self-attention was measured only up to 8,192."""
 F1_BY_TREES = {1185: 41.32, 4738: 67.52, 18951: 72.85}
-"""F1 of `parsing/craft` on 700 dev sentences by number of training trees, after equal numbers of steps (at most 4,500)."""
+"""F1 of `parsing/craft` on 700 dev sentences by number of training trees.
+
+All models had the same number of steps, at most 4,500.
+"""
 
 
 def plots() -> dict[str, str]:
