@@ -1,1 +1,1 @@
-"""Claims of the paper "Attention Is All You Need", and what is found of each of them here."""
+"""Claims of the paper "Attention Is All You Need", and the checks that decide whether they hold."""

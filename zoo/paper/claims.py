@@ -1,7 +1,7 @@
-"""Claims of the paper, and the checks that decide about their status.
+"""Claims of the paper, and the checks that determine their status.
 
-A claim is a number that the paper prints, or a sentence that can be checked. No claim states its own status: it follows
-from what its check finds.
+A claim is a number that the paper prints, or a sentence that can be checked. The status of a claim is never written by
+hand: its check computes it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from zoo.report import figure
 
 
 class Status(StrEnum):
-    """Outcome of checking a claim of the paper. The values are the words that users read."""
+    """Outcome of checking a claim of the paper. The values are the texts that users see."""
 
     DERIVED = "derived"
     SET = "set in our spec"
@@ -35,9 +35,9 @@ class Status(StrEnum):
 
 @dataclass(frozen=True)
 class Printed:
-    """Number as the paper prints it ("65", "3.3e18").
+    """Number as text, as the paper prints it, such as "65" or "3.3e18".
 
-    If the paper prints different numbers for the same thing, `where` is the place of this one.
+    If the paper prints different numbers for the same quantity, `where` says where it prints this one.
     """
 
     text: str
@@ -50,13 +50,13 @@ class Printed:
 
     @property
     def bounds(self) -> tuple[Fraction, Fraction]:
-        """Interval of the numbers that round to these digits: the lower bound is included, the upper is not."""
+        """Interval of the numbers that round to the printed digits. It excludes its upper bound."""
         number = Decimal(self.text)
         half = Fraction(10) ** int(number.as_tuple().exponent) / 2
         return Fraction(number) - half, Fraction(number) + half
 
     def agrees(self, value: float) -> bool:
-        """Return whether `value` equals the printed number when it is rounded to the same digits."""
+        """Return whether `value`, rounded to as many digits as are printed, equals the printed number."""
         lower, upper = self.bounds
         return lower <= Fraction(value) < upper
 
@@ -66,17 +66,17 @@ class Printed:
 
 @dataclass(frozen=True)
 class Finding:
-    """Result of checking a claim: its status, the reason, and our own number."""
+    """Result of checking a claim: its status, the reason, and the number that zoo derived or measured."""
 
     status: Status
     because: str
     """Reason for the status."""
     value: float | None = None
-    """Our own number in the claim's unit, if there is one."""
+    """Number that zoo derived or measured, in the claim's unit. None if there is none."""
     ours: str = ""
-    """Our own number, formatted."""
+    """The same number, formatted."""
     runs: tuple[str, ...] = ()
-    """Folders of the runs in which our number was measured."""
+    """Folders of the training runs in which the number was measured."""
 
 
 @dataclass(frozen=True)
@@ -84,19 +84,19 @@ class Claim:
     """Statement of the paper, the section that makes it, and a function that checks it."""
 
     key: str
-    """Identifier that begins with the table or part: "table3.a-h1.bleu"."""
+    """Unique identifier, which begins with the table or the part of the paper: "table3.a-h1.bleu"."""
     section: str
     says: str
     check: Callable[[Claim, Evidence], Finding]
     printed: tuple[Printed, ...] = ()
-    """Printed numbers. Several if versions or parts of the paper disagree, none for a sentence without a number."""
+    """Printed numbers. Several if versions or parts of the paper disagree. Empty for a sentence without a number."""
     unit: str = ""
     spec: str | None = None
     """Short name of the spec that the claim is about. None if it is about another system."""
 
     @property
     def number(self) -> float:
-        """First of the numbers that the paper prints for the claim."""
+        """First number that the paper prints for the claim, as a float."""
         return self.printed[0].value
 
 
@@ -105,30 +105,31 @@ Check = Callable[[Claim, Evidence], Finding]
 
 @dataclass(frozen=True)
 class CheckedClaim:
-    """Claim of the paper, and what its check found."""
+    """Claim of the paper, with the result of its check."""
 
     claim: Claim
     finding: Finding
 
 
 def format_number(value: float) -> str:
-    """Format a number with at most four digits: "37,000", "0.98", "3.283e18"."""
+    """Format a number with four significant digits, or without decimals from 1,000 on: "0.98", "37,000", "3.283e18"."""
     return power_of_ten(value, 4) if value and not 1e-3 <= abs(value) < 1e7 else figure(value)
 
 
 def power_of_ten(value: float, digits: int = 3) -> str:
-    """Format a number with a power of ten: "3.28e18"."""
+    """Format a number with a power of ten, such as "3.28e18". `digits` is the number of significant digits."""
     mantissa, _, exponent = f"{value:.{digits - 1}e}".partition("e")
     return f"{mantissa.rstrip('0').rstrip('.') if '.' in mantissa else mantissa}e{int(exponent)}"
 
 
 def slug(words: str) -> str:
-    """Return words as a part of a key: "gnmt-rl-ensemble"."""
+    """Convert a text to lower case with hyphens, for the key of a claim, such as "gnmt-rl-ensemble"."""
     return re.sub(r"[^a-z0-9]+", "-", words.lower().replace("&", "and")).strip("-")
 
 
 Derivation = tuple[float | None, str]
-"""Derived number, and how it was derived. The number is None if several were found where the paper states one."""
+"""Derived number, and a description of the derivation. The number is None if the paper states one number, but the
+derivation gives several."""
 
 
 def equals(
@@ -136,11 +137,11 @@ def equals(
     format_value: Callable[[float], str] = format_number,
     status: Status = Status.DERIVED,
 ) -> Check:
-    """Return a check that a derived number rounds to every number that the paper prints for it.
+    """Return a function that checks whether a derived number rounds to all numbers that the paper prints.
 
     Args:
-        derive: Returns the derived number, and a description of how it was derived.
-        format_value: Formats the number.
+        derive: Function that returns the derived number, and a description of the derivation.
+        format_value: Function that formats the number.
         status: The status of the claim if the numbers agree.
     """
 
@@ -159,15 +160,19 @@ def equals(
 
 
 def is_set(read: Callable[[], Derivation]) -> Check:
-    """Return a check that a field of a shipped spec has the printed value."""
+    """Return a function that checks whether a field of a shipped spec has the value that the paper prints.
+
+    Args:
+        read: Function that returns the field's value, and a description of where it was read.
+    """
     return equals(read, status=Status.SET)
 
 
 def holds(decide: Callable[[], tuple[bool, str]]) -> Check:
-    """Return a check that a sentence of the paper is true.
+    """Return a function that checks whether a sentence of the paper is true.
 
     Args:
-        decide: Returns whether the sentence is true, and the numbers that show it.
+        decide: Function that returns whether the sentence is true, and a text with the numbers that show it.
     """
 
     def check(claim: Claim, evidence: Evidence) -> Finding:
@@ -178,13 +183,14 @@ def holds(decide: Callable[[], tuple[bool, str]]) -> Check:
 
 
 def scored(split: str, *metrics: str) -> Check:
-    """Return a check that reports the scores of the runs of the claim's spec.
+    """Return a function that checks a claim by reporting the scores of training runs with the claim's spec.
 
-    It does not judge whether a score is close to the printed one: readers can see the scale of the runs.
+    The function does not judge whether a score is close to the printed one. It reports how the runs differ from the
+    paper's, so that readers can judge.
 
     Args:
         split: "dev" or "test".
-        metrics: Names of metrics. The check uses the metric for which most runs have a score, or the first of these.
+        metrics: Names of metrics. The one for which most runs have a score is used. In a tie, the first is used.
     """
 
     def check(claim: Claim, evidence: Evidence) -> Finding:
@@ -213,9 +219,9 @@ def scored(split: str, *metrics: str) -> Check:
 
 
 def corpus_size() -> Check:
-    """Return a check that counts the pairs in the corpus of the claim's spec.
+    """Return a function that checks whether the corpus of a claim's spec has the printed number of pairs.
 
-    The claim is not tested if the corpus has not been prepared on this machine.
+    If the corpus has not been prepared on this machine, the function reports the claim as not tested.
     """
 
     def check(claim: Claim, evidence: Evidence) -> Finding:
@@ -235,7 +241,7 @@ def corpus_size() -> Check:
 
 
 def needs_gpu(name: str) -> Check:
-    """Return a check that reports a claim as not tested, because it is about the speed of a certain GPU."""
+    """Return a function that reports a claim as not tested, because the claim is about the speed of the GPU `name`."""
 
     def check(claim: Claim, evidence: Evidence) -> Finding:
         return Finding(Status.OPEN, f"needs a {name}, which is not measured here")
@@ -244,11 +250,11 @@ def needs_gpu(name: str) -> Check:
 
 
 def timing(key: str, tolerance: float) -> Check:
-    """Return a check that the measured time of a layer grows with the length as the formula in Table 1 does.
+    """Return a function that checks whether a layer's time grows with the sequence length as by Table 1's formula.
 
     Args:
-        key: The layer's `LayerType.key`.
-        tolerance: Maximum accepted difference between the measured exponent and that of the formula.
+        key: The `LayerType.key` of the layer.
+        tolerance: Largest accepted difference between the measured exponent and the exponent of the formula.
     """
 
     def check(claim: Claim, evidence: Evidence) -> Finding:
@@ -265,9 +271,9 @@ def timing(key: str, tolerance: float) -> Check:
 
 
 def drawn(figure: int) -> Check:
-    """Return a check for a claim about a figure, which readers must judge by eye.
+    """Return a function that reports a claim about a figure as not tested, because readers must judge it by eye.
 
-    The finding contains the command that draws the figure with a trained model, if there is one.
+    If there is a trained model, the finding contains the command that draws the figure with this model.
     """
 
     def check(claim: Claim, evidence: Evidence) -> Finding:
@@ -284,10 +290,14 @@ def drawn(figure: int) -> Check:
 def _comparable_runs(
     runs: Sequence[RunEvidence], split: str, metrics: Sequence[Metric]
 ) -> tuple[Metric, tuple[RunEvidence, ...], str] | None:
-    """Return scored runs that can be averaged, with the metric of their scores and their scale.
+    """Choose training runs whose scores can be averaged, because their corpus and all relevant settings are equal.
 
-    All returned runs have the same corpus and the same scale. If there are several such groups, return the one with the
-    fewest differences from the shipped spec, or the largest of these.
+    If there are several groups of such runs, choose the group with the fewest differences from the shipped spec. In a
+    tie, choose the largest group.
+
+    Returns:
+        The metric that most of these runs were scored by, the runs with a score by it, and their `RunEvidence.scale`.
+        None if no run has a score.
     """
     groups: dict[tuple[str, str], list[RunEvidence]] = {}
     for run in runs:

@@ -1,4 +1,4 @@
-"""Evidence for the paper's claims: the runs in a folder, with their specs, logs and scores, and measured layers."""
+"""Evidence for the paper's claims: training runs with their specs, logs and scores, and measured times of layers."""
 
 from __future__ import annotations
 
@@ -24,28 +24,29 @@ _IGNORED_FIELDS = (
     *("training.steps", "training.checkpoint_steps", "training.checkpoint_minutes", "training.max_tokens"),
     *("training.max_minutes", "training.patience", "training.dev_score", "training.accumulation_steps"),
 )
-"""Fields that are not listed in a run's scale: they do not affect scores, or its steps and corpus express them."""
+"""Fields that `RunEvidence.scale` does not list, because they do not affect scores, or because the run's corpus and
+number of steps already express them."""
 
 _PARTS = ("train", "dev", "test")
 
 
 @dataclass(frozen=True)
 class RunEvidence:
-    """Spec, scores, training log and ensembles of a run."""
+    """Spec, scores, training log and ensembles of a training run, as evidence for claims about its spec."""
 
     folder: str
     spec: Spec
     shipped: Spec | None
-    """Shipped spec of the same name, which the run is compared with."""
+    """Shipped spec of the same name, which the run is compared with. None if there is none."""
     scores: dict[str, Any]
     weights: bool
-    """Whether the run has weights."""
+    """Whether the run folder has weights to translate with."""
     record: TrainingRecord | None
     ensembles: tuple[SavedEnsemble, ...] = ()
     """Scored ensembles whose first member is this run."""
 
     def score(self, split: str, metric: Metric) -> float | None:
-        """Return the score on the set "dev" or "test". None if the run has no such score."""
+        """Return the run's score on the dev or test set by a metric. None if the run has no such score."""
         return metric.read_score(self.scores.get(split))
 
     @cached_property
@@ -63,21 +64,21 @@ class RunEvidence:
 
     @property
     def scale(self) -> str:
-        """Differences from the shipped spec, corpus and number of steps, separated by commas."""
+        """Description of the run: its differences from the shipped spec, its corpus and its number of steps."""
         return ", ".join(self.scale_parts)
 
     @property
     def scale_parts(self) -> tuple[str, ...]:
-        """Differences from the shipped spec, corpus and number of steps, one text each."""
+        """Parts of `scale`: one text for each difference from the shipped spec, the corpus and the number of steps."""
         changed = [f"{key.rpartition('.')[2]}={new}" for key, (_, new) in self._differing.items()]
         steps = [f"{self.record.steps:,} steps"] if self.record else []
-        # Another training set implies other dev and test sets.
+        # Another training set implies other dev and test sets, so these are not listed.
         sets = [f"another {part} set" for part in self._other_sets if "train" not in self._other_sets]
         return (*changed, f"on {corpus_name(self.spec.corpus)}", *sets, *steps)
 
     @cached_property
     def _other_sets(self) -> tuple[str, ...]:
-        """Names of the sets ("train", "dev", "test") that differ from those of the shipped spec."""
+        """Names of the corpus parts ("train", "dev", "test") that differ from those of the shipped spec."""
         ours, theirs = self.spec.corpus, self.shipped and self.shipped.corpus
         return tuple(part for part in _PARTS if getattr(ours, part) != getattr(theirs, part, None))
 
@@ -88,35 +89,44 @@ class Timing:
 
     key: str
     seconds: tuple[tuple[int, float], ...]
-    """Pairs of length and seconds."""
+    """Pairs of a sequence length and the time in seconds."""
     exponent: float
-    """Exponent by which the time grows with the length."""
+    """Exponent b of the measured growth: the time is proportional to length^b."""
     formula: float
-    """Exponent of the formula in Table 1."""
+    """Exponent of the growth by the formula in Table 1."""
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """All runs in the folder `root`, and the measured times of layers."""
+    """All training runs in the folder `root`, and the measured times of Table 1's layers."""
 
     root: Path
     runs: tuple[RunEvidence, ...]
     timings: tuple[Timing, ...] = ()
 
     def of(self, spec: str) -> tuple[RunEvidence, ...]:
-        """Return the runs of a shipped spec, including those with overrides."""
+        """Return the training runs of a shipped spec, given its short name, with or without overrides."""
         name = specs.load(spec).name
         return tuple(run for run in self.runs if run.spec.name == name)
 
 
 def evidence(root: Path | None, report: Report) -> Evidence:
-    """Read all runs in a folder, `runs/` by default. Skip damaged runs with a warning.
+    """Read all training runs in a folder, by default `runs/`. Skip damaged runs with a warning.
+
+    Args:
+        root: The folder.
+        report: Receives the warnings.
+
+    Returns:
+        The runs as evidence, without measured times of layers.
 
     Raises:
         ZooError: `root` is given but does not exist.
     """
     if root is not None and not root.is_dir():
-        raise ZooError(f"there is no folder `{root}`", hint="name a folder of runs, or of a sweep, with `--runs DIR`")
+        raise ZooError(
+            f"there is no folder `{root}`", hint="give a folder of training runs, or of a sweep, with `--runs DIR`"
+        )
     shipped = {spec.name: spec for spec in map(specs.load, specs.names())}
     return Evidence(root or RUNS, tuple(_read_runs(root or RUNS, shipped, report)))
 

@@ -1,4 +1,4 @@
-"""The ledger: every claim of the paper with its finding."""
+"""List of all claims of the paper, with the result of checking each of them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _FIGURES = {
     4: "two heads seem to resolve an anaphora: their weights of `its` are very sharp",
     5: "heads have learned tasks that seem to follow the structure of the sentence",
 }
-"""Claims of Figures 3 to 5, which show single heads in the fifth of the encoder's six layers."""
+"""Claims of Figures 3 to 5, by figure number. All figures show heads of encoder layer 5 of 6."""
 
 
 def figure_claims() -> Iterator[Claim]:
@@ -28,27 +28,27 @@ PARTS = (
     *(network.claims, table1.claims, recipe.claims, table2.claims, table3.claims, table4.claims),
     figure_claims,
 )
-"""Functions that yield the claims, in the order of the paper. A new part adds its function here."""
+"""Functions that yield the claims, in the order of the paper. To add a part of the paper, add its function here."""
 
 
 def claims() -> Iterator[Claim]:
-    """Yield all claims of the paper, before they are checked."""
+    """Yield all claims of the paper, without checking them."""
     for part in PARTS:
         yield from part()
 
 
 def ledger(evidence: Evidence) -> tuple[CheckedClaim, ...]:
-    """Check all claims of the paper. Return each claim with what its check found."""
+    """Check all claims of the paper. Return each claim with the result of its check."""
     return tuple(CheckedClaim(claim, claim.check(claim, evidence)) for claim in claims())
 
 
 def summary(entries: tuple[CheckedClaim, ...]) -> dict[str, int]:
-    """Return the number of claims with each status."""
+    """Return the number of claims for each status. The keys are the texts of `Status`."""
     return {status.value: sum(entry.finding.status is status for entry in entries) for status in Status}
 
 
 def as_json(entry: CheckedClaim) -> dict[str, Any]:
-    """Return a claim and its finding as values for JSON."""
+    """Return a claim and its finding as a dictionary that can be written as JSON."""
     claim, finding = entry.claim, entry.finding
     return {
         "claim": claim.key,

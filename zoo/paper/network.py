@@ -1,4 +1,4 @@
-"""Claims of section 3 about the network, checked on the graph that the compiler builds from the spec `base`."""
+"""Claims of section 3 about the network. They are checked on the graph that the compiler builds from `base`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from zoo.planning.plan import LENGTH
 
 @cache
 def graph(spec: str) -> Graph:
-    """Return the training graph of a spec before any compiler pass."""
+    """Return the training graph of a spec, given its short name, before any compiler pass."""
     return lower(specs.load(spec), Purpose.TRAIN)
 
 
@@ -104,14 +104,22 @@ def _one_matrix() -> tuple[bool, str]:
 
 
 def _products() -> tuple[bool, str]:
-    """Compare the FLOPs of many heads with those of one head that has as many features as all together."""
+    """Compare the FLOPs of a model with eight heads and of a model with one head of the same total dimension.
+
+    Returns:
+        Whether the FLOPs differ by at most 5 %, and a text with both numbers.
+    """
     sizes = {"batch": 1, "source": LENGTH, "target": LENGTH}
     many, one = (cost(graph(name)).flops(**sizes) for name in ("table3/base", "table3/a-h1"))
     return isclose(many, one, rel_tol=0.05), f"{many:,} and {one:,} FLOPs per pair of {LENGTH} tokens, forward"
 
 
 def _variance() -> Derivation:
-    """Compute the variance of a sum of 64 products of independent random signs, which have mean 0 and variance 1."""
+    """Compute the variance of q · k for vectors of 64 independent random signs, which have mean 0 and variance 1.
+
+    Returns:
+        The variance, and a text that describes its derivation.
+    """
     d_k = 64
     values = {2 * right - d_k: Fraction(comb(d_k, right), 2**d_k) for right in range(d_k + 1)}
     variance = sum(value**2 * chance for value, chance in values.items())
@@ -120,7 +128,11 @@ def _variance() -> Derivation:
 
 
 def _flattens() -> tuple[bool, str]:
-    """Compare the mean gradient of the softmax over two keys, with and without scaling of random scores."""
+    """Compare the mean gradient of the softmax over two keys with random scores: for small, large and scaled d_k.
+
+    Returns:
+        Whether a large d_k without scaling gives less than a tenth of the other gradients, and a text with all three.
+    """
 
     def slope(deviation: float) -> float:
         points = [number / 100 for number in range(-800, 801)]
@@ -128,7 +140,7 @@ def _flattens() -> tuple[bool, str]:
         weights = [1 / (1 + exp(-deviation * point)) for point in points]
         return sum(d * w * (1 - w) for d, w in zip(densities, weights, strict=True)) / sum(densities)
 
-    # The difference of two scores, each of variance 1 if scaled, and of variance d_k if not.
+    # The variance of a score is 1 with scaling, and d_k without. The difference of two scores has twice that variance.
     few, many, scaled = slope(sqrt(2 * 2)), slope(sqrt(2 * 2048)), slope(sqrt(2))
     words = f"mean gradient of the softmax over two keys: {few:.3f} for d_k = 2, {many:.4f} for d_k = 2,048"
     return many < few / 10 and many < scaled / 10, f"{words}; scaled, {scaled:.3f} for any d_k"
@@ -153,7 +165,11 @@ def _progression() -> tuple[bool, str]:
 
 
 def _linear() -> tuple[bool, str]:
-    """Compare PE(pos + k) with a rotation of each pair of PE(pos) by an angle that depends only on k."""
+    """Compare PE(pos + k) with PE(pos), after rotating each pair of its features by an angle that depends only on k.
+
+    Returns:
+        Whether the two are equal up to rounding, and a text with the largest error.
+    """
     worst = 0.0
     for k in (1, 7, 100):
         angles = [k / wave for wave in _wavelengths()]
@@ -171,7 +187,7 @@ _D_MODEL = 512
 
 
 def _wavelengths() -> list[float]:
-    """Return the wavelengths of the positional encoding in units of 2π, computed from its values at position 1."""
+    """Return the wavelength of each sinusoid in units of 2π, computed from the positional encoding of position 1."""
     row = sinusoidal_encoding(1, _D_MODEL)
     return [1 / atan2(row[i], row[i + 1]) for i in range(0, _D_MODEL, 2)]
 

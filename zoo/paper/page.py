@@ -1,4 +1,4 @@
-"""The ledger as a self-contained HTML page with tables, plots and every claim."""
+"""HTML page with every claim of the paper, tables and plots. It is one file."""
 
 from __future__ import annotations
 
@@ -42,17 +42,18 @@ nav ul {{ display: flex; flex-wrap: wrap; gap: .2em 1.2em; list-style: none; pad
   td.number, th.number, .claims td {{ white-space: normal }}
 }}
 """
-"""Style sheet of the page. It also hides the claims that a reader has not selected, so that no script is needed."""
+"""Style sheet of the page. It also hides claims whose status is not selected, so that the page needs no script."""
 _TITLES = {"table1": "Table 1", "table2": "Table 2", "table3": "Table 3", "table4": "Table 4"}
 
 
 def paper_page(entries: Sequence[CheckedClaim], evidence: Evidence) -> str:
-    """Return a page of all tables, plots and claims, as HTML that needs no other files."""
+    """Return an HTML page with all tables, plots and claims. It needs no other files."""
     links = "".join(f'<li><a href="#{key}">{title}</a></li>' for key, title in {**_TITLES, **_MORE}.items())
     intro = (
-        f"This page lists every number of the paper, and whether it holds here. A number is derived by the compiler or "
-        f"from other numbers of the paper, set in our spec, measured by the runs in `{evidence.root}`, different, or "
-        "not tested, with the reason. Every status is computed, not written by hand."
+        "This page lists every number of the paper, and the result of checking it. A number can be derived by the "
+        "compiler or from other numbers of the paper, set in our spec, measured by the training runs in "
+        f"`{evidence.root}`, different, or not tested. The table gives the reason. Every status is computed, not "
+        "written by hand."
     )
     body = [
         f"<h1>Attention Is All You Need, checked</h1>\n<p>{_html(intro)}</p>",
@@ -88,7 +89,7 @@ def _cells(columns: Sequence[str], row: Sequence[str]) -> str:
 
 
 def _html(words: str) -> str:
-    """Return words as HTML. Text in backticks becomes code."""
+    """Convert plain text to HTML. Text in backticks becomes a `code` element."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape_text(words))
 
 

@@ -1,4 +1,4 @@
-"""Plots of the page: learning rate, cost of a layer, BLEU by training cost, and quality by model size."""
+"""Plots of the paper's page: learning rate, cost of a layer, BLEU by training cost, and quality by model size."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from zoo.training.step import learning_rate
 from zoo.visualization.plot import Axis, Plot, Series
 
 MAX_SERIES = 7
-"""Largest number of series in a plot, for which the page needs colours."""
+"""Largest number of series in one plot. The page defines this many colours."""
 _PARTS = {
     "": "base and big",
     "A": "(A) heads",
@@ -25,11 +25,11 @@ _PARTS = {
 }
 _MAX_LABEL = 20  # characters of a point's label
 _PointSeries = tuple[str, tuple[tuple[float, float], ...], tuple[str, ...]]
-"""Name of a series, its points and their labels."""
+"""Name of a series, its points (x, y), and the label of each point."""
 
 
 def schedule() -> Plot:
-    """Plot the learning rate of the paper's two models (5.3)."""
+    """Return a plot of the learning rate by step, for `base` and `big` (section 5.3)."""
     curves = []
     for name in ("base", "big"):
         spec = specs.load(name)
@@ -43,14 +43,15 @@ def schedule() -> Plot:
 
 
 def complexity() -> Plot:
-    """Plot the number of operations per layer by sequence length, from the formulas of Table 1."""
+    """Return a plot of the operations per layer by sequence length, computed with the formulas of Table 1."""
     lengths = [2.0**power for power in range(4, 15)]
     curves = [
         Series(layer.name, tuple((n, layer.operations(n, 512, 3, 16)) for n in lengths), line=True)
         for layer in table1.LAYERS
     ]
     tells = (
-        "On logarithmic axes, self-attention has slope 2 and all others slope 1; it meets the recurrent one at n = d."
+        "On logarithmic axes, self-attention has slope 2 and all others slope 1. Self-attention and recurrent layers "
+        "cost the same at n = d."
     )
     up = Axis("operations of a layer", log=True)
     title = "Table 1's formulas at d = 512, k = 3, r = 16"
@@ -58,7 +59,7 @@ def complexity() -> Plot:
 
 
 def times(evidence: Evidence) -> Plot | None:
-    """Plot the measured times of Table 1's layers. Return None if none were measured."""
+    """Return a plot of the measured times of Table 1's layers. None if no times were measured."""
     names = {layer.key: layer.name for layer in table1.LAYERS}
     curves = [
         Series(names[timing.key], tuple((n, s) for n, s in timing.seconds), line=True) for timing in evidence.timings
@@ -69,7 +70,11 @@ def times(evidence: Evidence) -> Plot | None:
 
 
 def cost(languages: str) -> Plot:
-    """Plot Table 2: BLEU by the cost of training, for systems whose cost is printed."""
+    """Return a plot of Table 2: BLEU by training cost, for the systems whose cost the paper prints.
+
+    Args:
+        languages: "EN-DE" or "EN-FR".
+    """
     kinds = {"single models": table2.OTHERS, "ensembles": table2.OTHERS, "Transformer": (table2.BASE, table2.BIG)}
     series = []
     for kind, systems in kinds.items():
@@ -79,16 +84,17 @@ def cost(languages: str) -> Plot:
         labels = tuple(system.name.removeprefix("Transformer ").strip("()") for system, _ in results)
         series.append(Series(kind, points, labels))
     words = [f"{name} {y:g} at {x:.2g} FLOPs" for s in series for (x, y), name in zip(s.points, s.labels, strict=True)]
-    across = Axis("FLOPs of the training, as printed", log=True)
+    across = Axis("training FLOPs, as printed", log=True)
     return Plot(f"Table 2, {languages}: BLEU by cost", "; ".join(words), across, Axis("BLEU"), tuple(series))
 
 
 def sizes(metric: str, ours: tuple[Sequence[CheckedClaim], Evidence] | None = None) -> Plot | None:
-    """Plot Table 3: perplexity or BLEU by the number of parameters.
+    """Return a plot of Table 3: perplexity or BLEU by the number of parameters.
 
     Args:
         metric: "perplexity" or "bleu".
-        ours: Claims and evidence of our own runs. By default, the printed numbers are plotted.
+        ours: Checked claims, and the evidence with our own training runs, whose scores are plotted. None: plot the
+            numbers that the paper prints.
 
     Returns:
         The plot. None if there are no points.
@@ -114,7 +120,7 @@ def _printed(metric: str) -> Iterator[_PointSeries]:
 
 
 def _measured(metric: str, entries: Sequence[CheckedClaim], evidence: Evidence) -> Iterator[_PointSeries]:
-    """Yield a series of our own runs for each part of Table 3."""
+    """Yield a series for each part of Table 3 (A to E), with the scores of our own training runs."""
     by_key = {entry.claim.key: entry.finding for entry in entries}
     runs = {run.folder: run for run in evidence.runs}
     for part, name in _PARTS.items():
@@ -131,7 +137,7 @@ def _label(row: table3.VariationRow) -> str:
 
 
 def all_plots(entries: Sequence[CheckedClaim], evidence: Evidence) -> Sequence[Plot]:
-    """Return all plots in the order of the paper. Those without data are left out."""
+    """Return all plots that have data, in the order of the page."""
     metrics = ("perplexity", "bleu")
     printed = [sizes(metric) for metric in metrics]
     ours = [sizes(metric, (entries, evidence)) for metric in metrics]

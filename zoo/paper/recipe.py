@@ -12,9 +12,9 @@ from zoo.paper.table2 import DAY, GPUS, HOUR, SUSTAINED
 from zoo.training.step import learning_rate
 
 K = 1024
-"""Meaning of K in the paper's 16K and 32K tokens."""
+"""Number that K stands for in the paper's 16K and 32K tokens."""
 STEP_SECONDS = {"base": 0.4, "big": 1.0}
-"""Time of a training step, from section 5.2."""
+"""Time of a training step in seconds, from section 5.2."""
 
 
 def claims() -> Iterator[Claim]:
@@ -63,9 +63,9 @@ def _every(spec: str) -> Callable[[], tuple[float, str]]:
 
 
 def _cost_by_steps(spec: str) -> Callable[[], tuple[float, str]]:
-    """Return a function that derives the training cost from the number of steps and the time of a step.
+    """Return a function that derives a model's training cost in FLOPs from the number of steps and the time of a step.
 
-    Table 2 derives the cost from the total time instead.
+    The claims of Table 2 derive the cost from the total training time instead.
     """
 
     def flops() -> tuple[float, str]:

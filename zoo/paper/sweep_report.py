@@ -1,4 +1,4 @@
-"""Report of a sweep: tables of its rows and pairs, with the numbers of the paper's Table 3 if the rows are in it."""
+"""Report of a sweep: tables of its rows and pairs of rows. Rows of Table 3 also have the paper's numbers."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from zoo.training.sweeps.comparison import METRICS, Difference, RowPair, ScoreSa
 from zoo.training.sweeps.rows import SweepRow
 
 ORDERED = ("perplexity", "paper_bleu")
-"""Metrics of Table 3. Its BLEU differs from that of sacreBLEU."""
+"""Metrics that Table 3 prints, and by which it orders rows. Its BLEU is computed differently from sacreBLEU's."""
 
 Lines = tuple[list[str], list[list[str]]]
-"""Names of the columns, as `show_table` takes them, and the rows."""
+"""Column names in the notation of `cli.console.show_table`, and the cells of each line."""
 
 
 def printed_row(row: SweepRow) -> table3.VariationRow | None:
     """Return the numbers that the paper prints for a row of a sweep. None if the row is not in Table 3.
 
-    Overrides of the row are ignored, so that rows of smaller models are also compared with the paper.
+    Overrides are ignored, so that a scaled-down model is compared with the row of Table 3 that it comes from.
     """
     folder, _, key = row.spec.short_name.rpartition("/")
     return table3.BY_KEY.get(key) if folder == "table3" else None
@@ -35,7 +35,7 @@ def printed_row(row: SweepRow) -> table3.VariationRow | None:
 def printed_difference(metric: str, first: SweepRow, second: SweepRow) -> float | None:
     """Return the second row's score in the paper minus the first row's. None if the paper does not print both.
 
-    For perplexities, it is the difference of their natural logarithms.
+    For perplexity, return the difference of the natural logarithms of the perplexities.
     """
     one, two = printed_row(first), printed_row(second)
     if one is None or two is None or metric not in ORDERED:
@@ -46,7 +46,10 @@ def printed_difference(metric: str, first: SweepRow, second: SweepRow) -> float 
 
 
 def row_table(comparison: SweepComparison) -> Lines:
-    """Return a table with a line for each row of the sweep. Rows of Table 3 also have the paper's numbers."""
+    """Return the columns and lines of a table with the scores of each row of a sweep.
+
+    Rows of Table 3 also have the paper's numbers.
+    """
     columns = ["row", "sets", "seeds>", "parameters>", *(f"{get_metric(name).title}>" for name in METRICS), "time>"]
     with_paper = any(printed_row(result.row) for result in comparison.results)
     lines = []
@@ -63,7 +66,10 @@ def row_table(comparison: SweepComparison) -> Lines:
 
 
 def pair_table(comparison: SweepComparison) -> Lines:
-    """Return a table with a line for each pair of rows: their difference (second minus first), and a verdict."""
+    """Return the columns and lines of a table that compares pairs of rows by the metrics of Table 3.
+
+    A line has the difference of two rows (second minus first; for perplexity, their ratio), and a verdict.
+    """
     with_paper = any(_verdict(pair, name) for pair in comparison.pairs for name in ORDERED)
     columns = ["", "than"]
     for name in ORDERED:
@@ -82,7 +88,11 @@ def pair_table(comparison: SweepComparison) -> Lines:
 
 
 def sweep_notes(comparison: SweepComparison) -> Iterator[str]:
-    """Yield notes: what the rows change, what the intervals mean, and how many orderings of Table 3 are confirmed."""
+    """Yield notes for the reader of the tables.
+
+    They give the overrides of the base spec, the meaning of the confidence intervals, and the number of orderings of
+    rows in Table 3 that the sweep confirms.
+    """
     for result in comparison.results:
         if result.row.parent is None:
             yield f"{result.row.name}: {' '.join(result.row.overrides) or 'as shipped'}"
@@ -104,7 +114,10 @@ def sweep_notes(comparison: SweepComparison) -> Iterator[str]:
 
 
 def sweep_json(comparison: SweepComparison) -> dict[str, Any]:
-    """Return the whole comparison as values for JSON. Differences of perplexity are those of natural logarithms."""
+    """Return the whole comparison as a dictionary that can be written as JSON.
+
+    A difference of perplexities is the difference of their natural logarithms.
+    """
     rows = []
     for result in comparison.results:
         row, paper = result.row, printed_row(result.row)
@@ -150,7 +163,10 @@ def _score_json(name: str, sample: ScoreSample) -> dict[str, Any]:
 
 
 def _mean_and_half_interval(name: str, sample: ScoreSample) -> tuple[float, float]:
-    """Return the mean over the seeds and half of its confidence interval. For perplexity, the mean is geometric."""
+    """Return the mean score over the seeds, and half of its 95 % confidence interval.
+
+    For perplexity, the mean is geometric.
+    """
     if name != "perplexity":
         return sample.mean, sample.half_interval
     mean = math.exp(sample.mean)
@@ -178,19 +194,20 @@ def _format_printed(name: str, difference: float | None) -> str:
 
 
 def _verdict(pair: RowPair, name: str) -> Verdict | None:
-    """Return whether the sweep confirms the paper's ordering of two rows.
+    """Return whether the sweep confirms the paper's ordering of two rows by a metric.
 
     Returns:
-        The verdict. None if the paper does not print different numbers for the two rows.
+        The verdict. None if the paper prints no numbers or equal numbers for the two rows.
     """
     difference, printed = pair.differences.get(name), printed_difference(name, pair.first, pair.second)
     return difference.verdict(printed) if difference and printed else None
 
 
 def _judgement(pair: RowPair, name: str) -> str:
-    """Return whether the measurements confirm the paper's order of two rows.
+    """Return the last cell of a pair for a metric: the verdict on the paper's ordering of the two rows.
 
-    If the paper gives no order, return whether the second row is better or worse.
+    If the paper gives no ordering, return "better", "worse" or "within noise" for the second row. If the rows cannot
+    be compared by the metric, return an empty text.
     """
     difference, verdict = pair.differences.get(name), _verdict(pair, name)
     if verdict or difference is None:

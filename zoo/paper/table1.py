@@ -1,4 +1,4 @@
-"""Table 1: complexity, sequential operations and path length of each type of layer (4)."""
+"""Table 1: complexity, sequential operations and path length of each type of layer (section 4)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from specs import Convolution, Lstm, RestrictedAttention, SelfAttention, Separab
 from zoo.paper.claims import Claim, holds, timing
 
 Sizes = Mapping[str, int]
-"""n positions, d features, kernel width k and neighbourhood r."""
+"""Values of Table 1's variables: n positions, d features, kernel width k and neighbourhood r."""
 TOLERANCE = 0.15
-"""Largest accepted difference between an exponent and that of the formula."""
+"""Largest accepted difference between the exponent of a measured growth and the exponent of the formula."""
 SIZES: Sizes = {"n": 64, "d": 64, "k": 4, "r": 8}
 """Sizes at which sequential operations and path lengths are counted."""
 _LARGE: Sizes = {"n": 1024, "d": 512, "k": 16, "r": 64}
@@ -21,7 +21,7 @@ _LARGE: Sizes = {"n": 1024, "d": 512, "k": 16, "r": 64}
 
 @dataclass(frozen=True)
 class LayerType:
-    """Row of Table 1: the formulas as printed and as functions, and the sub-layer that they are compared with."""
+    """Row of Table 1: its formulas, as printed and as functions, and the kind of sub-layer that they describe."""
 
     key: str
     name: str
@@ -29,27 +29,27 @@ class LayerType:
     sequential: str
     path: str
     operations: Callable[[float, float, float, float], float]
-    """Function of n, d, k and r inside the O of `complexity`."""
+    """Function of n, d, k and r that computes the expression inside the O of `complexity`."""
     sublayer: Callable[[int, int], SubLayer]
-    """Sub-layer for given k and r."""
+    """Function that returns the sub-layer for given k and r."""
     steps: Callable[[Sizes], int]
-    """Exact number of sequential operations of a causal layer."""
+    """Function that returns the exact number of sequential operations of a causal layer."""
     furthest: Callable[[Sizes], int]
-    """Exact maximum path length of a causal layer."""
+    """Function that returns the exact maximum path length of a causal layer."""
     projected: bool = False
-    """Whether the layer has projections of single positions, which Table 1 does not count."""
+    """Whether the layer also has linear projections at each position, which Table 1 does not count."""
 
     def formula(self, sizes: Sizes) -> float:
-        """Return the value of the formula inside the O of `complexity`."""
+        """Return the number of operations by Table 1's formula: the value of the expression inside the O."""
         return self.operations(sizes["n"], sizes["d"], sizes["k"], sizes["r"])
 
     def flops(self, sizes: Sizes) -> int:
-        """Return the FLOPs that Table 1 counts, from the layer's graph. A multiply-add counts as two."""
+        """Count the FLOPs in the layer's graph, without those that Table 1 ignores. A multiply-add counts as two."""
         measured = complexity(self.sublayer(sizes["k"], sizes["r"]), 16, sizes["d"], causal=True)
         return (measured.mixing_flops if self.projected else measured.flops)(batch=1, source=sizes["n"])
 
     def counted(self, sizes: Sizes) -> tuple[int, int]:
-        """Return the number of sequential operations and the maximum path length, from the layer's graph."""
+        """Count the sequential operations and the maximum path length in the layer's graph. Return both numbers."""
         measured = complexity(self.sublayer(sizes["k"], sizes["r"]), sizes["n"], sizes["d"], causal=True)
         return measured.sequential_operations, measured.max_path_length
 
@@ -67,7 +67,7 @@ def _contiguous(sizes: Sizes) -> int:
 
 
 def _dilated(sizes: Sizes) -> int:
-    """Return log_k(n), rounded up, computed with whole numbers."""
+    """Return log_k(n), rounded up. It is computed with integers, to avoid rounding errors of logarithms."""
     layers = 0
     while sizes["k"] ** layers < sizes["n"]:
         layers += 1
@@ -113,7 +113,7 @@ SEPARABLE = LayerType(
 )
 LAYERS = (SELF_ATTENTION, LSTM, SSRU, CONTIGUOUS, DILATED, RESTRICTED, SEPARABLE)
 _N, _D = 27, 512
-"""Length of an English sentence of newstest2014, and d_model of base."""
+"""Typical length of an English sentence of newstest2014 in tokens, and d_model of `base`."""
 
 
 def claims() -> Iterator[Claim]:
@@ -134,8 +134,8 @@ def exponents(layer: LayerType) -> dict[str, tuple[float, float]]:
     """Return the exponents with which the cost of a layer grows with n, d, k and r.
 
     Returns:
-        Name of the size -> exponent of the FLOPs in the layer's graph, and exponent of Table 1's formula. Both are
-        determined by doubling the size.
+        For each of these sizes, two exponents: that of the FLOPs in the layer's graph, and that of Table 1's formula.
+        Both are measured by doubling the size.
     """
     result = {}
     for name in _LARGE:

@@ -1,4 +1,4 @@
-"""Table 2: BLEU on newstest2014 and the cost of training, for the paper's models and earlier systems (6.1)."""
+"""Table 2: BLEU on newstest2014 and training cost, for the paper's models and earlier systems (section 6.1)."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from zoo.training.run_log import TrainingRecord
 
 HOUR, DAY = 3600.0, 86400.0
 SUSTAINED = {"K80": 2.8e12, "K40": 3.7e12, "M40": 6.0e12, "P100": 9.5e12}
-"""Sustained FLOPs per second in single precision, from the footnote to 6.1."""
+"""Sustained FLOPs per second of each GPU in single precision, from the footnote to section 6.1."""
 GPUS = 8
-"""Number of P100 GPUs, all in one machine (5.2)."""
+"""Number of P100 GPUs that trained the paper's models, all in one machine (section 5.2)."""
 
 
 @dataclass(frozen=True)
@@ -25,9 +25,9 @@ class PairResult:
     """Numbers that Table 2 prints for a system and a language pair.
 
     Attributes:
-        bleu: BLEU. Several numbers if the paper contradicts itself.
-        flops: FLOPs of the training, as printed.
-        spec: Spec of the paper's own model. None for other systems.
+        bleu: BLEU. Several numbers if the paper contradicts itself, none if it prints none.
+        flops: Training cost in FLOPs, as printed. None if the paper prints none.
+        spec: Short name of the spec of the paper's own model. None for other systems.
     """
 
     bleu: tuple[Printed, ...] = ()
@@ -37,7 +37,10 @@ class PairResult:
 
 @dataclass(frozen=True)
 class System:
-    """System in a row of Table 2. `seconds` is its training time, which only the paper's own models have."""
+    """System in a row of Table 2.
+
+    `seconds` is its training time. It is None for earlier systems, because the paper does not print theirs.
+    """
 
     name: str
     german: PairResult = PairResult()
@@ -47,12 +50,12 @@ class System:
 
     @property
     def key(self) -> str:
-        """Name of the system in the keys of claims, such as "gnmt-rl-ensemble"."""
+        """Name of the system in the keys of its claims, such as "gnmt-rl-ensemble"."""
         return slug(f"{self.name}{' ensemble' if self.ensemble else ''}")
 
     @property
     def pairs(self) -> dict[str, PairResult]:
-        """Results of the system for each language pair, with the paper's names of the pairs as keys."""
+        """Results of the system for each language pair. The keys are "EN-DE" and "EN-FR"."""
         return {"EN-DE": self.german, "EN-FR": self.french}
 
 
@@ -84,13 +87,13 @@ ROWS = (*OTHERS, BASE, BIG)
 
 
 def planned_flops(spec: str) -> float:
-    """Return the compiler's count of the FLOPs of a whole training: all steps with full batches."""
+    """Return the FLOPs of a spec's complete training run, counted by the compiler: all steps with full batches."""
     loaded = specs.load(spec)
     return float(loaded.training.steps * estimate_memory(loaded).step_flops)
 
 
 def claims() -> Iterator[Claim]:
-    """Yield the claims of Table 2, and those of the abstract and section 6.1 about it."""
+    """Yield the claims of Table 2, and the claims of the abstract and section 6.1 about this table."""
     for system in ROWS:
         for languages, pair in system.pairs.items():
             key, says = f"table2.{system.key}.{languages.lower()}", f"{system.name}, {languages}"
@@ -99,7 +102,7 @@ def claims() -> Iterator[Claim]:
                 check = scored("test", "paper_bleu", "bleu")
                 yield Claim(f"{key}.bleu", "Table 2", f"{says}: BLEU", check, pair.bleu, "BLEU", pair.spec)
             if pair.flops:
-                printed, cost = (Printed(pair.flops),), f"{says}: cost of training"
+                printed, cost = (Printed(pair.flops),), f"{says}: training cost"
                 yield Claim(f"{key}.flops", "Table 2", cost, _cost(system), printed, "FLOPs", pair.spec)
     for name, flops in SUSTAINED.items():
         says, printed = f"sustained speed of a {name} in single precision", (Printed(f"{flops / 1e12}"),)
@@ -121,7 +124,12 @@ def _cost(system: System) -> Check:
 
 
 def _best(languages: str, *, ensembles: bool) -> tuple[System, float]:
-    """Return the system with the best BLEU in Table 2, not counting the paper's own models, and its BLEU."""
+    """Return the best earlier system in Table 2 for a language pair, and its BLEU.
+
+    Args:
+        languages: "EN-DE" or "EN-FR".
+        ensembles: Whether ensembles are considered.
+    """
     scores = [
         (system, system.pairs[languages].bleu[0].value)
         for system in OTHERS
@@ -205,30 +213,32 @@ _SENTENCES = (
 
 @dataclass(frozen=True)
 class OwnCost:
-    """Training cost of a run or an ensemble on this machine.
+    """Training cost of one of our own training runs or ensembles.
 
-    It is computed in two ways: as in section 6.1 (time x devices x FLOPs per second), and by counting the FLOPs of the
-    matrix products.
+    The cost is computed in two ways: as in section 6.1 (time x devices x FLOPs per second), and by counting the FLOPs
+    of the matrix products.
     """
 
     folder: str
     bleu: float | None
-    """BLEU on the run's own test set, with the paper's tokenisation if it was scored that way."""
+    """BLEU on the run's own test set: the paper's BLEU or, if there is none, sacreBLEU's. None if it was not scored."""
     scale: str
+    """How the run differs from the shipped spec (see `RunEvidence.scale`)."""
     seconds: float
     devices: int
     peak: float
-    """FLOPs per second of a large matrix product. 0 if the log lacks it, or if it differs between members."""
+    """FLOPs per second of a large matrix product on the device. 0 if the log does not contain this speed, or if it
+    differs between the members of an ensemble."""
     estimated_flops: float
-    """FLOPs by the estimate of section 6.1. 0 if the log of a member lacks the peak."""
+    """Training cost in FLOPs, estimated as in section 6.1. 0 if a log does not contain `peak`."""
     flops: float
-    """FLOPs of the matrix products."""
+    """Training cost in FLOPs, counted over all matrix products."""
 
 
 def own_costs(evidence: Evidence) -> Iterator[OwnCost]:
-    """Yield the training cost of every run for translation that has a log.
+    """Yield the training cost of every translation run that has a log.
 
-    After each run come the saved ensembles whose first member it is.
+    After each run, yield the costs of the saved ensembles whose first member is this run.
     """
     records = {run.folder: run.record for run in evidence.runs}
     for run in evidence.runs:

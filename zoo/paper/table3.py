@@ -1,4 +1,4 @@
-"""Table 3: variations of the base model, EN-DE, on newstest2013, and the text of section 6.2 about them."""
+"""Table 3: variations of the base model for EN-DE, scored on newstest2013, and the claims of section 6.2 about them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class VariationRow:
     """Row of Table 3 as printed: perplexity per subword token, BLEU and, in some rows, millions of parameters."""
 
     key: str
-    """Name of the row in the keys of claims, and of the row's spec in `specs/table3/`."""
+    """Name of the row in the keys of its claims, and the file name of its spec in `specs/table3/`."""
     part: str
     says: str
     perplexity: str
@@ -57,17 +57,20 @@ ROWS = (
 BY_KEY = {row.key: row for row in ROWS}
 COUNTED = tuple(row for row in ROWS if row.parameters is not None)
 SMALL = tuple(row for row in COUNTED if row.key != "big")
-"""Rows whose numbers of parameters are consistent with one vocabulary."""
+"""Rows whose printed numbers of parameters are all correct for one vocabulary size."""
 
 
 @cache
 def parameters(spec: str, tokens: int | None = None) -> int:
-    """Return the compiler's number of parameters of a spec, with its own vocabulary size or with `tokens`."""
+    """Return the number of parameters of a spec's model, counted by the compiler.
+
+    `tokens` replaces the vocabulary size of the spec.
+    """
     return compiler.parameters(specs.load(spec, {} if tokens is None else {"vocabulary": {"size": tokens}}))
 
 
 def vocabulary_sizes(row: VariationRow) -> range:
-    """Return the vocabulary sizes for which the number of parameters rounds to the millions that the paper prints."""
+    """Return the vocabulary sizes for which a row's model has as many parameters, in rounded millions, as printed."""
     assert row.parameters is not None
     own = specs.load(row.spec).vocabulary.size
     per_token = parameters(row.spec, own + 1) - parameters(row.spec, own)
@@ -77,7 +80,7 @@ def vocabulary_sizes(row: VariationRow) -> range:
 
 
 def common_vocabulary_sizes(rows: tuple[VariationRow, ...] = SMALL) -> range:
-    """Return the vocabulary sizes for which every row has the number of parameters that the paper prints."""
+    """Return the vocabulary sizes for which all rows have as many parameters as printed. The range may be empty."""
     ranges = [vocabulary_sizes(row) for row in rows]
     return range(max(sizes.start for sizes in ranges), min(sizes.stop for sizes in ranges))
 

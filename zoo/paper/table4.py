@@ -1,4 +1,4 @@
-"""Table 4: English constituency parsing, F1 on section 23 of the Wall Street Journal (6.3)."""
+"""Table 4: English constituency parsing, F1 on section 23 of the Wall Street Journal (section 6.3)."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class ParserRow:
     Attributes:
         name: Name of the parser.
         how: Training setting, such as "WSJ only".
-        f1: F1 on section 23.
-        spec: Spec of the paper's own parser. None for other parsers.
+        f1: F1 on section 23, as printed.
+        spec: Short name of the spec of the paper's own parser. None for other parsers.
     """
 
     name: str
@@ -26,7 +26,7 @@ class ParserRow:
 
     @property
     def key(self) -> str:
-        """Name of the parser and its training setting in the key of the claim."""
+        """Name of the parser and its training setting, as in the key of the row's claim."""
         return slug(f"{self.name} {self.how}")
 
 

@@ -19,7 +19,10 @@ Entries = Mapping[str, CheckedClaim]
 
 @dataclass(frozen=True)
 class Table:
-    """Table of text. A column whose name ends in `>` is right-aligned. One that ends in `…` may be wrapped."""
+    """Table of text.
+
+    Columns whose names end in `>` are right-aligned. Cells may be wrapped in columns whose names end in `…`.
+    """
 
     title: str
     columns: tuple[str, ...]
@@ -28,22 +31,28 @@ class Table:
 
 
 def by_key(entries: Sequence[CheckedClaim]) -> Entries:
-    """Return a mapping from the key of each claim to the checked claim."""
+    """Return a dictionary of the checked claims by their keys."""
     return {entry.claim.key: entry for entry in entries}
 
 
 def tables(name: str, entries: Sequence[CheckedClaim], evidence: Evidence) -> tuple[Table, ...]:
-    """Return the tables for "table1" to "table4" or "claims". Some names also have a table of our own runs."""
+    """Return the tables that `zoo paper` prints for an argument. Some include a table of our own training runs.
+
+    Args:
+        name: The argument: "table1" to "table4", or "claims".
+        entries: All checked claims.
+        evidence: The evidence that they were checked with.
+    """
     return tuple(TABLES[name](by_key(entries), evidence))
 
 
 def of_table(name: str, entries: Sequence[CheckedClaim]) -> tuple[CheckedClaim, ...]:
-    """Return the claims of one table, or all of them for "claims"."""
+    """Return the checked claims of one table, such as "table1". For "claims", return all of them."""
     return tuple(entry for entry in entries if name == "claims" or entry.claim.key.startswith(f"{name}."))
 
 
 def summary_table(entries: Sequence[CheckedClaim], evidence: Evidence) -> Table:
-    """Return a table that counts the claims by part of the paper and by status."""
+    """Return a table with the number of claims for each part of the paper and each status."""
     rows = []
     for key, name in {**_PARTS, "": "all"}.items():
         part = tuple(entry for entry in entries if entry.claim.key.startswith(f"{key}." if key else ""))
@@ -52,7 +61,7 @@ def summary_table(entries: Sequence[CheckedClaim], evidence: Evidence) -> Table:
 
 
 def contradiction_table(entries: Sequence[CheckedClaim]) -> Table:
-    """Return a table of the claims for which our own number or finding differs from the paper's."""
+    """Return a table of the claims that zoo contradicts: its own number or finding differs from the paper's."""
     columns = ("section", "claim…", "paper>", "ours>", "because…")
     differing = [entry for entry in entries if entry.finding.status is Status.DIFFERENT]
     cells = [claim_row(entry) for entry in differing]
@@ -77,7 +86,7 @@ def _claims(entries: Entries, evidence: Evidence) -> Iterator[Table]:
 
 
 def claim_row(entry: CheckedClaim) -> tuple[str, ...]:
-    """Return the cells of a claim: section, claim, spec, the paper's number, our number, status and reason."""
+    """Return the cells of a claim: section, claim, spec, the paper's number, zoo's number, status and reason."""
     claim, finding = entry.claim, entry.finding
     printed = " or ".join(printed.text for printed in claim.printed)
     unit = f", {claim.unit}" if claim.unit and claim.unit.casefold() not in claim.says.casefold() else ""
@@ -117,7 +126,9 @@ def _timing_table(evidence: Evidence) -> Table:
         cells = (f"{1000 * seconds[n]:,.1f}" if n in seconds else "-" for n in lengths)
         rows.append((names[timing.key], *cells, f"n^{timing.exponent:.2f}", f"n^{timing.formula:.2f}"))
     columns = ("layer", *(f"n = {n:,}>" for n in lengths), "grows as>", "formula>")
-    notes = ("Forward pass of a decoder layer. Lengths are left out after one that takes a quarter of a second.",)
+    notes = (
+        "Forward pass of a decoder layer. If a length takes over a quarter of a second, greater ones are left out.",
+    )
     return Table("Table 1 measured on this machine, in milliseconds", columns, tuple(rows), notes)
 
 
@@ -140,17 +151,17 @@ def _table2(entries: Entries, evidence: Evidence) -> Iterator[Table]:
         plan = _planned_flops(spec, entries[f"table2.{system.key}.en-de.flops"]) if spec else "-"
         rows.append((name, *bleu, flops[0][0], flops[1][0], flops[0][1], plan))
     notes = (
-        "The paper's FLOPs are time x GPUs x sustained FLOPs of a GPU. The last column counts the matrix products of "
-        "all steps, forward and backward, with full batches of 27 tokens per sentence, and gives their share of the "
-        "paper's FLOPs.",
+        "The paper's FLOPs are training time x GPUs x sustained FLOPs of a GPU. The last column counts the FLOPs of "
+        "all matrix products in training, forward and backward, with full batches of sentences of 27 tokens. In "
+        "parentheses it gives this number as a share of the paper's FLOPs.",
     )
-    yield Table("Table 2: BLEU on newstest2014, and the cost of training", columns, tuple(rows), notes)
+    yield Table("Table 2: BLEU on newstest2014, and training cost", columns, tuple(rows), notes)
     if costs := tuple(map(_own_cost, table2.own_costs(evidence))):
         titles = (
             *("run", "the paper's BLEU>", "time>", "devices>", "FLOPs of a device>"),
             *("cost by 6.1>", "of products>", "scale…"),
         )
-        notes = ("FLOPs of a device: speed of a large matrix product, measured at the start of the training.",)
+        notes = ("FLOPs of a device: speed of a large matrix product, measured at the start of training.",)
         yield Table(f"The cost of our own runs in `{evidence.root}`", titles, costs, notes)
 
 
@@ -185,19 +196,18 @@ def _table3(entries: Entries, evidence: Evidence) -> Iterator[Table]:
     vocabulary = specs.load("table3/base").vocabulary.size
     notes = (
         *([f"Measured with {', '.join(common)}. The last column lists further differences."] if common else []),
-        f"Our number of parameters is for {vocabulary:,} tokens. The next column lists the vocabulary sizes with which "
-        "the number is as printed.",
+        f"Our number of parameters is for a vocabulary of {vocabulary:,} tokens. The next column gives the vocabulary "
+        "sizes for which the number of parameters is as printed.",
         f"All ten small models together: {entries['table3.counts'].finding.because}.",
     )
     yield Table("Table 3: variations of the base model, newstest2013", columns, tuple(rows), notes)
 
 
 def _scales(entries: Entries, evidence: Evidence) -> tuple[list[str], dict[str, str]]:
-    """Separate the conditions that all measured rows share, such as the number of steps, from those of single rows.
+    """Separate the settings that the runs of all measured rows share, such as the number of steps, from other settings.
 
     Returns:
-        The shared conditions; and for each row, a description of its runs and their other conditions. All runs of a
-        row have the same conditions.
+        The shared settings. For the key of each measured row, a description of its runs, with their other settings.
     """
     runs = {run.folder: run for run in evidence.runs}
     findings = {row.key: entries[f"table3.{row.key}.bleu"].finding for row in table3.ROWS}
@@ -229,7 +239,7 @@ def _table4(entries: Entries, evidence: Evidence) -> Iterator[Table]:
 
 
 def _numbers(entries: Entries, key: str) -> tuple[str, str]:
-    """Return the printed number and our own. A dash stands for a missing number."""
+    """Return the paper's number and zoo's number for a claim as text. A missing number becomes a dash."""
     if key not in entries:
         return "-", "-"
     claim, finding = entries[key].claim, entries[key].finding
@@ -243,4 +253,4 @@ TABLES: Mapping[str, Callable[[Entries, Evidence], Iterator[Table]]] = {
     "table4": _table4,
     "claims": _claims,
 }
-"""Functions for the arguments of `zoo paper`."""
+"""Functions that yield the tables for each argument of `zoo paper`."""

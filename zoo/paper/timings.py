@@ -19,25 +19,29 @@ from zoo.paper.table1 import LAYERS, SIZES, LayerType
 from zoo.system import clock
 
 LENGTHS, D_MODEL = (2048, 4096, 8192, 16_384, 32_768), 128
-"""Sequence lengths, and the number of features. They are chosen so that the terms of Table 1 dominate the time, with
-enough lengths that a single outlier does not change the exponent."""
+"""Sequence lengths, and the number of features. At these sizes, the operations that Table 1 counts dominate the time.
+There are enough lengths that a single outlier hardly changes the exponent."""
 MAX_SECONDS = 0.25
-"""A layer that takes longer is not timed at greater lengths, where attention would need gigabytes."""
+"""Longest time of a layer, in seconds. If a layer takes longer at one length, greater lengths are skipped, at which
+attention would need gigabytes of memory."""
 MIN_SECONDS = 0.05
-"""Minimum time of measuring each length in each round, after a first run that is not counted."""
+"""Minimum time in seconds for measuring each length in each round, after a first run that is not counted."""
 
 
 @dataclass(frozen=True)
 class SublayerTime:
-    """Time of a sub-layer with its residual, for one sequence of n positions."""
+    """Time of a sub-layer with its residual connection, for one sequence of n positions."""
 
     n: int
     seconds: float
-    """Shortest of all runs, since other programs can only lengthen the time."""
+    """Shortest time of all repetitions, because other programs can only make a repetition slower."""
 
 
 def time_layers(layers: Iterable[LayerType] = LAYERS, lengths: Sequence[int] = LENGTHS) -> Iterator[Timing]:
-    """Time the forward pass of each layer, causal as in a decoder. All layers together take half a minute."""
+    """Time the forward pass of each layer, and yield the results. Layers are causal, as in a decoder.
+
+    All layers of Table 1 together take half a minute.
+    """
     for layer in layers:
         sublayer = layer.sublayer(SIZES["k"], SIZES["r"])
         times = time_sublayer(sublayer, lengths, D_MODEL, causal=True, max_seconds=MAX_SECONDS)
@@ -57,9 +61,9 @@ def time_sublayer(
     rounds: int = 5,
     max_seconds: float = math.inf,
 ) -> list[SublayerTime]:
-    """Time one sub-layer on a CPU, with torch's number of threads.
+    """Time one sub-layer at several sequence lengths on a CPU, with torch's number of threads.
 
-    Each round times all lengths, so that a slow phase of the machine affects all of them.
+    Each round times all lengths, so that all of them are affected if the machine is slow for a while.
 
     Args:
         sublayer: The sub-layer.
@@ -69,10 +73,10 @@ def time_sublayer(
         causal: Whether a position sees only earlier ones.
         backward: Whether to include the backward pass.
         rounds: The number of rounds.
-        max_seconds: Skip all lengths after one that takes longer. The first two lengths are always timed.
+        max_seconds: If a length takes longer than this, skip all greater lengths. The first two are always timed.
 
     Returns:
-        The shortest time at each length that was measured.
+        The shortest time at each length that was not skipped.
     """
     program, times = _program(sublayer, d, heads, causal), dict.fromkeys(lengths, math.inf)
     for _ in range(rounds):
@@ -87,14 +91,20 @@ def time_sublayer(
 
 
 def growth_exponent(points: Iterable[tuple[float, float]]) -> float:
-    """Return the exponent b of y = a · x^b, fitted to the logarithms by least squares. Needs two different x."""
+    """Fit y = a · x^b to points (x, y) by least squares of the logarithms, and return the exponent b.
+
+    At least two points must differ in x. All x and y must be positive.
+    """
     logs = [(math.log(x), math.log(y)) for x, y in points]
     x, y = (sum(values) / len(logs) for values in zip(*logs, strict=True))
     return float(sum((a - x) * (b - y) for a, b in logs) / sum((a - x) ** 2 for a, _ in logs))
 
 
 def crossing(other: Sequence[SublayerTime], one: Sequence[SublayerTime]) -> int | None:
-    """Return the smallest length from which `one` is always faster than `other`. None if there is no such length."""
+    """Return the smallest length from which on sub-layer `one` is always faster than sub-layer `other`.
+
+    Only lengths that both were measured at are compared. None if there is no such length.
+    """
     seconds = {time.n: time.seconds for time in other}
     slower = [time.n for time in one if time.n in seconds and time.seconds >= seconds[time.n]]
     faster = [time.n for time in one if time.n in seconds and time.n > max(slower, default=0)]
@@ -102,7 +112,7 @@ def crossing(other: Sequence[SublayerTime], one: Sequence[SublayerTime]) -> int 
 
 
 def _program(sublayer: SubLayer, d: int, heads: int, causal: bool) -> EmittedProgram:
-    """Return a program of one layer with random weights, none of which is zero."""
+    """Build a program that consists of one sub-layer with normally distributed random weights."""
     graph = sublayer_stack(sublayer, d, 1, heads=heads, causal=causal)
     code = emit([graph])
     program = EmittedProgram(specs.load("base"), {Purpose.ENCODE: graph}, functions(code), str(code))
