@@ -1,1 +1,1 @@
-"""Pages and pictures, one style."""
+"""HTML pages, drawings and plots in one common style."""

@@ -1,4 +1,7 @@
-"""Draw attention as the paper's Figures 3 to 5 do: two columns of words, lines coloured by head, opacity by weight."""
+"""Draw attention as Figures 3 to 5 do: lines between two columns of words, with a colour for each head.
+
+The opacity of a line is the attention weight.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +23,10 @@ _LINE_DISTANCE, _MAX_BUNDLE_HEIGHT = 2.5, 14.0
 
 
 def attention_svg(attention: Attention, view: View) -> str:
-    """Return an SVG of this view, over whole words. It needs no other file and follows light or dark mode."""
+    """Return an SVG drawing of the attention weights between words that `view` selects.
+
+    The SVG needs no other file and follows the reader's light or dark mode.
+    """
     kind, by_words = ATTENTIONS[view.kind], attention.by_words()
     weights, rows, columns = kind.read(by_words)
     left, right = (max(width(word, _FONT_SIZE) for word in side) for side in (rows, columns))
@@ -49,7 +55,13 @@ def attention_svg(attention: Attention, view: View) -> str:
 
 
 def _lines(weights: Tensor, view: View, x: float) -> Iterator[str]:
-    """Yield one path for each head and opacity, faint ones first."""
+    """Yield an SVG path with the lines of each head and each level of opacity, faint lines first.
+
+    Args:
+        weights: Attention weights of one layer, [heads, rows, columns].
+        view: The heads and the word to draw.
+        x: Horizontal position of the left ends of the lines, in pixels.
+    """
     distance = min(_LINE_DISTANCE, _MAX_BUNDLE_HEIGHT / len(view.heads))
     for index, head in enumerate(view.heads):
         levels = weights[head - 1].mul(_OPACITY_LEVELS).round().int()

@@ -1,13 +1,13 @@
 "use strict";
-// Draws the selected attention and describes it in words. Colours and print are defined by the style sheet.
-const LEVELS = 32; // of opacity; a weight below half a level is not drawn
-const ROW = 24; // pixels from a word to the next
-const MIN_WEIGHT = 0.005; // in the table; smaller weights would be shown as 0 %
+// Draws the selected attention weights and describes them in words. The style sheet defines colours and print layout.
+const LEVELS = 32; // number of opacity levels; a weight below half a level is not drawn
+const ROW = 24; // distance between words in pixels
+const MIN_WEIGHT = 0.005; // smallest weight in the table; smaller ones would be shown as 0 %
 const SVG = "http://www.w3.org/2000/svg";
 const all = JSON.parse(document.getElementById("data").textContent);
 const byId = (id) => document.getElementById(id);
 const state = { ...all.first, heads: new Set(all.first.heads), unit: "words", side: "rows" };
-let weights; // one byte each, in the order of `all.kinds`
+let weights; // one byte per weight, in the order of `all.kinds`
 
 async function unpack() {
   const packed = Uint8Array.from(atob(byId("weights").textContent), (letter) => letter.charCodeAt(0));
@@ -20,7 +20,7 @@ const grid = () => kind()[state.unit];
 const heads = () => [...state.heads].sort((a, b) => a - b);
 const percent = (weight) => `${Math.round(100 * weight)} %`;
 
-// The weight of a column for a row in a head; all indices start at 0.
+// Return the weight with which a row attends to a column in one head. All indices start at 0.
 function weight(head, row, column) {
   const { offset, rows, columns } = grid();
   const block = (state.layer - 1) * kind().heads + head;
@@ -34,7 +34,7 @@ function element(name, attributes = {}, ...inside) {
   return node;
 }
 
-// Append one path for each opacity level of each head; `shape` returns the path of a row and a column.
+// Append one SVG path per head and opacity level. `shape` returns the path data for a row and a column.
 function paths(svg, shown, shape, attribute) {
   const { rows, columns } = grid();
   for (const [place, head] of shown.entries()) {
@@ -70,7 +70,7 @@ function drawLines() {
   paths(svg, shown, (row, column, place) => `M0 ${y(row, place)}L100 ${y(column, place)}`, "stroke");
 }
 
-// A list box of words: one tab stop, arrow keys move inside.
+// Fill a list box with words. The box is one tab stop, and arrow keys move inside it.
 function list(side) {
   const box = byId(side);
   const words = grid()[side];
@@ -105,7 +105,7 @@ function drawLists() {
   }
 }
 
-// The weights of the chosen word as a table.
+// Show the weights of the chosen word as a table.
 function drawTable() {
   const box = byId("table");
   const shown = heads();
@@ -186,7 +186,7 @@ function draw() {
   for (const box of document.querySelectorAll("[name=head]")) box.checked = state.heads.has(Number(box.value));
 }
 
-// Rebuild layers and word lists after the kind of attention or the unit has changed.
+// Rebuild the list of layers and the word lists after the kind of attention or the unit (words, tokens) has changed.
 function redraw() {
   const of = kind();
   state.layer = Math.min(state.layer, of.layers);

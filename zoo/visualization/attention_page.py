@@ -1,4 +1,4 @@
-"""Write the HTML page of an attention: lines between words as in the paper, and matrices, for every layer and head."""
+"""HTML page that shows attention weights as lines between words, as in the paper, and as matrices."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from zoo.visualization.attention_view import ATTENTIONS, View
 from zoo.visualization.page import escape_text, json_element, page, replace_unprintable
 
 STEPS = 255
-"""Weights on the page are multiples of 1 / STEPS, one byte each."""
+"""Weights are stored in the page as multiples of 1 / STEPS, with one byte for each weight."""
 _FOLDER = Path(__file__).parent
 _SCRIPT, _STYLE = ((_FOLDER / f"attention_page.{kind}").read_text(encoding="utf-8") for kind in ("js", "css"))
 
 
 def attention_page(attention: Attention, view: View, model: str, *, caption: str = "") -> str:
-    """Return a complete HTML page that needs no other file.
+    """Return an HTML page that shows the attention weights of every layer and head. The page needs no other file.
 
     Args:
-        attention: The attention of one sentence and its translation.
-        view: The selection with which the page opens.
+        attention: The attention weights for one sentence and its translation.
+        view: The selection that the page shows first.
         model: The name of the model, for the heading.
-        caption: A sentence below the heading.
+        caption: A text below the heading. Empty for none.
     """
     available = {name: kind for name, kind in ATTENTIONS.items() if len(kind.read(attention)[0])}
     units = {"words": attention.by_words(), "tokens": attention}

@@ -1,6 +1,6 @@
-"""Choose which part of a model's attention is shown: the kind, the layer, the heads and the word.
+"""Selection of the attention weights to show: the kind of attention, the layer, the heads and the word.
 
-Also describes Figures 3 to 5 of the paper: their sentences, and the layer, heads and word that they show.
+This module also describes Figures 3 to 5 of the paper: their sentences, and the layer, heads and word that they show.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _LAW = "The Law will never be perfect, but its application should be just - this
 
 @dataclass(frozen=True)
 class AttentionKind:
-    """One of the three attentions of the paper (section 3.2.3).
+    """One of the paper's three kinds of attention: encoder, decoder or encoder-decoder (section 3.2.3).
 
-    It consists of titles for the page, and of the names of its fields in an `Attention`.
+    It has titles for the page, and the names of the fields of `Attention` that contain its weights and labels.
     """
 
     title: str
@@ -35,7 +35,7 @@ class AttentionKind:
     columns_field: str
 
     def read(self, attention: Attention) -> tuple[Float[Tensor, "layers h rows columns"], Sequence[str], Sequence[str]]:
-        """Return the weights of this attention, and the labels of its rows and of its columns."""
+        """Return the weights of this kind of attention, the labels of the rows, and the labels of the columns."""
         return (
             getattr(attention, self.weights_field),
             getattr(attention, self.rows_field),
@@ -53,9 +53,10 @@ ATTENTIONS: Mapping[str, AttentionKind] = {
 
 @dataclass(frozen=True)
 class View:
-    """Selection of the part of an `Attention` that is drawn: kind, layer, heads and word.
+    """Selection of the attention weights to draw: the kind of attention, the layer, the heads and the word.
 
-    Layers and heads count from 1, as in the paper. `word` is the index of a row, from 0, or None for all rows.
+    Layers and heads are counted from 1, as in the paper. `word` is the index of the row to draw, counted from 0. None
+    draws all rows.
     """
 
     kind: str
@@ -72,17 +73,17 @@ class View:
         heads: Sequence[int] = (),
         word: str | None = None,
     ) -> View:
-        """Select a part of an attention. Use defaults for everything that is not given.
+        """Create a view from a user's selection, with defaults for everything that is not given.
 
         Args:
-            attention: The attention to look at.
-            kind: One of `ATTENTIONS`; by default the first one that the model has.
-            layer: A layer, from 1; by default the last but one.
-            heads: Heads, from 1; by default all.
-            word: A word of the rows; by default all words.
+            attention: The attention weights to select from.
+            kind: A key of `ATTENTIONS`. By default the first kind that the model has.
+            layer: A layer, counted from 1. By default the last but one.
+            heads: Heads, counted from 1. By default all heads.
+            word: A word among the row labels. By default all words.
 
         Raises:
-            ZooError: The model or the sentence does not have the requested part.
+            ZooError: The model does not have this kind of attention, layer or head, or the sentence lacks the word.
         """
         available = [name for name, each in ATTENTIONS.items() if len(each.read(attention)[0])]
         kind = available[0] if kind is None else kind
@@ -98,7 +99,11 @@ class View:
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure of the paper. `heads` are those that the paper names or shows; empty if it shows all."""
+    """A figure of the paper that shows attention: its sentence, its heads and its word.
+
+    `heads` is empty if the figure does not name its heads. `word` is None if the figure shows all words. `shows`
+    describes in words what the figure shows.
+    """
 
     number: int
     sentence: str
@@ -131,7 +136,7 @@ FIGURES: Mapping[int, Figure] = {
 
 
 def figure_view(figure: Figure, attention: Attention) -> View:
-    """Return the view of a figure: its layer, heads and word, or defaults for those that the model does not have."""
+    """Return a view with the layer, heads and word of a figure. Use defaults for those that the model does not have."""
     layers, head_count = ATTENTIONS[FIGURE_ATTENTION].read(attention)[0].shape[:2]
     layer = FIGURE_LAYER if layers >= FIGURE_LAYERS else max(1, layers - 1)
     heads = figure.heads if max(figure.heads, default=0) <= head_count else ()
@@ -141,7 +146,7 @@ def figure_view(figure: Figure, attention: Attention) -> View:
 
 
 def figure_caption(figure: Figure, attention: Attention, view: View) -> str:
-    """Describe what the paper's figure shows, and how this view differs from it."""
+    """Return a caption for the page: what the figure in the paper shows, and how this view differs from the figure."""
     caption = f"Figure {figure.number} shows, in encoder layer {FIGURE_LAYER} of {FIGURE_LAYERS}, {figure.shows}."
     layers = len(ATTENTIONS[FIGURE_ATTENTION].read(attention)[0])
     if view.kind == FIGURE_ATTENTION and (view.layer, layers) != (FIGURE_LAYER, FIGURE_LAYERS):
@@ -162,7 +167,11 @@ def _require_within(name: str, numbers: Sequence[int], count: int) -> None:
 
 
 def _row_of(word: str, rows: Sequence[str]) -> int:
-    """Return the index of the first row that equals a word. If there is none, ignore case and punctuation."""
+    """Return the index of the first row label that equals a word. If none does, compare without case and punctuation.
+
+    Raises:
+        ZooError: No row label equals the word in either way.
+    """
     equal = [index for index, row in enumerate(rows) if row == word]
     similar = [index for index, row in enumerate(rows) if _normalised(row) == _normalised(word)]
     if not equal and not similar:

@@ -1,4 +1,4 @@
-"""Draw curves and points over linear or logarithmic axes as SVG for a page."""
+"""Plots of lines and points over linear or logarithmic axes, drawn as SVG for an HTML page."""
 
 from __future__ import annotations
 
@@ -26,12 +26,15 @@ STYLE = """\
 .plot .curve { fill: none; stroke-width: 2.2; stroke-linejoin: round }
 .plot .mark { stroke: var(--page); stroke-width: 1 }
 """
-"""Style sheet for plots. A page with plots needs a series colour for each series of its largest plot."""
+"""Style sheet for plots. A page with plots must define as many series colours as its largest plot has series."""
 
 
 @dataclass(frozen=True)
 class Series:
-    """Points of one kind. `labels` has one label for each point or is empty; `line` connects the points in order."""
+    """Points of a plot that share a colour and a name in the legend.
+
+    `labels` has one label for each point, or is empty. If `line` is true, a line connects the points in order.
+    """
 
     name: str
     points: tuple[tuple[float, float], ...]
@@ -41,7 +44,7 @@ class Series:
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis with its label. A logarithmic axis takes positive numbers only."""
+    """Axis of a plot, with its label. If `log` is true, the axis is logarithmic, and its values must be positive."""
 
     label: str
     log: bool = False
@@ -49,7 +52,7 @@ class Axis:
 
 @dataclass(frozen=True)
 class Plot:
-    """A plot. `summary` says in words what it shows, for screen readers."""
+    """A plot. `summary` describes in words what the plot shows, for screen readers."""
 
     title: str
     summary: str
@@ -59,7 +62,9 @@ class Plot:
 
 
 def plot_svg(plot: Plot) -> str:
-    """Return the plot as SVG in the colours of its page. Series differ in marker shape as well as in colour.
+    """Draw a plot and return it as SVG, for a page whose style sheet defines the colours.
+
+    Series have different marker shapes as well as different colours.
 
     Raises:
         ValueError: The plot has no points, or a point is not positive on a logarithmic axis.
@@ -69,7 +74,7 @@ def plot_svg(plot: Plot) -> str:
 
 @dataclass(frozen=True)
 class _Scale:
-    """Map values of an axis to pixels, from `first` to `last`."""
+    """Function that maps the values of an axis to pixel coordinates between `first` and `last`."""
 
     axis: Axis
     values: tuple[float, ...]
@@ -83,7 +88,7 @@ class _Scale:
 
     @property
     def labelled_ticks(self) -> Iterator[tuple[float, str]]:
-        """Each tick with its label. If one tick is very large or small, all labels are powers of ten."""
+        """Pairs of a tick's value and its label. If a tick is very large or small, all labels are powers of ten."""
         powers = any(tick and not 1e-3 <= abs(tick) < 1e6 for tick in self.ticks)
         yield from ((tick, _power(tick) if powers else _plain(tick)) for tick in self.ticks)
 
@@ -159,12 +164,12 @@ class _Drawing:
             yield from (_mark(number, self.x(x), self.y(y)) for x, y in series.points)
 
     def _boxes(self, series: Series) -> Iterator[tuple[float, float, float, float]]:
-        """Yield the boxes of labelled markers, which no label may cover."""
+        """Yield a box (left, top, right, bottom) around each marker with a label. No label may cover these boxes."""
         for x, y in series.points if series.labels else ():
             yield self.x(x) - 6, self.y(y) - 6, self.x(x) + 6, self.y(y) + 6
 
     def _labels(self, series: Series) -> Iterator[str]:
-        """Yield each label at the first free place beside its point. A label without a free place is left out."""
+        """Yield an SVG text for each label, at the first free position beside its point. Omit labels without one."""
         for (x, y), label in zip(series.points, series.labels, strict=bool(series.labels)):
             wide, left, at = width(label, 13), self.x(x), self.y(y)
             places = [
@@ -196,7 +201,13 @@ class _Drawing:
 
 
 def _powers(low: float, high: float) -> Iterator[float]:
-    """Yield powers of ten that enclose the range; if there are few, with 2 and 5 times each."""
+    """Yield ticks for a logarithmic axis: powers of ten that enclose the range from `low` to `high`.
+
+    If there are few powers of ten, also yield 2 times and 5 times each of them.
+
+    Raises:
+        ValueError: `low` is not positive.
+    """
     if low <= 0:
         raise ValueError(f"{low} is not positive, but the axis is logarithmic")
     first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
@@ -210,7 +221,7 @@ def _powers(low: float, high: float) -> Iterator[float]:
 
 
 def _even(low: float, high: float) -> Iterator[float]:
-    """Yield about six round numbers that enclose the range."""
+    """Yield ticks for a linear axis: about six round numbers that enclose the range from `low` to `high`."""
     span = max((high - low) or abs(high) or 1.0, 1e-9)  # ticks are rounded to 12 decimal places
     rough = span / (_TICKS - 1)
     power = 10.0 ** math.floor(math.log10(rough))
@@ -232,7 +243,7 @@ def _plain(value: float) -> str:
 
 
 def _mark(number: int, x: float, y: float) -> str:
-    """Return the marker of a series: a circle, a square, a triangle, a diamond, ..."""
+    """Return the SVG marker of series `number` at a point. The shape (circle, square, ...) depends on the number."""
     forms: Sequence[str] = (
         "M-5 0a5 5 0 1 0 10 0a5 5 0 1 0 -10 0z",
         "M-4.5 -4.5h9v9h-9z",

@@ -7,7 +7,7 @@ const search = document.getElementById("search");
 const rows = [...body.rows];
 const LARGEST_FIRST = new Set(["Parameters", "Score", "Published"]);
 
-// Lower case without accents, so that "francaise" finds "française".
+// Return text in lower case without accents, so that a search for "francaise" finds "française".
 const plain = (words) => words.normalize("NFKD").replace(/\p{M}/gu, "").toLowerCase();
 
 function languageName(code) {
@@ -15,7 +15,7 @@ function languageName(code) {
   try {
     return new Intl.DisplayNames(["en"], { type: "language" }).of(code);
   } catch {
-    return code; // unknown to the browser
+    return code; // the browser does not know this code
   }
 }
 
@@ -45,7 +45,7 @@ function show() {
   count.textContent = visible === rows.length ? all : `${visible.toLocaleString("en")} of ${all}`;
 }
 
-// Rows without a value come last in either direction.
+// Compare two sort keys. Rows without a key come last in both directions.
 function compare(one, other, numbers, down) {
   if (!one || !other) return Boolean(other) - Boolean(one);
   const order = numbers ? Number(one) - Number(other) : one.localeCompare(other, "en", { numeric: true });

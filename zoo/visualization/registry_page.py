@@ -1,4 +1,4 @@
-"""Write the HTML page of a registry: a table of its models to search, sort and load. It is one file."""
+"""HTML page of a registry, in one file: a table of its models, which readers can search and sort."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ _INTRODUCTION = (
 
 @dataclass(frozen=True)
 class ModelEntry:
-    """The newest revision of a model as the page shows it. All text is untrusted and therefore escaped.
+    """The newest revision of a model, as a row of the page. All text is untrusted and is escaped on the page.
 
     Attributes:
         name: The model's name.
         revision: The number of the newest revision.
         digest: SHA-256 of its manifest in hexadecimal, as in `NAME@sha256:...`.
         task: `translation` or `parsing`.
-        languages: Language codes of source and target; one for a parser.
-        parameters: The number of parameters, tied ones counted once.
+        languages: Language codes of source and target. One code for a parser.
+        parameters: The number of parameters. Tied parameters are counted once.
         metric: The name of the metric of `dev` and `test`.
-        dev: The score of the dev set.
-        test: The score of the test set.
-        description: One sentence.
-        licence: The licence of the weights; empty if none is given.
-        when: The time of publication, ISO 8601; may be empty.
-        by: The version of zoo that published it; may be empty.
+        dev: The score on the dev set. None if it was not scored.
+        test: The score on the test set. None if it was not scored.
+        description: One sentence that describes the model.
+        licence: The licence of the weights. Empty if none is given.
+        when: The time of publication in ISO 8601. May be empty.
+        by: The version of zoo that published the revision. May be empty.
     """
 
     name: str
@@ -57,7 +57,7 @@ class ModelEntry:
 
 
 def registry_page(models: Sequence[ModelEntry], title: str = "Models") -> str:
-    """Return a complete HTML page that lists the models in the given order."""
+    """Return a complete HTML page with a table of the models, in the given order."""
     if not models:
         return page(title, f"<h1>{escape_text(title)}</h1>\n<p>This registry contains no models yet.</p>")
     headings = "".join(f'<th scope="col" role="columnheader"{_class(name)}>{name}</th>' for name in _COLUMNS)
@@ -77,7 +77,7 @@ def registry_page(models: Sequence[ModelEntry], title: str = "Models") -> str:
 
 
 def _filters(models: Sequence[ModelEntry]) -> Iterator[str]:
-    """Yield the form for searching and filtering. It is hidden until the page's script runs."""
+    """Yield the HTML of the form that searches and filters models. The form is hidden until the page's script runs."""
     yield '<form class="screen" role="search" aria-label="Filter" hidden>'
     yield '<label class="search"><span>Search</span> <input type="search" id="search" autocomplete="off"></label>'
     filters = {

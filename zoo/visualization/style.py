@@ -1,4 +1,4 @@
-"""Define the common style of pages and drawings: light and dark colours, fonts, tables, print."""
+"""Common style of pages and drawings: light and dark colours, fonts, tables and print layout."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ LIGHT: Mapping[str, str] = {
     "accent": "#1f5fa8",
     "grey": "#7c8088",
 }
-"""Colours by purpose: background, second background, lines, secondary text, text, links and selections, borders of
-controls. Text has a contrast of at least 4.5 on both backgrounds, borders of at least 3 (WCAG 2)."""
+"""Colours for light mode, in this order: background, second background, lines, secondary text, text, links and
+selections, borders of controls. On both backgrounds, text has a contrast of at least 4.5, and borders of at least 3
+(WCAG 2)."""
 DARK: Mapping[str, str] = {
     "page": "#16181d",
     "soft": "#21242b",
@@ -27,7 +28,7 @@ DARK: Mapping[str, str] = {
     "grey": "#7f858f",
 }
 _GOLDEN = 137.508
-"""Golden angle in degrees. Hues at this distance stay distinct, however many there are."""
+"""Golden angle in degrees. Consecutive series differ by this hue angle, so that any number of hues stay distinct."""
 _FIRST_HUE = 212.0
 
 SHEET = f"""\
@@ -75,7 +76,12 @@ button, select {{
 
 
 def series_colour(number: int, *, dark: bool = False) -> str:
-    """Return the colour of series `number` (a head, a curve), from 0, as a hex code for a light or dark background."""
+    """Return the colour of a series, such as a head or a line of a plot, as a hex code like "#1f5fa8".
+
+    Args:
+        number: The number of the series, counted from 0.
+        dark: Whether the background is dark.
+    """
     hue = (_FIRST_HUE + number * _GOLDEN) % 360
     luminance = 0.72 if 35 < hue < 200 else 1.0  # yellow and green look lighter than blue and red
     light = 0.66 if dark else 0.46 * luminance
