@@ -88,17 +88,19 @@ class Linear:
             problem = f"a weight of the network has shape {list(self.weight.shape)}, and its bias has shape {bias}"
             raise ZooError(problem, hint=RESTORE, exit_code=1)
 
-    def split(self, count: int) -> list[Linear]:
-        """Split a linear map that concatenates `count` maps of equal size. Return these maps.
+    def split(self, *shares: int) -> list[Linear]:
+        """Split a linear map into the maps that it concatenates, whose numbers of outputs have the ratio of `shares`.
 
         Raises:
-            ZooError: The number of outputs is not a multiple of `count`.
+            ZooError: The outputs cannot be divided in this ratio.
         """
-        if len(self.weight) % count:
-            problem = f"{len(self.weight):,} outputs cannot be divided among {count} concatenated linear maps"
+        if len(self.weight) % sum(shares):
+            ratio = ":".join(map(str, shares))
+            problem = f"{len(self.weight):,} outputs cannot be divided among concatenated linear maps as {ratio}"
             raise ZooError(problem, hint=RESTORE, exit_code=1)
-        biases = [None] * count if self.bias is None else self.bias.chunk(count)
-        return [Linear(weight, bias) for weight, bias in zip(self.weight.chunk(count), biases, strict=True)]
+        sizes = [share * len(self.weight) // sum(shares) for share in shares]
+        biases = [None] * len(shares) if self.bias is None else torch.split(self.bias, sizes)
+        return [Linear(weight, bias) for weight, bias in zip(torch.split(self.weight, sizes), biases, strict=True)]
 
 
 class NetworkTensors:
@@ -125,16 +127,19 @@ class NetworkTensors:
                 self.tensors[f"{name}.{projection}_bias"] = _copied(linear.bias)
                 self.projection_bias = True
 
-    def add_feed_forward(self, name: str, inner: Linear, outer: Linear) -> None:
-        """Add the two linear maps of a feed-forward network. A missing bias becomes zeros."""
-        for number, linear in ((1, inner), (2, outer)):
-            self.tensors[f"{name}.w{number}"] = _copied(linear.weight.T)
-            bias = linear.weight.new_zeros(len(linear.weight)) if linear.bias is None else linear.bias
-            self.tensors[f"{name}.b{number}"] = _copied(bias)
+    def add_feed_forward(self, name: str, inner: Linear, outer: Linear, gate: Linear | None = None) -> None:
+        """Add the linear maps of a feed-forward network, which may be gated. A missing bias becomes zeros."""
+        for matrix, vector, linear in (("w1", "b1", inner), ("w2", "b2", outer), ("gate", "gate_bias", gate)):
+            if linear is not None:
+                self.tensors[f"{name}.{matrix}"] = _copied(linear.weight.T)
+                bias = linear.weight.new_zeros(len(linear.weight)) if linear.bias is None else linear.bias
+                self.tensors[f"{name}.{vector}"] = _copied(bias)
 
-    def add_norm(self, name: str, gain: Tensor, bias: Tensor) -> None:
-        """Add a layer norm, such as `encoder.norm` or `encoder.0.feed_forward.norm`."""
-        self.tensors[f"{name}_gain"], self.tensors[f"{name}_bias"] = _copied(gain), _copied(bias)
+    def add_norm(self, name: str, gain: Tensor, bias: Tensor | None) -> None:
+        """Add a norm, such as `encoder.norm` or `encoder.0.feed_forward.norm`. RMSNorm has no bias."""
+        self.tensors[f"{name}_gain"] = _copied(gain)
+        if bias is not None:
+            self.tensors[f"{name}_bias"] = _copied(bias)
 
     def add_learned_positions(self, tables: Mapping[str, Tensor], rows: int) -> None:
         """Add the first `rows` rows of the learned positions, given the tables of the encoder and the decoder."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from types import SimpleNamespace
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -44,7 +45,9 @@ def fill_linear(linear: Any, inputs: int, outputs: int, bias: bool) -> None:
 
 
 def fill_norm(norm: Any) -> None:
-    norm.gamma, norm.beta = 1 + random(D_MODEL), random(D_MODEL)
+    norm.gamma = 1 + random(D_MODEL)
+    if hasattr(norm, "beta"):  # RMSNorm has no bias
+        norm.beta = random(D_MODEL)
 
 
 def random_model(
@@ -53,13 +56,14 @@ def random_model(
     activation: str = "RELU",
     biased: bool = True,
     positions: torch.Tensor | None = None,
+    parts: Mapping[str, bool] = MappingProxyType({}),
     change: Callable[[Any], None] = lambda model: None,
     **settings: Any,
 ) -> Any:
     """Return a random model as an object of CTranslate2, ready to be saved."""
     torch.manual_seed(5)
     kind = getattr(ctranslate2.specs.Activation, activation)
-    model = ctranslate2.specs.TransformerSpec.from_config((2, 1), HEADS, pre_norm=pre_norm, activation=kind)
+    model = ctranslate2.specs.TransformerSpec.from_config((2, 1), HEADS, pre_norm=pre_norm, activation=kind, **parts)
     for side in (model.encoder, model.decoder):
         if positions is not None:
             side.position_encodings.encodings = positions.numpy()
@@ -71,7 +75,15 @@ def random_model(
                 for linear, size in zip(attention.linear, sizes, strict=True):
                     fill_linear(linear, D_MODEL, size, biased)
                 fill_norm(attention.layer_norm)
+            if parts.get("relative_attention_bias"):
+                attention, first = layer.self_attention, side.layer[0].self_attention
+                attention.relative_attention_bias = (
+                    random(8, HEADS) if layer is side.layer[0] else first.relative_attention_bias
+                )
+                attention.relative_attention_max_distance = np.int32(6)
             fill_linear(layer.ffn.linear_0, D_MODEL, D_FF, biased)
+            if parts.get("ffn_glu"):
+                fill_linear(layer.ffn.linear_0_noact, D_MODEL, D_FF, biased)
             fill_linear(layer.ffn.linear_1, D_FF, D_MODEL, biased)
             fill_norm(layer.ffn.layer_norm)
     model.encoder.embeddings[0].weight = random(len(LIST), D_MODEL)
@@ -123,6 +135,10 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "starts with zeros": {"change": lambda model: setattr(model.decoder, "start_from_zero_embedding", True)},
     "unscaled embeddings": {"change": lambda model: setattr(model.encoder, "scale_embeddings", False)},
     "embeddings times 3": {"change": lambda model: setattr(model.decoder, "scale_embeddings", 3.0)},
+    "T5's parts": {
+        "parts": {"rms_norm": True, "ffn_glu": True, "relative_attention_bias": True},
+        "activation": "GELUTanh",
+    },
     "another epsilon": {"layer_norm_epsilon": 0.01},
 }
 
@@ -251,12 +267,17 @@ def _without_norm(model: Any) -> None:
     del model.encoder.layer_norm
 
 
+def _of_other_layer(model: Any) -> None:
+    model.encoder.layer[1].self_attention.relative_attention_bias = random(8, HEADS)
+
+
 UNSUPPORTED: dict[str, dict[str, Any]] = {
     "add_source_bos": {"add_source_bos": True},
     "decoder_start_token": {"decoder_start_token": None},
-    "tanh approximation of GELU": {"activation": "GELUTanh"},
+    "sigmoid approximation of GELU": {"activation": "GELUSigmoid"},
     "soft-capped": {"change": lambda model: setattr(model.decoder, "final_logit_softcapping", 2.0)},
     "ALiBi": {"change": lambda model: setattr(model.decoder, "alibi", True)},
+    "relative_attention_bias` differs": {"parts": {"relative_attention_bias": True}, "change": _of_other_layer},
     "scale_outputs": {"change": lambda model: setattr(model.decoder, "scale_outputs", 2.0)},
     "encoder/layer_norm": {"change": _without_norm},
 }

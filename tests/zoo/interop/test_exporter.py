@@ -163,9 +163,16 @@ def test_unsupported_models_are_rejected_by_name(
     assert not (tmp_path / "written").exists()
 
 
-def test_ctranslate2_pads_heads_with_different_dimensions(published: Publish, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "architecture",
+    [
+        {"d_k": 6, "d_v": 4, "projection_bias": True},  # CTranslate2 pads heads with different dimensions
+        {"positions": {"kind": "alibi"}, "norm": {"kind": "rms_norm", "placement": "both"}},
+    ],
+)
+def test_ctranslate2_computes_the_same(architecture: dict[str, Any], published: Publish, tmp_path: Path) -> None:
     require_packages("ctranslate2")
-    bundle = published(d_k=6, d_v=4, projection_bias=True)
+    bundle = published(**architecture)
     check = export_model(str(bundle), "ctranslate2", tmp_path / "written", Report()).check
     assert check is not None
     assert check.difference < 1e-3

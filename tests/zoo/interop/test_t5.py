@@ -131,6 +131,13 @@ def test_models_compute_the_same(settings: dict[str, Any], write: Write, tmp_pat
     assert tokens == tokens_after
 
 
+@pytest.mark.parametrize("name", ["first T5", "v1.1", "mT5, tied"])
+def test_models_compute_the_same_in_ctranslate2(name: str, write: Write, tmp_path: Path, tiny: SimpleNamespace) -> None:
+    pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed")
+    texts = ["the old dog sees a small house", "zwei Bücher", "today we read two books about a house " * 3]
+    tiny.require_same_in_ctranslate2(read(write(**CONFIGS[name])), tmp_path, texts)
+
+
 def test_madlads_special_tokens_and_tables_are_read(write: Write, tmp_path: Path, tiny: SimpleNamespace) -> None:
     """MADLAD-400 begins translations with the unknown token, and pads with `<s>`."""
     ids = {"pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 0}

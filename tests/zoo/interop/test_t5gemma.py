@@ -114,6 +114,12 @@ def test_models_compute_the_same(settings: dict[str, Any], write: Write, tmp_pat
     assert torch.allclose(before, after, atol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["untied", "other decoder"])
+def test_models_compute_the_same_in_ctranslate2(name: str, write: Write, tmp_path: Path, tiny: SimpleNamespace) -> None:
+    pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed")
+    tiny.require_same_in_ctranslate2(read(write(**CONFIGS[name])), tmp_path, [TEXTS[0], TEXTS[1], TEXTS[3]])
+
+
 def test_settings_that_a_spec_cannot_express_are_rejected_by_name(write: Write) -> None:
     folder = write()
     config = json.loads((folder / "config.json").read_text())

@@ -46,8 +46,6 @@ def read_config(folder: Path, binary: Binary) -> Config:
     settings = Settings(read_json(file) if from_file else _settings_of_variables(binary), str(file))
     if settings.boolean("add_source_bos", False):
         raise settings.error("add_source_bos", "puts BOS before a source, which zoo does not support")
-    if settings.boolean("multi_query_attention", False):
-        raise settings.error("multi_query_attention", "lets heads share keys and values, which zoo cannot import")
     if settings.any("decoder_start_token", _BOS) is None:
         raise settings.error(
             "decoder_start_token",
@@ -55,7 +53,7 @@ def read_config(folder: Path, binary: Binary) -> Config:
             hint="copy the folder, and replace the value there by the token of one language",
         )
     epsilon = None if settings.any("layer_norm_epsilon") is None else settings.number("layer_norm_epsilon", 0.0)
-    settings.ignore("bos_token")
+    settings.ignore("bos_token", "multi_query_attention")  # each attention has its own number of key-value heads
     config = Config(
         unknown=_token(settings, "unk_token", "<unk>"),
         end=_token(settings, "eos_token", _EOS),

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import torch
@@ -12,24 +13,24 @@ from torch import Tensor
 from specs import ZooError
 from zoo.interop.ctranslate2.binary import Binary
 from zoo.interop.ctranslate2.config import SETTING_VARIABLES
+from zoo.interop.ctranslate2.model_spec import LAYERS, NORMS_ON_BOTH_SIDES, PROJECTIONS, alibi_table
 from zoo.interop.tensors import SIDES, EmbeddingTables, Linear, NetworkTensors, position_fields
 
-_ACTIVATIONS = {0: "relu", 2: "silu", 3: "gelu"}
+_ACTIVATIONS = {0: "relu", 1: "gelu_tanh", 2: "silu", 3: "gelu"}
 _UNSUPPORTED_ACTIVATIONS = {
-    1: "tanh approximation of GELU",
     4: "sigmoid approximation of GELU",
     5: "tanh",
     6: "sigmoid",
 }
 _HEADS = {"TransformerBase": 8, "TransformerBig": 16}  # of models that do not store the number
 _DEFAULT_HEADS = 8
-_DEFAULT_EPSILON = 1e-5
-_NO_EFFECT = {"alignment_layer", "alignment_heads", "embeddings_merge"}
+_DEFAULT_EPSILON = {"layer_norm": 1e-5, "rms_norm": 1e-6}
+_DEFAULT_ROTARY_BASE = 10_000.0
+_NO_EFFECT = {"alignment_layer", "alignment_heads", "embeddings_merge", "multi_query_attention"}
 _MUST_BE_OFF = {
     "alibi": "linear biases of attention (ALiBi)",
     "alibi_use_positive_positions": "linear biases of attention (ALiBi)",
     "scale_alibi": "linear biases of attention (ALiBi)",
-    "multi_query_attention": "keys and values shared by heads (multi-query attention)",
     "sliding_window": "attention with a sliding window",
     "final_logit_softcapping": "soft-capped logits",
 }
@@ -59,7 +60,7 @@ def read_network(binary: Binary, norm_epsilon: float | None) -> Network:
     Raises:
         ZooError: The model has a property that zoo does not support, or a variable is missing or damaged.
     """
-    return _Reader(binary).network(_DEFAULT_EPSILON if norm_epsilon is None else norm_epsilon)
+    return _Reader(binary).network(norm_epsilon)
 
 
 class _Reader:
@@ -68,78 +69,112 @@ class _Reader:
     def __init__(self, binary: Binary) -> None:
         self.binary, self.layers = binary, NetworkTensors()
         self.left = set(binary.variables)
+        self.norm_kinds: set[str] = set()
 
-    def network(self, epsilon: float) -> Network:
+    def network(self, epsilon: float | None) -> Network:
         depths = {side: self.depth(side) for side in SIDES}
         heads = self.same_on_both_sides("num_heads", _HEADS.get(self.binary.name, _DEFAULT_HEADS))
-        pre_norm = bool(self.same_on_both_sides("pre_norm", 1))
-        activation = self.same_on_both_sides("activation", 0)
-        if activation not in _ACTIVATIONS:
-            name = _UNSUPPORTED_ACTIVATIONS.get(activation, activation)
-            raise ZooError(f"the feed-forward networks have the activation {name}, which zoo does not support")
+        placement = "pre" if self.same_on_both_sides("pre_norm", 1) else "post"
+        if any(f"{side}/layer_0/input_layer_norm/gamma" in self.left for side in SIDES):
+            placement = "both"
         normalizes_embeddings = any(f"{side}/layernorm_embedding/gamma" in self.left for side in SIDES)
-        for side, depth in depths.items():
-            for number in range(depth):
-                self.add_layer(side, number)
-            if pre_norm:
+        stacks = {side: self.stack(side, depth, heads, placement) for side, depth in depths.items()}
+        inner: dict[str, list[Any]] = {
+            "activation": [*self.activations()],
+            "d_ff": [self.layers.tensors[f"{side}.0.feed_forward.w1"].shape[1] for side in SIDES],
+        }
+        stacks["decoder"][-1] |= {name: after for name, (before, after) in inner.items() if before != after}
+        for side in SIDES:
+            if placement != "post":
                 self.add_norm(f"{side}/layer_norm", f"{side}.norm")
             if normalizes_embeddings:
                 self.add_norm(f"{side}/layernorm_embedding", f"{side}.embedding_norm")
+        if len(self.norm_kinds) > 1:
+            raise ZooError("the model has both LayerNorm and RMSNorm, but zoo supports one kind")
+        (norm_kind,) = self.norm_kinds
         tables = self.tables()
         d_model = tables.target.shape[1]
-        positions = self.positions()
-        starts_from_zeros = bool(self.scalar("decoder/start_from_zero_embedding", 0))
         d_k = self.head_dimension(heads)
+        positions = self.positions(depths, d_k)
+        starts_from_zeros = bool(self.scalar("decoder/start_from_zero_embedding", 0))
         architecture = {
+            **stacks,
             "N": depths if len({*depths.values()}) > 1 else depths["encoder"],
             "d_model": d_model,
-            "d_ff": self.layers.tensors["encoder.0.feed_forward.w1"].shape[1],
+            **{name: encoder for name, (encoder, _) in inner.items()},
             "h": heads,
             "d_k": d_k,
             "d_v": d_k,
-            "activation": _ACTIVATIONS[activation],
             "attention_score": self.attention_score(d_k),
             "norm": {
-                "placement": "pre" if pre_norm else "post",
-                "epsilon": epsilon,
+                "kind": norm_kind,
+                "placement": placement,
+                "epsilon": _DEFAULT_EPSILON[norm_kind] if epsilon is None else epsilon,
                 "embeddings": normalizes_embeddings,
             },
             "projection_bias": self.layers.projection_bias,
             "positions": positions,
+            "scale_logits": self.scales_logits(d_model),
         }
         self.require_none_left()
         return Network(architecture, self.layers.complete(), tables, starts_from_zeros)
 
-    def add_layer(self, side: str, number: int) -> None:
-        foreign, ours = f"{side}/layer_{number}", f"{side}.{number}"
-        linears = self.linear(f"{foreign}/self_attention/linear_0").split(3)
-        self.add_attention(f"{foreign}/self_attention", f"{ours}.self_attention", linears, 1)
-        if side == "decoder":
-            query = self.linear(f"{foreign}/attention/linear_0")
-            linears = [query, *self.linear(f"{foreign}/attention/linear_1").split(2)]
-            self.add_attention(f"{foreign}/attention", f"{ours}.cross_attention", linears, 2)
-        inner, outer = (self.linear(f"{foreign}/ffn/linear_{index}") for index in (0, 1))
-        self.layers.add_feed_forward(f"{ours}.feed_forward", inner, outer)
-        self.add_norm(f"{foreign}/ffn/layer_norm", f"{ours}.feed_forward.norm")
+    def stack(self, side: str, depth: int, heads: int, placement: str) -> list[dict[str, Any]]:
+        """Read the layers of the encoder or the decoder. Return their sub-layers, as in a spec."""
+        linears = product(range(depth), ("linear_0", "linear_0_noact", "linear_1"))
+        biased = any(f"{side}/layer_{number}/ffn/{linear}/bias" in self.left for number, linear in linears)
+        layers = [self.layer(f"{side}/layer_{number}", f"{side}.{number}", heads, placement) for number in range(depth)]
+        if any(layer != layers[0] for layer in layers):
+            raise ZooError(f"the layers of the {side} differ from one another, but zoo supports only equal layers")
+        if not biased:
+            layers[0][-1]["bias"] = False
+            for number, name in product(range(depth), ("b1", "b2", "gate_bias")):
+                self.layers.tensors.pop(f"{side}.{number}.feed_forward.{name}", None)
+        return layers[0]
 
-    def add_attention(self, foreign: str, ours: str, linears: list[Linear], output: int) -> None:
-        """Add an attention sub-layer.
+    def layer(self, foreign: str, ours: str, heads: int, placement: str) -> list[dict[str, Any]]:
+        """Read a layer, given its names in the file and in zoo. Return its sub-layers."""
+        sublayers = []
+        for kind, part in LAYERS[ours.partition(".")[0]].items():
+            name, our_name = f"{foreign}/{part}", f"{ours}.{kind}"
+            is_attention = kind != "feed_forward"
+            options = self.attention(name, our_name, heads) if is_attention else self.feed_forward(name, our_name)
+            sublayers.append({"kind": kind, **options})
+            if placement == "both":
+                before, after = NORMS_ON_BOTH_SIDES[kind]
+                self.add_norm(f"{foreign}/{before}", f"{our_name}.norm")
+                self.add_norm(f"{foreign}/{after}", f"{our_name}.post_norm")
+            else:
+                self.add_norm(f"{name}/layer_norm", f"{our_name}.norm")
+        return sublayers
 
-        Args:
-            foreign: The name of the attention in the file.
-            ours: The name of the sub-layer in zoo.
-            linears: The projections of queries, keys and values.
-            output: The number of the output projection in the file, as in `linear_1`.
-        """
-        linears = [*linears, self.linear(f"{foreign}/linear_{output}")]
-        self.layers.add_attention(ours, dict(zip(("query", "key", "value", "output"), linears, strict=True)))
-        self.add_norm(f"{foreign}/layer_norm", f"{ours}.norm")
+    def feed_forward(self, foreign: str, ours: str) -> dict[str, Any]:
+        """Add a feed-forward network. Return its options. If it is gated, `linear_0` is the gate."""
+        first, outer = (self.linear(f"{foreign}/linear_{index}") for index in (0, 1))
+        if f"{foreign}/linear_0_noact/weight" not in self.left:
+            self.layers.add_feed_forward(ours, first, outer)
+            return {}
+        self.layers.add_feed_forward(ours, self.linear(f"{foreign}/linear_0_noact"), outer, gate=first)
+        return {"gated": True}
+
+    def attention(self, foreign: str, ours: str, heads: int) -> dict[str, Any]:
+        """Add an attention sub-layer, given its names in the file and in zoo. Return its options."""
+        kv_heads = self.count(f"{foreign}/num_heads_kv", heads)
+        shares = {"query": heads, "key": kv_heads, "value": kv_heads}
+        linears: dict[str, Linear] = {}
+        inputs = PROJECTIONS[ours.rpartition(".")[2]]
+        for index, names in enumerate(inputs):
+            split = self.linear(f"{foreign}/linear_{index}").split(*(shares[name] for name in names))
+            linears |= dict(zip(names, split, strict=True))
+        linears["output"] = self.linear(f"{foreign}/linear_{len(inputs)}")
+        self.layers.add_attention(ours, linears)
+        return {} if kv_heads == heads else {"kv_heads": kv_heads}
 
     def add_norm(self, name: str, ours: str) -> None:
-        gain = self.take(f"{name}/gamma")
-        if f"{name}/beta" not in self.left:
-            raise ZooError(f"`{name}` is a norm without a bias (RMSNorm), but zoo imports only LayerNorm")
-        self.layers.add_norm(ours, gain, self.take(f"{name}/beta"))
+        """Add a norm. Without a bias, it is RMSNorm."""
+        bias = self.take(f"{name}/beta") if f"{name}/beta" in self.left else None
+        self.norm_kinds.add("rms_norm" if bias is None else "layer_norm")
+        self.layers.add_norm(ours, self.take(f"{name}/gamma"), bias)
 
     def tables(self) -> EmbeddingTables:
         inputs = [name for name in self.left if name.startswith("encoder/embeddings_") and "/weight" in name]
@@ -153,18 +188,71 @@ class _Reader:
         scales = [self.embedding_scale(side, target.shape[1]) for side in SIDES]
         return EmbeddingTables(source, target, projection.weight, projection.bias, *scales)
 
-    def positions(self) -> dict[str, Any]:
-        names = {side: f"{side}/position_encodings/encodings" for side in SIDES}
-        stored = [name in self.binary.variables for name in names.values()]
+    def activations(self) -> Iterator[str]:
+        """Yield the activation of the encoder and that of the decoder."""
+        for activation in self.both_sides("activation", 0):
+            if activation not in _ACTIVATIONS:
+                name = _UNSUPPORTED_ACTIVATIONS.get(activation, activation)
+                raise ZooError(f"the feed-forward networks have the activation {name}, which zoo does not support")
+            yield _ACTIVATIONS[activation]
+
+    def positions(self, depths: Mapping[str, int], d_k: int) -> dict[str, Any]:
+        encoder, decoder = (self.attention_positions(side, depth, d_k) for side, depth in depths.items())
+        stored = [f"{side}/position_encodings/encodings" in self.left for side in SIDES]
+        if encoder != decoder or (not encoder and len({*stored}) > 1):
+            raise ZooError("the encoder and the decoder have different kinds of positions, but zoo supports one kind")
+        if encoder:
+            return encoder
         if not any(stored):  # then CTranslate2 computes sinusoids and counts positions from 1
             return {"kind": "sinusoidal_halves", "first": 1}
-        if not all(stored):
-            raise ZooError("the encoder and the decoder have different kinds of positions, but zoo supports one kind")
-        tables = {side: self.take(name) for side, name in names.items()}
+        tables = {side: self.take(f"{side}/position_encodings/encodings") for side in SIDES}
+        if not any(table.any() for table in tables.values()):
+            return {"kind": "none"}
         fields = position_fields(tables["encoder"], tables["decoder"])
         if fields["kind"] == "learned":
             self.layers.add_learned_positions(tables, fields["rows"])
         return fields
+
+    def attention_positions(self, side: str, depth: int, d_k: int) -> dict[str, Any]:
+        """Return the positions of the self-attentions of a stack, as in a spec. Return {} if they have none."""
+        attentions = [f"{side}/layer_{number}/self_attention" for number in range(depth)]
+        fields = [self.rotary(name, d_k) or self.relative(name, side) for name in attentions]
+        if any(each != fields[0] for each in fields):
+            raise ZooError(f"the layers of the {side} have different positions, but zoo supports the same in all")
+        name = f"{side}.relative_positions"
+        if (table := self.layers.tensors.get(name)) is None or not torch.equal(
+            table, alibi_table(table.shape[1], side)
+        ):
+            return fields[0]
+        del self.layers.tensors[name]
+        return {"kind": "alibi"}
+
+    def rotary(self, name: str, d_k: int) -> dict[str, Any]:
+        """Return the rotary positions of a self-attention, or {} if it has none."""
+        if f"{name}/rotary_dim" not in self.left:
+            return {}
+        if (dimension := self.scalar(f"{name}/rotary_dim", 0)) not in (0, d_k):
+            raise ZooError(f"`{name}/rotary_dim` is {dimension}, but zoo rotates all features of a head")
+        if self.scalar(f"{name}/rotary_interleave", 1):
+            raise ZooError(
+                f"`{name}/rotary_interleave` is on, but zoo rotates pairs of features that are d_k / 2 apart"
+            )
+        return {"kind": "rotary", "theta": self.number(f"{name}/rotary_base", _DEFAULT_ROTARY_BASE)}
+
+    def relative(self, name: str, side: str) -> dict[str, Any]:
+        """Return the relative positions of a self-attention, or {} if it has none. Add their biases."""
+        if f"{name}/relative_attention_bias" not in self.left:
+            return {}
+        table = self.take(f"{name}/relative_attention_bias").float()
+        if table.dim() != 2 or not torch.equal(
+            self.layers.tensors.setdefault(f"{side}.relative_positions", table), table
+        ):
+            raise ZooError(f"`{name}/relative_attention_bias` differs from that of other layers, but zoo shares it")
+        return {
+            "kind": "relative",
+            "buckets": len(table),
+            "max_distance": self.count(f"{name}/relative_attention_max_distance", 0),
+        }
 
     def embedding_scale(self, side: str, d_model: int) -> float:
         """Return the factor of embeddings. The file contains either the factor or a flag for sqrt(d_model)."""
@@ -201,13 +289,23 @@ class _Reader:
             raise ZooError(f"some or all layers of the {side} are missing")
         return len(layers)
 
-    def same_on_both_sides(self, name: str, default: int) -> int:
-        """Return a setting that is stored once, or separately for the encoder and the decoder.
+    def scales_logits(self, d_model: int) -> bool:
+        """Return whether the decoder's output is multiplied by 1/sqrt(d_model)."""
+        scale, usual = self.number("decoder/scale_outputs", 1.0), d_model**-0.5
+        if abs(scale / usual - 1) < 1e-5:
+            return True
+        if scale != 1:
+            raise ZooError(f"`decoder/scale_outputs` is {scale:g}, but zoo supports only 1/sqrt(d_model) and 1")
+        return False
 
-        Raise ZooError if the encoder and the decoder have different values.
-        """
+    def both_sides(self, name: str, default: int) -> tuple[int, int]:
+        """Return a setting of the encoder and the decoder that is stored once, or separately for both."""
         common = self.scalar(name, default)
-        encoder, decoder = (self.scalar(f"{side}/{name}", common) for side in SIDES)
+        return self.scalar(f"encoder/{name}", common), self.scalar(f"decoder/{name}", common)
+
+    def same_on_both_sides(self, name: str, default: int) -> int:
+        """Return a setting of both sides. Raise ZooError if the encoder and the decoder have different values."""
+        encoder, decoder = self.both_sides(name, default)
         if encoder != decoder:
             raise ZooError(
                 f"`{name}` is {encoder} in the encoder and {decoder} in the decoder, but zoo supports one value"
@@ -215,7 +313,16 @@ class _Reader:
         return encoder
 
     def scalar(self, name: str, default: int) -> int:
-        return int(_single_number(name, self.take(name))) if name in self.left else default
+        return int(self.number(name, default))
+
+    def number(self, name: str, default: float) -> float:
+        return _single_number(name, self.take(name)) if name in self.left else default
+
+    def count(self, name: str, default: int) -> int:
+        """Return a positive number. Raise ZooError if it is not positive."""
+        if (number := self.scalar(name, default)) < 1:
+            raise ZooError(f"`model.bin` is damaged: `{name}` is {number}", exit_code=1)
+        return number
 
     def linear(self, name: str) -> Linear:
         bias = self.take(f"{name}/bias").float() if f"{name}/bias" in self.left else None
