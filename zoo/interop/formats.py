@@ -11,7 +11,8 @@ from typing import Any, Literal, Protocol, runtime_checkable
 from torch import Tensor
 
 import specs
-from specs import Spec, ZooError
+from specs import Languages, Spec, ZooError
+from specs.languages import suggest_language
 from zoo.publishing.proof import ReferenceLogProbabilities
 from zoo.text.vocabulary import Vocabulary
 
@@ -214,8 +215,13 @@ def imported_spec(request: ImportRequest, description: str, **sections: Mapping[
             `base`.
 
     Raises:
-        ZooError: The sections contradict each other.
+        ZooError: The sections contradict each other, or the model does not have a language that the user names.
     """
+    if "languages" in sections:
+        languages = Languages.model_validate(sections["languages"])
+        for code in request.languages or ():
+            if code not in languages.codes:
+                raise ZooError(f"the model has no language `{code}`", hint=suggest_language(code, languages))
     source, target = request.languages or UNKNOWN_LANGUAGES
     corpus: dict[str, Any] = {"source": source, "target": target, "train": [], "dev": [], "test": []}
     architecture = sections["architecture"]

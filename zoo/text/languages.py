@@ -84,7 +84,10 @@ def _ids(tokenizer: Tokenizer, languages: Languages, code: str | None) -> tuple[
             f"the vocabulary has no token `{languages.token_of(code)}` for the language `{code}`",
             hint="correct `languages` in the model's spec, or learn a vocabulary with this spec",
         )
-    return (id,)
+    if tokenizer.model.is_control(id):
+        return (id,)
+    # A token that can be part of a text is encoded as text: in MADLAD-400, the token `▁` precedes `<2de>`.
+    return tuple(tokenizer.model.encode(languages.token_of(code)))
 
 
 def choose_direction(spec: Spec, source: str | None, target: str | None, report: Report) -> Direction:

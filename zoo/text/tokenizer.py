@@ -103,6 +103,12 @@ class Tokenizer:
         id = int(self.model.piece_to_id(token))
         return None if id == UNK else id
 
+    @cached_property
+    def _rejected(self) -> frozenset[int | None]:
+        """IDs of the tokens that a text must not contain, such as those of languages."""
+        added = self.added.ids if self.added else {}
+        return frozenset(self.id_of(name) for name, id in added.items() if id is None)
+
     @property
     def appends_eos(self) -> bool:
         """Whether EOS follows the tokens of a source. False for imported models that were trained without EOS."""
@@ -126,9 +132,11 @@ class Tokenizer:
     def decode(self, ids: Iterable[int]) -> str:
         """Return the text of tokens as one line.
 
-        PAD, BOS and EOS are skipped. UNK becomes ⁇, and byte tokens that are not valid UTF-8 become �.
+        PAD, BOS, EOS and tokens that a text must not contain are skipped. UNK becomes ⁇, and byte tokens that are not
+        valid UTF-8 become �.
         """
-        return without_control(str(self.model.decode([int(id) for id in ids if id not in (PAD, BOS, EOS)])))
+        skipped = {PAD, BOS, EOS, *self._rejected}
+        return without_control(str(self.model.decode([int(id) for id in ids if id not in skipped])))
 
     def tokenize(self, text: str) -> list[str]:
         """Return the tokens of a line as strings, in the order of `encode`. Unknown parts keep their text."""
@@ -170,7 +178,8 @@ class Tokenizer:
         """
         if UNK in ids or (self.added and not set(ids).isdisjoint(self.added.ids.values())):
             return ids
-        start = next((index for index, id in enumerate(ids) if not self.model.is_control(id)), len(ids))
+        marks = (index for index, id in enumerate(ids) if self.model.is_control(id) or id in self._rejected)
+        start = 1 + max(marks, default=-1)
         text = self.model.decode(ids[start:])
         return [*ids[:start], *self.model.encode(text, enable_sampling=True, alpha=alpha, nbest_size=-1)]
 

@@ -14,7 +14,7 @@ import sentencepiece
 import torch
 from safetensors.torch import load_file
 
-from specs import BOS, EOS, Architecture, ZooError
+from specs import BOS, EOS, Architecture, Languages, ZooError
 from zoo.generation.scoring import score_targets
 from zoo.interop.exporter import export_model
 from zoo.interop.formats import Bundle, ImportedModel, ImportRequest
@@ -22,6 +22,7 @@ from zoo.interop.huggingface.t5 import T5Import
 from zoo.interop.huggingface.t5_exporter import T5Export, require_t5
 from zoo.interop.importer import ImportOptions, import_model
 from zoo.report import Progress, Report
+from zoo.text.languages import LanguagePair
 
 transformers = pytest.importorskip("transformers")
 
@@ -46,6 +47,9 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "mT5": {"model_type": "mt5", "untied": True},
     "mT5, tied": {"model_type": "mt5", "feed_forward_proj": "gated-relu", "num_decoder_layers": 1},
 }
+CODES = ("de", "fr", "en", "zh_Hant")
+ALL_CODES = (*CODES, "translate", "Hant", "CA", "")  # MADLAD-400 has tokens of tasks, scripts and regions as well
+MADLAD_IDS = {"pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 0}
 Write = Callable[..., Path]
 
 
@@ -57,7 +61,7 @@ def write(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Write]:
     ids = (usual, usual, {"pad_id": -1, "unk_id": 0, "bos_id": 1, "eos_id": 2})
     words = [text.replace("<", "").replace(">", "") for text in TEXTS]
     for model, special in zip((content, symbolic, madlad), ids, strict=True):
-        symbols = [] if model is content else ["<2de>", "<2fr>"]
+        symbols = {id(symbolic): ["[de]", "[fr]"], id(madlad): [f"<2{code}>" for code in ALL_CODES]}.get(id(model), [])
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter(words * 5), model_writer=model, model_type="unigram", vocab_size=70,
             hard_vocab_limit=False, user_defined_symbols=symbols, minloglevel=2, **special,
@@ -107,7 +111,7 @@ def exported(model: ImportedModel, folder: Path) -> Path:
     bundle = Bundle(model.spec, model.vocabulary, model.tensors, proof=None)  # type: ignore[arg-type]
     T5Export().write(bundle, folder)
     again = read(folder)
-    fields = ("architecture", "vocabulary", "decoding")
+    fields = ("architecture", "vocabulary", "decoding", "languages")
     assert all(getattr(again.spec, name) == getattr(model.spec, name) for name in fields)
     assert again.tensors.keys() == model.tensors.keys()
     assert all(torch.equal(tensor, again.tensors[name]) for name, tensor in model.tensors.items())
@@ -140,16 +144,16 @@ def test_models_compute_the_same_in_ctranslate2(name: str, write: Write, tmp_pat
 
 def test_madlads_special_tokens_and_tables_are_read(write: Write, tmp_path: Path, tiny: SimpleNamespace) -> None:
     """MADLAD-400 begins translations with the unknown token, and pads with `<s>`."""
-    ids = {"pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 0}
-    folder = write(is_madlad=True, untied=True, extra_ids=0, **ids)
+    folder = write(is_madlad=True, untied=True, extra_ids=0, **MADLAD_IDS)
     (folder / "tokenizer_config.json").write_text(json.dumps({"extra_ids": 0, "pad_token": "<s>", "bos_token": "<s>"}))
     model = read(folder)
-    assert any("<2de>, <2fr>" in note for note in model.notes)
     assert model.spec.architecture.tied_embeddings == "embeddings"
     encode, strings = model.vocabulary.encode, model.vocabulary.token_strings
-    assert strings(encode("<2de> the dog")) == ["<2de>", *strings(encode("the dog"))]
-    with pytest.raises(ZooError, match="the text contains `<s>`, a special token"):
-        encode("a <s> b")
+    for text in ("a <s> b", "<2de> the dog", "the<2fr> dog"):
+        with pytest.raises(ZooError, match=r"the text contains `<(s|2de|2fr)>`, a special token") as error:
+            encode(text)
+        assert "`--to`" in str(error.value.hint)
+    assert strings(encode("<2translate> a"))[-2] == "<2translate>"
     tokenizer = transformers.T5Tokenizer.from_pretrained(folder)
     network: Any = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder)
     texts = ["<2de> the old dog", "two books"]
@@ -157,7 +161,8 @@ def test_madlads_special_tokens_and_tables_are_read(write: Write, tmp_path: Path
     with torch.inference_mode():
         logits = network(source, decoder_input_ids=torch.cat([torch.zeros(1, 1).long(), target[:, :-1]], 1)).logits
     expected = logits.log_softmax(-1).gather(2, target[:, :, None]).sum()
-    row, translated = [*encode(texts[0]), EOS], [BOS, *encode(texts[1]), EOS]
+    tag = LanguagePair.of(model.spec, model.vocabulary, ("fr", "de")).source_tokens
+    row, translated = [*tag, *encode("the old dog"), EOS], [BOS, *encode(texts[1]), EOS]
     (score,) = score_targets(
         tiny.translator_of(model, "eager").program, [row], [translated],
         max_batch_tokens=500, device=torch.device("cpu"), progress=Progress(),
@@ -171,6 +176,62 @@ def test_madlads_special_tokens_and_tables_are_read(write: Write, tmp_path: Path
             for each, ids in ((folder, source), (written, ids_after))
         )
     assert torch.allclose(memory, memory_after, atol=1e-5)
+
+
+@pytest.mark.parametrize("saved", [False, True], ids=["spiece.model", "tokenizer.json"])
+@pytest.mark.parametrize("listed", [True, False])
+def test_target_languages_are_chosen_as_in_transformers(
+    listed: bool, saved: bool, write: Write, tmp_path: Path, tiny: SimpleNamespace
+) -> None:
+    """MADLAD-400's tokenizer lists additional tokens, none: `▁<2de>` then begins the source, and else `<2de>`."""
+    folder = write(is_madlad=True, untied=True, extra_ids=0, **MADLAD_IDS)
+    config = {"extra_ids": 0, "pad_token": "<s>", **({"additional_special_tokens": []} if listed else {})}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    tokenizer = transformers.T5Tokenizer.from_pretrained(folder)
+    if saved:
+        (folder / "spiece.model").unlink()
+        tokenizer.save_pretrained(folder)
+    model = read(folder)
+    assert model.spec.languages == Languages(codes=CODES)
+    network: Any = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder)
+    texts = ["the old dog sees a small house", "zwei Bücher", "dog"]
+    translator = tiny.translator_of(model, "eager")
+    for code in CODES:
+        prefixed = [f"<2{code}> {text}" for text in texts]
+        tag = LanguagePair.of(model.spec, model.vocabulary, ("en", code)).source_tokens
+        for text, line in zip(texts, prefixed, strict=True):
+            names = model.vocabulary.token_strings([*tag, *model.vocabulary.encode(text)])
+            assert names == tokenizer.tokenize(line)
+            assert (names[0] == "▁") == listed
+        inputs = tokenizer(prefixed, return_tensors="pt", padding=True)
+        generated = network.generate(**inputs, use_cache=False)[:, 1:].tolist()
+        for row, (best, *_) in zip(generated, translator.hypotheses(texts, target=code, beam=1), strict=True):
+            theirs = row[: row.index(2)] if 2 in row else row
+            names = [name.replace("⁇", "<unk>") for name in model.vocabulary.token_strings(best.tokens)]
+            assert names == [
+                name or f"<{id}>" for name, id in zip(tokenizer.convert_ids_to_tokens(theirs), theirs, strict=True)
+            ]
+    sampled = model.vocabulary.sample([*tag, *model.vocabulary.encode(texts[0])], 0.1, "source")
+    assert tuple(sampled[: len(tag)]) == tag
+    with pytest.raises(ZooError, match="the target language is not given"):
+        translator.translate("the dog")
+    with pytest.raises(ZooError, match="the model has no language `it`"):
+        T5Import().read(folder, ImportRequest("mine", ("en", "it")))
+    again = transformers.T5Tokenizer.from_pretrained(exported(model, tmp_path / "written"))
+    assert [again.tokenize(line) for line in prefixed] == [tokenizer.tokenize(line) for line in prefixed]
+
+
+@pytest.mark.integration
+def test_madlad_is_checked_in_its_default_direction(write: Write, tmp_path: Path) -> None:
+    folder = write(is_madlad=True, untied=True, extra_ids=0, **MADLAD_IDS)
+    config = {"extra_ids": 0, "pad_token": "<s>", "additional_special_tokens": []}
+    (folder / "tokenizer_config.json").write_text(json.dumps(config))
+    sentences = tmp_path / "sentences"
+    sentences.write_text("\n".join([TEXTS[0], TEXTS[1]]))
+    options = ImportOptions(name="mine", check=sentences, languages=("en", "zh_Hant"))
+    result = import_model(str(folder), options, Report())
+    assert result.comparison is not None
+    assert result.comparison.identical == 2
 
 
 @pytest.mark.parametrize("saved", [False, True], ids=["spiece.model", "tokenizer.json"])
@@ -190,7 +251,7 @@ def test_texts_become_the_same_tokens(saved: bool, listed: dict[str, Any], write
     for text in (
         "the <extra_id_0> dog", "the<extra_id_2>dog", "<extra_id_0>", "<extra_id_0><extra_id_1> a", "a </s>b",
         "<unk><pad> </s></s>", "<extra_id_3> <extra_id_", "a<new>b [X] c[X]", "ｆｕｌｌ　width ½ ﬁ", "ZZZ qq <p>", "▁a",
-        "", " a   b ", "<2de> the dog", "<80>", "<s> a", "zwei  Bücher\tlesen",
+        "", " a   b ", "[de] the dog", "<80>", "<s> a", "zwei  Bücher\tlesen",
     ):  # fmt: skip
         ids = model.vocabulary.encode(text)
         expected = tokenizer.convert_ids_to_tokens(tokenizer(text).input_ids)[:-1]

@@ -25,6 +25,7 @@ class TransformersEngine:
         beam: int,
         excluded: Collection[int] = (),
         forced: int | None = None,
+        prefix: str = "",
     ) -> None:
         """Wrap an open model.
 
@@ -36,10 +37,11 @@ class TransformersEngine:
             beam: The beam size of the model's own settings.
             excluded: Foreign IDs of tokens that are excluded from the softmax.
             forced: Foreign ID of the token that each translation begins with, such as that of a language.
+            prefix: Text before each source, such as the token of a language.
         """
         self.version = version
         self._tokenizer, self._model, self._decode = tokenizer, model, decode
-        self._beam, self._excluded = beam, list(excluded)
+        self._beam, self._excluded, self._prefix = beam, list(excluded), prefix
         self._options = {} if forced is None else {"forced_bos_token_id": forced}
 
     @torch.inference_mode()
@@ -54,7 +56,7 @@ class TransformersEngine:
         return [translations[index] for index in range(len(texts))]
 
     def _translate_batch(self, texts: list[str], beam: int) -> Iterator[EngineTranslation]:
-        inputs = self._tokenizer(texts, return_tensors="pt", padding=True)
+        inputs = self._tokenizer([self._prefix + text for text in texts], return_tensors="pt", padding=True)
         output = self._model.generate(**inputs, num_beams=beam, **self._options)
         end = self._model.config.eos_token_id
         for row, log_probability in zip(output.tolist(), self._log_probabilities(inputs, output), strict=True):

@@ -9,8 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from specs import Architecture, Languages, ZooError
-from specs.languages import suggest_language
+from specs import Architecture, ZooError
 from zoo.interop.formats import Engine, ImportedModel, ImportRequest, imported_spec
 from zoo.interop.huggingface.config import NO_EFFECT, same_integer
 from zoo.interop.huggingface.engine import TransformersEngine
@@ -239,16 +238,9 @@ def _read_layers(source: ForeignTensors, a: Architecture) -> dict[str, Tensor]:
 
 
 def _with_languages(request: ImportRequest, vocabulary: MultilingualVocabulary) -> ImportRequest:
-    """Return the request with the languages of the default direction, if the user or the tokenizer names them.
-
-    Raises:
-        ZooError: The model does not have a language that the user names.
-    """
-    languages = Languages.model_validate(vocabulary.languages)
-    for code in request.languages or ():
-        if code not in languages.codes:
-            raise ZooError(f"the model has no language `{code}`", hint=suggest_language(code, languages))
+    """Return the request with the languages of the default direction, if the user or the tokenizer names them."""
     source, target = vocabulary.direction
-    if request.languages or source not in languages.codes or target not in languages.codes:
+    codes = vocabulary.languages["codes"]
+    if request.languages or source not in codes or target not in codes:
         return request
     return replace(request, languages=(str(source), str(target)))

@@ -15,7 +15,7 @@ from zoo.interop.huggingface.engine import TransformersEngine
 from zoo.interop.huggingface.folder import ModelTypeImport, import_transformers
 from zoo.interop.huggingface.generation import generation_settings
 from zoo.interop.huggingface.layers import LayerTensor, read_layer_tensors, tied_tables
-from zoo.interop.huggingface.t5_vocabulary import read_t5_vocabulary
+from zoo.interop.huggingface.t5_vocabulary import LANGUAGE_TOKEN, language_codes, read_t5_vocabulary
 from zoo.interop.huggingface.vocabulary import SpecialTokens
 from zoo.interop.huggingface.weight_files import open_weights
 from zoo.interop.numbering import NEVER
@@ -72,15 +72,18 @@ class T5Import(ModelTypeImport):
         embedding, output = tied_tables(weights, rows, architecture["d_model"])
         architecture["tied_embeddings"] = "all" if output is None else "embeddings"
         vocabulary = read_t5_vocabulary(path, rows, special)
+        codes = language_codes(vocabulary.target.names)
         search = generation_settings(settings, special.end, vocabulary.target, forces_end=False)
         for file in (config, settings):
             file.require_all_known()
         spec = imported_spec(
             request,
-            f"Imported from the Hugging Face T5 model {request.origin_name or path.absolute().name}.",
+            f"Imported from the Hugging Face T5 model {request.origin_name or path.absolute().name}"
+            + (f" for {len(codes)} languages." if codes else "."),
             architecture=architecture,
             vocabulary=vocabulary.fields,
             decoding=search.decoding,
+            **({"languages": {"codes": codes, "token": LANGUAGE_TOKEN}} if codes else {}),
         )
         tensors = read_layer_tensors(weights, layer_tensors(spec.architecture))
         tensors["embedding"] = vocabulary.target.rows(embedding)
@@ -96,7 +99,7 @@ class T5Import(ModelTypeImport):
         return ImportedModel(spec, vocabulary.vocabulary, tensors, origin, notes)
 
     def open_engine(self, path: Path, model: ImportedModel) -> Engine:
-        """Open the model in transformers, in float32."""
+        """Open the model in transformers, in float32. It translates in the default direction of the spec."""
         transformers = import_transformers()
         tokenizer: Any = transformers.T5Tokenizer.from_pretrained(str(path))
         network: Any = transformers.AutoModelForSeq2SeqLM.from_pretrained(str(path), dtype=torch.float32)
@@ -105,7 +108,9 @@ class T5Import(ModelTypeImport):
             return str(tokenizer.decode(ids, skip_special_tokens=True))
 
         version = f"transformers {transformers.__version__}"
-        return TransformersEngine(version, tokenizer, network, decode, model.spec.decoding.beam)
+        languages, beam = model.spec.languages, model.spec.decoding.beam
+        prefix = f"{languages.token_of(model.spec.default_direction[1])} " if languages else ""
+        return TransformersEngine(version, tokenizer, network, decode, beam, prefix=prefix)
 
 
 def special_tokens(config: Settings, settings: Settings, start: int | None = None) -> SpecialTokens:

@@ -173,19 +173,22 @@ def write_vocabulary(bundle: Bundle, file: Path, ids: ExportedIds, settings: Map
     tokenizer = bundle.vocabulary.target
     assert isinstance(tokenizer, Tokenizer)
     model = SentencePieceModel(file, tokenizer.content)
-    added = tokenizer.added.ids if tokenizer.added else {}
     pad_id = int(ids.order[ids.pad])
-    names = {pad_id: "<pad>", UNK: "<unk>", EOS: "</s>"} | {
-        pad_id if id is None else id: name for name, id in added.items()
-    }
+    languages = bundle.spec.languages
+    of_languages = map(languages.token_of, languages.codes) if languages else ()
+    tags = {name: id for name in of_languages if (id := tokenizer.id_of(name)) is not None}
+    found = tokenizer.added.ids if tokenizer.added else {}
+    added = {name: pad_id if id is None else id for name, id in found.items() if name not in tags}
+    # Other tokens of languages are encoded as text, with a space before them.
+    added |= {name: id for name, id in tags.items() if tokenizer.model.is_control(id)}
+    names = {pad_id: "<pad>", UNK: "<unk>", EOS: "</s>"} | {id: name for name, id in added.items()}
     order = ids.order.tolist()
     while model.entries[order[-1]].name == f"<{len(order) - 1}>":  # a row of the embedding without a token
         order.pop()
     content = model.reordered(order, names, unknown=_UNKNOWN, end=END, pad=ids.pad)
     file.write_bytes(content)
     decoder = {}
-    for name, id in added.items():
-        token = pad_id if id is None else id
+    for name, token in added.items():
         special = model.entries[token].type in (TokenType.CONTROL, TokenType.UNKNOWN)
         flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
         decoder[str(int(ids.foreign[token]))] = {"content": name, "special": special, **flags}

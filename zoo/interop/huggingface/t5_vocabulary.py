@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -35,8 +35,10 @@ _ADDITIONAL, _EXTRA = "additional_special_tokens", "extra_special_tokens"
 _SENTINELS = 100
 _MAX_TOKENS = 1 << 20
 _BYTE = re.compile(r"<0x[0-9A-F]{2}>")
-_LANGUAGE = re.compile(r"<2[A-Za-z_]+>")
-_MAX_LANGUAGES = 8  # codes in a message
+LANGUAGE_TOKEN = "<2{}>"
+"""Token of a target language in MADLAD-400, with `{}` in place of its code."""
+_LANGUAGE = re.compile(r"<2([a-z]{2,4}(_[A-Z][a-z]{3})?(_[A-Z]{2})?)>")
+"""Token of a language, and not of a task (`<2translate>`), a script (`<2Latn>`) or a region (`<2CA>`)."""
 
 
 @dataclass
@@ -117,12 +119,27 @@ def read_t5_vocabulary(folder: Path, rows: int, special: SpecialTokens) -> Impor
     if end != special.end:
         problem = f"the tokenizer of `{folder}` ends a text with the token {end}, but `eos_token_id` is {special.end}"
         raise ZooError(problem, hint="correct `eos_token_id` in `config.json`", exit_code=1)
-    imported = convert_tokens(tokens, rows, special, folder)
-    return replace(imported, notes=(*imported.notes, *_language_notes(tokens.names)))
+    languages = [LANGUAGE_TOKEN.replace("{}", code) for code in language_codes(tokens.names)]
+    # transformers encodes the others as text, with a space before them.
+    tokens.special.update(name for name in languages if name in tokens.added)
+    tokens.set_types()
+    return convert_tokens(tokens, rows, special, folder, languages=languages)
+
+
+def language_codes(names: Collection[str]) -> list[str]:
+    """Return the codes of the languages that have tokens such as `<2de>`, as in MADLAD-400. Empty for other models."""
+    codes = [match[1] for name in names if (match := _LANGUAGE.fullmatch(name))]
+    return codes if len(codes) > 1 else []
 
 
 def convert_tokens(
-    tokens: TokenizerTokens, rows: int, special: SpecialTokens, folder: Path, *, source_has_end: bool = True
+    tokens: TokenizerTokens,
+    rows: int,
+    special: SpecialTokens,
+    folder: Path,
+    *,
+    source_has_end: bool = True,
+    languages: Collection[str] = (),
 ) -> ImportedVocabulary:
     """Convert the tokens of a tokenizer, which serves both sides, with its added tokens.
 
@@ -132,6 +149,7 @@ def convert_tokens(
         special: The IDs of the special tokens according to `config.json`.
         folder: The folder of the model, for error messages.
         source_has_end: Whether the tokenizer appends EOS to a source.
+        languages: Tokens of languages. Texts that contain one are rejected.
 
     Raises:
         ZooError: The embedding has too few rows.
@@ -145,9 +163,15 @@ def convert_tokens(
     pad = None if special.pad in (special.start, special.end, tokens.unknown) else special.pad
     listed = TokenList(names, unknown=tokens.unknown, end=special.end, start=special.start, pad=pad)
     imported = convert_vocabulary(
-        [tokens.model], listed, listed, shared=True, where=folder, source_has_end=source_has_end
+        [tokens.model],
+        listed,
+        listed,
+        shared=True,
+        where=folder,
+        source_has_end=source_has_end,
+        control=[name for name in languages if name in tokens.added],
     )
-    ids = _added_ids(tokens, imported.source, special, pad)
+    ids = _added_ids(tokens, imported.source, special, pad) | dict.fromkeys(languages)
     sides = [imported.vocabulary.source, *([] if imported.vocabulary.shared else [imported.vocabulary.target])]
     with_added = [side.with_added_tokens(ids, str(folder)) for side in sides if isinstance(side, Tokenizer)]
     return replace(imported, vocabulary=Vocabulary(*with_added))
@@ -161,7 +185,7 @@ def _read_tokens(folder: Path, config: Mapping[str, Any]) -> TokenizerTokens:
     names = [f"<extra_id_{number}>" for number in range(sentinels)]
     tokenizer = read_optional_json(folder / TOKENIZER)
     if tokenizer:
-        tokens = _from_tokenizer_file(folder / TOKENIZER, tokenizer)
+        tokens = _from_tokenizer_file(folder / TOKENIZER, tokenizer, special_name(config, "unk_token"))
         decoder = {entry.get("id"): entry for entry in tokenizer.get("added_tokens") or []}
     else:
         tokens = TokenizerTokens.of(folder / SENTENCEPIECE)
@@ -177,16 +201,19 @@ def _read_tokens(folder: Path, config: Mapping[str, Any]) -> TokenizerTokens:
         tokens.add(entry["content"], id, special=bool(entry.get("special")))
     for name in (*special_names(config), *([] if is_listed else names)):
         tokens.add(name)
-    tokens.set_types()
     return tokens
 
 
-def _from_tokenizer_file(file: Path, tokenizer: Mapping[str, Any]) -> TokenizerTokens:
-    """Return the tokens of a `tokenizer.json`."""
+def _from_tokenizer_file(file: Path, tokenizer: Mapping[str, Any], unknown_name: str) -> TokenizerTokens:
+    """Return the tokens of a `tokenizer.json`.
+
+    Its `unk_id` counts only if no token has the name of the unknown token: transformers 5 always writes 2.
+    """
     model = tokenizer["model"]
     if model.get("type") != "Unigram" or not isinstance(model.get("vocab"), list):
         raise damaged_vocabulary(str(file), "it does not contain a unigram model")
-    unknown, fallback = model.get("unk_id"), bool(model.get("byte_fallback", False))
+    ids = (id for id, (name, _) in enumerate(model["vocab"]) if name == unknown_name)
+    unknown, fallback = next(ids, model.get("unk_id")), bool(model.get("byte_fallback", False))
     entries = []
     for id, (name, score) in enumerate(model["vocab"]):
         type_ = TokenType.BYTE if fallback and _BYTE.fullmatch(name) else TokenType.NORMAL
@@ -244,16 +271,6 @@ def _added_ids(
     if pad is not None:
         ids[pad] = None
     return {name: ids[row] for name, row in tokens.added.items()}
-
-
-def _language_notes(names: list[str]) -> list[str]:
-    """Return a note if tokens such as `<2de>` select the target language, as in MADLAD-400."""
-    languages = [name for name in names if _LANGUAGE.fullmatch(name)]
-    if len(languages) < 2:
-        return []
-    others = f" and {len(languages) - _MAX_LANGUAGES} more" if len(languages) > _MAX_LANGUAGES else ""
-    listed = ", ".join(languages[:_MAX_LANGUAGES]) + others
-    return [f"it translates into several languages: begin each source with the token of one ({listed})"]
 
 
 def read_optional_json(file: Path, without: str | None = None) -> dict[str, Any]:
