@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, field_validator, model_validator
 
-from specs.parts import Learned, Norm, Positions, Relative, Rotary, Sinusoidal, Source, Tokens
+from specs.parts import Learned, Norm, Positions, Rotary, Sinusoidal, Source, Tokens
 from specs.section import Probability, Section, reject
 from specs.sublayers import Activation, DecoderSubLayer, Dimension, EncoderSubLayer, Heads, InnerDimension, Sublayer
 
@@ -244,7 +244,7 @@ class Architecture(Section):
                 hint=f"write `d_model: {self.d_model + 1}`, or other `positions`",
             )
         restricted = any(sublayer.kind == "restricted_attention" for sublayer in (*self.encoder, *self.decoder))
-        if self.positions.kind in ("relative", "alibi") and restricted:
+        if self.positions.score_bias and restricted:
             reject(
                 "positions",
                 "encoder",
@@ -252,9 +252,7 @@ class Architecture(Section):
                 problem=f"`restricted_attention` does not support positions of the kind `{self.positions.kind}`",
                 hint="write `self_attention`, or other `positions`",
             )
-        if isinstance(self.positions, Relative):
-            self._check_relative_positions(self.positions)
-        if self.positions.kind in ("relative", "alibi") and self.attention_score == "additive":
+        if self.positions.score_bias and self.attention_score == "additive":
             reject(
                 "positions",
                 "attention_score",
@@ -262,17 +260,11 @@ class Architecture(Section):
                 "`attention_score` is `additive`",
                 hint="write another `attention_score`, or other `positions`",
             )
+        if self.positions.score_bias == "learned":
+            self._require_equal_heads()
         return self
 
-    def _check_relative_positions(self, positions: Relative) -> None:
-        if positions.max_distance <= positions.buckets // 2:
-            reject(
-                "positions.max_distance",
-                "positions.buckets",
-                problem=f"`architecture.positions.max_distance` ({positions.max_distance}) is too small: half of the "
-                f"{positions.buckets} `buckets` have one distance each",
-                hint=f"write a `max_distance` of more than {positions.buckets // 2}, or fewer `buckets`",
-            )
+    def _require_equal_heads(self) -> None:
         for side in ("encoder", "decoder"):
             heads = {self.option(each, "h") for each in getattr(self, side) if each.kind == "self_attention"}
             if len(heads) > 1:

@@ -1,7 +1,7 @@
 """Sources, norms and positions of a network, of which each has several kinds with their own options."""
 
 from math import prod
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -92,7 +92,14 @@ class Norm(Section):
     )
 
 
-class Sinusoidal(Section):
+class PositionKind(Section):
+    """Base class of the kinds of positions."""
+
+    score_bias: ClassVar[Literal["constant", "learned"] | None] = None
+    """Type of the bias that the positions add to attention scores, if they do. All layers share a learned one."""
+
+
+class Sinusoidal(PositionKind):
     """Sinusoids that are added to the embeddings (section 3.5)."""
 
     kind: Literal["sinusoidal", "sinusoidal_halves"] = Field(
@@ -106,7 +113,7 @@ class Sinusoidal(Section):
     )
 
 
-class Learned(Section):
+class Learned(PositionKind):
     """Learned positional encodings: a table with one vector per position (section 3.5; Table 3, row E)."""
 
     kind: Literal["learned"] = Field(
@@ -118,7 +125,7 @@ class Learned(Section):
     )
 
 
-class Rotary(Section):
+class Rotary(PositionKind):
     """Rotation of queries and keys by angles that grow with the position (Su et al. 2021)."""
 
     kind: Literal["rotary"] = Field(
@@ -130,9 +137,10 @@ class Rotary(Section):
     )
 
 
-class Relative(Section):
+class Relative(PositionKind):
     """Learned bias of attention scores by distance, as in T5 (Raffel et al. 2020)."""
 
+    score_bias = "learned"
     kind: Literal["relative"] = Field(
         description="Add a learned bias to each score of self-attention. It depends on the head and on the distance of "
         "query and key (Raffel et al. 2020, section 2.1). All layers of a stack share these biases."
@@ -148,17 +156,30 @@ class Relative(Section):
         description="All distances of at least this value get the bias of the last bucket. Unit: positions.",
     )
 
+    @model_validator(mode="after")
+    def _check_distance(self) -> Self:
+        if self.max_distance <= self.buckets // 2:
+            reject(
+                "max_distance",
+                "buckets",
+                problem=f"`architecture.positions.max_distance` ({self.max_distance}) is too small: half of the "
+                f"{self.buckets} `buckets` have one distance each",
+                hint=f"write a `max_distance` of more than {self.buckets // 2}, or fewer `buckets`",
+            )
+        return self
 
-class Alibi(Section):
+
+class Alibi(PositionKind):
     """Penalty of attention scores in proportion to the distance (Press et al. 2022)."""
 
+    score_bias = "constant"
     kind: Literal["alibi"] = Field(
         description="Subtract from each score of self-attention the distance of query and key, times a constant slope "
         "of the head (ALiBi; Press et al. 2022, section 3)."
     )
 
 
-class NoPositions(Section):
+class NoPositions(PositionKind):
     """No positional encoding."""
 
     kind: Literal["none"] = Field(

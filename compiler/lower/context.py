@@ -9,9 +9,8 @@ from typing import NamedTuple
 from compiler.builder import GraphBuilder, Value
 from compiler.lower.positions import StackPositions
 from compiler.operations.cache import AppendToCache
-from compiler.operations.norm import NORMS
 from compiler.operations.views import Concat
-from specs import Architecture, Norm
+from specs import Architecture
 
 
 class RecentPositions(NamedTuple):
@@ -78,21 +77,6 @@ class LayerContext:
         both = b.node(f"all_{name}", AppendToCache(), (before, new))
         b.update_state(before, both, length_axis=len(shape) - 2)
         return RecentPositions(before, both)
-
-
-def normalised(x: Value, norm: Norm, name: str) -> Value:
-    """Return x, normalised. If the kind of the norm is `none`, return x unchanged.
-
-    Args:
-        x: Input: [..., d].
-        norm: Options of the norm.
-        name: Prefix of the names of the norm's parameters in the current sub-layer.
-    """
-    if norm.kind == "none":
-        return x
-    b, operation = x.builder, NORMS[norm.kind](norm.epsilon)
-    vectors = [b.parameter(f"{name}_{key}", x.width, initial=initial) for key, initial in operation.vectors.items()]
-    return b.node("normed", operation, (x,), *vectors)
 
 
 Recurrence = Callable[[Value, int, LayerContext, str, tuple[Value, ...]], Value]

@@ -1,6 +1,7 @@
 """Lowering of positions (3.5): one class for each way in which a stack can depend on positions, and its operation.
 
-To add a kind, add its spec class to `specs.parts`. Then add an operation, a class and a line in `POSITIONS` here.
+To add a kind, add its spec class to `specs.parts`. Then add an operation, a class and a line in `POSITIONS` here. A
+bias of attention scores needs a class of `BiasPositions` and one of `PositionBias`.
 """
 
 # ruff: noqa: D102 - methods that override those of `Operation` are documented there
@@ -9,9 +10,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from math import cos, sin
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from compiler.builder import GraphBuilder, Value
 from compiler.instruction import Opcode
@@ -111,17 +112,34 @@ class RotaryPositions(StackPositions):
 
 
 class BiasPositions(StackPositions):
-    """Positions as biases of attention scores: learned (T5) or constant (ALiBi)."""
+    """Base class of positions as biases of attention scores."""
 
     def bias(self, stream: Value, heads: int, position: Value | None, cache: Value | None) -> Value | None:
-        options, table, max_distance = self.architecture.positions, [], None
-        if isinstance(options, Relative):
-            path, max_distance = f"{self.stack}.relative_positions", options.max_distance
-            table.append(self.b.stack_parameter(path, options.buckets, heads, initial=Initializer.EMBEDDING))
-        operation = PositionBias(heads, self.causal, max_distance, in_step=position is not None)
+        operation, *parameters = self.operation(heads, in_step=position is not None)
         inputs = (stream,) if position is None or cache is None else (position, cache)
         key = (heads, None if cache is None else cache.type.shape[2])
-        return self.b.shared(f"{self.stack}_distance_bias", operation, inputs, key, *table)
+        return self.b.shared(f"{self.stack}_distance_bias", operation, inputs, key, *parameters)
+
+    def operation(self, heads: int, *, in_step: bool) -> tuple[PositionBias, *tuple[str, ...]]:
+        """Return the operation that computes the bias, and the names of its parameters."""
+        raise NotImplementedError
+
+
+class RelativePositions(BiasPositions):
+    """Positions as learned biases of attention scores (T5)."""
+
+    def operation(self, heads: int, *, in_step: bool) -> tuple[PositionBias, *tuple[str, ...]]:
+        options, path = self.architecture.positions, f"{self.stack}.relative_positions"
+        assert isinstance(options, Relative)
+        table = self.b.stack_parameter(path, options.buckets, heads, initial=Initializer.EMBEDDING)
+        return RelativeBias(heads, self.causal, in_step, max_distance=options.max_distance), table
+
+
+class AlibiPositions(BiasPositions):
+    """Positions as constant biases of attention scores (ALiBi)."""
+
+    def operation(self, heads: int, *, in_step: bool) -> tuple[PositionBias, *tuple[str, ...]]:
+        return (AlibiBias(heads, self.causal, in_step),)
 
 
 POSITIONS: Mapping[str, type[StackPositions]] = {
@@ -129,8 +147,8 @@ POSITIONS: Mapping[str, type[StackPositions]] = {
     "sinusoidal_halves": AbsolutePositions,
     "learned": AbsolutePositions,
     "rotary": RotaryPositions,
-    "relative": BiasPositions,
-    "alibi": BiasPositions,
+    "relative": RelativePositions,
+    "alibi": AlibiPositions,
     "none": StackPositions,
 }
 """The class for each kind of positions in a spec."""
@@ -252,29 +270,31 @@ class Rotate(Operation):
 
 @dataclass(frozen=True)
 class PositionBias(Operation):
-    """Compute a bias of attention scores from the distance of query and key.
-
-    With a parameter [buckets, heads], the bias is learned (T5; Raffel et al. 2020, section 2.1). Otherwise it is a
-    constant slope per head times the distance (ALiBi; Press et al. 2022, section 3).
+    """Base class of biases of attention scores that depend on the distance of query and key.
 
     Outside of decoder steps, the input is that of the stack [batch, n, ...], of which only the shape is used, and the
     result is [1, heads, n, n]. In a decoder step, the inputs are position [rows, new] and cache [rows, h, length, d],
-    and the result is [rows, heads, new, slots].
+    and the result is [rows, heads, new, slots]. Parameters are tables
+    [..., heads].
     """
 
     heads: int
     causal: bool
-    max_distance: int | None
     in_step: bool
     planned: bool = False
     """Whether the cache has a fixed capacity, as in `UnwrittenMask`."""
 
-    calls = (
-        *("compiler.distances.distances", "compiler.distances.cache_distances"),
-        *("compiler.distances.relative_bias", "compiler.distances.alibi_bias"),
-    )
+    calls: ClassVar[tuple[str, ...]] = ("compiler.distances.distances", "compiler.distances.cache_distances")
     caption = None
     shares_buffer = True
+
+    def value(self, head: int, distance: int, parameters: Tensors) -> float:
+        """Return the bias of a head. The distance is the position of the key minus that of the query."""
+        raise NotImplementedError
+
+    def emit_values(self, distance: str, parameters: Expressions) -> str:
+        """Return the expression of the biases [rows, heads, new, slots] for distances [rows, 1, new, slots]."""
+        raise NotImplementedError
 
     @property
     def reads_cache_slots(self) -> bool:  # type: ignore[override]
@@ -284,8 +304,7 @@ class PositionBias(Operation):
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         stream, *cache = inputs
         require(len(cache) == self.in_step, self, *inputs)
-        require(len(parameters) == (self.max_distance is not None), self, *inputs)
-        require(all(len(p) == 2 and p[1] == Size.of(self.heads) for p in parameters), self, *inputs)
+        require(all(p[-1] == Size.of(self.heads) for p in parameters), self, *inputs)
         rows, new, *_ = stream.shape
         if not self.in_step:
             return ValueType((ONE, Size.of(self.heads), new, new), ValueKind.BIAS)
@@ -304,26 +323,17 @@ class PositionBias(Operation):
             distance = [
                 [[start[row] + key - int(query) for key in range(slots)] for query in first[row]] for row in range(rows)
             ]
-        table = parameters[0] if parameters else None
         values = [
-            [[[self._value(head, d, table) for d in keys] for keys in row] for head in range(self.heads)]
+            [[[self.value(head, d, parameters) for d in keys] for keys in row] for head in range(self.heads)]
             for row in distance
         ]
         like = next(iter((*cache, *parameters)), first.float())
         return like.new_tensor(values).view(rows, self.heads, new, slots)
 
-    def _value(self, head: int, distance: int, table: Tensor | None) -> float:
-        if table is None:
-            return -abs(distance) * alibi_slope(head, self.heads)
-        assert self.max_distance is not None
-        return float(table[relative_bucket(distance, len(table), self.max_distance, self.causal), head])
-
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
         planned = f", planned={self.planned}" if self.in_step else ""
         distance = f"{'cache_' if self.in_step else ''}distances({', '.join(inputs)}{planned})"
-        if self.max_distance is None:
-            return f"alibi_bias({distance}, {self.heads})"
-        return f"relative_bias({distance}, {parameters[0]}, max_distance={self.max_distance}, causal={self.causal})"
+        return self.emit_values(distance, parameters)
 
     def for_planned_cache(self) -> Operation:
         return replace(self, planned=True)
@@ -335,9 +345,24 @@ class PositionBias(Operation):
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         """Add no instruction: the attention's own instruction computes the bias."""
 
+
+@dataclass(frozen=True)
+class RelativeBias(PositionBias):
+    """Learned bias for each range of distances, a table [buckets, heads] (T5; Raffel et al. 2020, section 2.1)."""
+
+    _: KW_ONLY
+    max_distance: int
+
+    calls = (*PositionBias.calls, "compiler.distances.relative_bias")
+
+    def value(self, head: int, distance: int, parameters: Tensors) -> float:
+        (table,) = parameters
+        return float(table[relative_bucket(distance, len(table), self.max_distance, self.causal), head])
+
+    def emit_values(self, distance: str, parameters: Expressions) -> str:
+        return f"relative_bias({distance}, {parameters[0]}, max_distance={self.max_distance}, causal={self.causal})"
+
     def native_bias(self, codegen: NativeCodeGenerator, node: Node) -> Mapping[str, Any]:
-        if self.max_distance is None:
-            return {"constants": tuple(alibi_slope(head, self.heads) for head in range(self.heads))}
         (table,) = node.parameters
         buckets = codegen.parameter_shape(table)[0]
         sizes, limit = range(self.max_distance + 1), self.max_distance
@@ -345,6 +370,22 @@ class PositionBias(Operation):
             [relative_bucket(sign * size, buckets, limit, self.causal) for size in sizes] for sign in (-1, 1)
         )
         return {"table": table, "rows": limit, "constants": (*map(float, before), *map(float, after))}
+
+
+@dataclass(frozen=True)
+class AlibiBias(PositionBias):
+    """Constant slope per head times the distance (ALiBi; Press et al. 2022, section 3)."""
+
+    calls = (*PositionBias.calls, "compiler.distances.alibi_bias")
+
+    def value(self, head: int, distance: int, parameters: Tensors) -> float:
+        return -abs(distance) * alibi_slope(head, self.heads)
+
+    def emit_values(self, distance: str, parameters: Expressions) -> str:
+        return f"alibi_bias({distance}, {self.heads})"
+
+    def native_bias(self, codegen: NativeCodeGenerator, node: Node) -> Mapping[str, Any]:
+        return {"constants": tuple(alibi_slope(head, self.heads) for head in range(self.heads))}
 
 
 def relative_bucket(distance: int, buckets: int, max_distance: int, causal: bool) -> int:

@@ -28,12 +28,13 @@ from compiler.graph import Graph, Purpose
 from compiler.lower.aligned_memory import aligned_memory
 from compiler.lower.attention import cross_attention, self_attention
 from compiler.lower.bottleneck_convolution import bottleneck_convolution
-from compiler.lower.context import LayerContext, Memory, normalised
+from compiler.lower.context import LayerContext, Memory
 from compiler.lower.convolution import convolution
 from compiler.lower.features import features
 from compiler.lower.feed_forward import feed_forward
 from compiler.lower.lstm import lstm
 from compiler.lower.mixture_of_experts import mixture_of_experts
+from compiler.lower.norm import normalised
 from compiler.lower.positions import POSITIONS, StackPositions
 from compiler.lower.restricted_attention import restricted_attention
 from compiler.lower.separable_convolution import separable_convolution

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 import torch
@@ -11,9 +12,9 @@ from torch import nn
 
 from compiler import Purpose, distances, interpret, lower
 from compiler.initialization import initial_weights
-from compiler.lower.positions import PositionBias, Rotate, alibi_slope, relative_bucket
+from compiler.lower.norm import RmsNorm
+from compiler.lower.positions import AlibiBias, PositionBias, RelativeBias, Rotate, alibi_slope, relative_bucket
 from compiler.operations.attention import Attention
-from compiler.operations.norm import RmsNorm
 from compiler.runtime import fused_attention
 from compiler.stream import Stream
 from specs import Spec, load
@@ -70,12 +71,12 @@ def test_small_distances_have_buckets_of_their_own_and_large_ones_share_them() -
     assert relative_bucket(5, 32, 128, False) == 16 + relative_bucket(-5, 32, 128, False)
 
 
-@pytest.mark.parametrize("max_distance", [None, 6])
+@pytest.mark.parametrize("kind", [AlibiBias, partial(RelativeBias, max_distance=6)])
 @pytest.mark.parametrize("planned", [False, True])
-def test_biases_of_a_step_are_rows_of_those_of_all_positions(max_distance: int | None, planned: bool) -> None:
-    table = [] if max_distance is None else [torch.randn(4, 3)]
-    whole = PositionBias(3, True, max_distance, in_step=False).interpret([torch.zeros(1, 9, dtype=torch.long)], table)
-    step = PositionBias(3, True, max_distance, in_step=True, planned=planned)
+def test_biases_of_a_step_are_rows_of_those_of_all_positions(kind: Callable[..., PositionBias], planned: bool) -> None:
+    table = [] if kind is AlibiBias else [torch.randn(4, 3)]
+    whole = kind(3, True, in_step=False).interpret([torch.zeros(1, 9, dtype=torch.long)], table)
+    step = kind(3, True, in_step=True, planned=planned)
     cache = torch.zeros(2, 3, 12 if planned else 6, 1)
     position = torch.tensor([[6], [3]])
     actual = step.interpret([position, cache], table)

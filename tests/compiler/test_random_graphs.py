@@ -17,13 +17,13 @@ from compiler import Purpose, emit, interpret, optimise
 from compiler.backends.eager import functions
 from compiler.emitted import EmittedProgram
 from compiler.graph import Graph, Node, StepState, prune, stored_tensors, unique_name, verify
+from compiler.lower.norm import LayerNorm
 from compiler.lower.positions import PositionalEncoding
 from compiler.operations.attention import Attention
 from compiler.operations.cache import AppendToCache, WriteToCache
 from compiler.operations.elementwise import Add, Dropout, Gelu, Relu, Silu
 from compiler.operations.embedding import Embedding
 from compiler.operations.mask import CausalMask, PaddingMask, UnwrittenMask
-from compiler.operations.norm import LayerNorm
 from compiler.operations.operation import Operation, ValueKind, ValueType
 from compiler.operations.probability import CrossEntropy, LogSoftmax
 from compiler.operations.projection import Linear, Logits

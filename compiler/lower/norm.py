@@ -1,4 +1,7 @@
-"""Norms (3.1). To add a kind, add its spec class to `specs.parts`, and a class and a line in `NORMS` here."""
+"""Lowering of norms (3.1), and their operations.
+
+To add a kind, add its name to `specs.parts`. Then add an operation and a line in `NORMS` here.
+"""
 
 # ruff: noqa: D102 - methods that override those of `Operation` are documented there
 
@@ -20,10 +23,12 @@ from compiler.operations.operation import (
     require,
 )
 from compiler.weights import Initializer
+from specs import Norm
 
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from compiler.builder import Value
     from compiler.graph import Node
     from compiler.native_codegen import NativeCodeGenerator
 
@@ -107,3 +112,18 @@ NORMS: Mapping[str, type[NormOperation]] = {
     "half_variance": HalfVariance,
 }
 """The operation for each kind of norm in a spec, except `none`."""
+
+
+def normalised(x: Value, norm: Norm, name: str) -> Value:
+    """Return x, normalised. If the kind of the norm is `none`, return x unchanged.
+
+    Args:
+        x: Input: [..., d].
+        norm: Options of the norm.
+        name: Prefix of the names of the norm's parameters in the current sub-layer.
+    """
+    if norm.kind == "none":
+        return x
+    b, operation = x.builder, NORMS[norm.kind](norm.epsilon)
+    vectors = [b.parameter(f"{name}_{key}", x.width, initial=initial) for key, initial in operation.vectors.items()]
+    return b.node("normed", operation, (x,), *vectors)
