@@ -1,7 +1,7 @@
 """Bootstrap resampling of a test set: how much of a score is due to the choice of sentences (Koehn 2004).
 
-Each resampled set has as many sentences as the original, drawn with replacement. All systems get the same sets, so that
-differences are paired. The sets are those that sacreBLEU draws by its default seed.
+Each resampled set has as many sentences as the original, drawn with replacement. All systems are scored on the same
+resampled sets, so that their scores can be compared set by set. sacreBLEU draws the same sets with its default seed.
 """
 
 from __future__ import annotations
@@ -19,9 +19,15 @@ SEED = 12_345
 
 
 def bootstrap_scores(metric: str, outputs: ModelOutputs) -> FloatArray | None:
-    """Return the score of each resampled set. For perplexity, return natural logarithms.
+    """Return the score of each resampled set.
 
-    Return None for BLEU of several directions, and if the metric is not BLEU, the paper's BLEU or perplexity.
+    Args:
+        metric: Name of the metric.
+        outputs: Outputs of the model on the original set.
+
+    Returns:
+        The scores, [SAMPLES]. For perplexity, their natural logarithms. None if the metric is not `bleu`, `paper_bleu`
+        or `perplexity`, or if it is BLEU and the set has several translation directions.
     """
     weights = sample_counts(len(outputs.sources))
     if metric in ("bleu", "paper_bleu") and len(outputs.rows_by_direction) == 1:
@@ -37,15 +43,18 @@ def bootstrap_scores(metric: str, outputs: ModelOutputs) -> FloatArray | None:
 def difference_half_width(
     metric: str, score: float, first: FloatArray | None, second: FloatArray | None
 ) -> float | None:
-    """Return half the width of the 95 % confidence interval of the difference between two systems.
+    """Return half the width of the 95 % confidence interval of the difference between two systems' scores.
 
-    It is estimated from the standard deviation of the differences. Return None if bootstrap scores are missing.
+    The width is estimated from the standard deviation of the differences on the resampled sets.
 
     Args:
         metric: Name of the metric.
-        score: Score of the second system.
-        first: Bootstrap scores of the first system.
-        second: Bootstrap scores of the second system.
+        score: Score of the second system on the original set.
+        first: Result of `bootstrap_scores` for the first system.
+        second: Result of `bootstrap_scores` for the second system.
+
+    Returns:
+        Half the width, or None if `first` or `second` is None.
     """
     if first is None or second is None:
         return None
@@ -54,7 +63,10 @@ def difference_half_width(
 
 
 def sample_counts(sentences: int) -> FloatArray:
-    """Return how often each sentence is in each resampled set, [SAMPLES, sentences]. All calls draw the same sets."""
+    """Return how often each resampled set contains each sentence, [SAMPLES, sentences].
+
+    All calls with the same number of sentences draw the same sets.
+    """
     counts = np.empty((SAMPLES, sentences))
     draws = np.random.default_rng(SEED).choice(sentences, counts.shape)
     for row, indices in zip(counts, draws, strict=True):
@@ -63,7 +75,7 @@ def sample_counts(sentences: int) -> FloatArray:
 
 
 def interval_half_width(scores: FloatArray) -> float:
-    """Return half the width of the interval that holds 95 % of the scores, by quantiles."""
+    """Return half the distance between the 2.5 % and the 97.5 % quantile of the scores."""
     low, high = np.quantile(scores, (0.025, 0.975))
     return float(high - low) / 2
 
@@ -71,7 +83,11 @@ def interval_half_width(scores: FloatArray) -> float:
 def p_value(difference: float, sample_differences: FloatArray) -> float:
     """Return the p-value: the probability of a difference at least this large if both systems were equally good.
 
-    The null distribution is the resampled differences shifted to mean 0.
+    The differences on the resampled sets, shifted to a mean of 0, are the null distribution.
+
+    Args:
+        difference: Difference of the two systems' scores on the original set.
+        sample_differences: Difference of their scores on each resampled set.
     """
     at_least_as_large = np.abs(sample_differences - sample_differences.mean()) >= abs(difference)
     return float(1 + at_least_as_large.sum()) / (1 + len(sample_differences))
@@ -80,7 +96,7 @@ def p_value(difference: float, sample_differences: FloatArray) -> float:
 def text_scores_by_sample(
     name: str, weights: FloatArray, outputs: Sequence[str], references: Sequence[str], language: str
 ) -> FloatArray:
-    """Return the score of each resampled set by one of `TEXT_METRICS`, in points.
+    """Return the score of each resampled set by one of `TEXT_METRICS`, in points, [SAMPLES].
 
     Args:
         name: Name of the metric.
@@ -99,6 +115,12 @@ def text_scores_by_sample(
 def log_perplexity_by_sample(
     weights: FloatArray, log_probabilities: Sequence[float], tokens: Sequence[int]
 ) -> FloatArray:
-    """Return the natural logarithm of the perplexity per token of each resampled set."""
+    """Return the natural logarithm of the perplexity per token for each resampled set, [SAMPLES].
+
+    Args:
+        weights: Result of `sample_counts`.
+        log_probabilities: Natural log-probability of each reference.
+        tokens: Number of tokens of each reference, with EOS.
+    """
     result: FloatArray = -(weights @ np.array(log_probabilities)) / (weights @ np.array(tokens, dtype=np.float64))
     return result

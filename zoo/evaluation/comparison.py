@@ -29,14 +29,14 @@ class ComparedModels:
 
     comparisons: tuple[Comparison, ...]
     sentences: int
-    """Number of sentences of the set."""
+    """Number of sentences in the dev or test set."""
     settings: tuple[str, ...]
-    """Fields in which the specs differ, such as "training.steps: 2000 and 500"."""
+    """Spec fields in which the models differ, with both values, such as "training.steps: 2000 and 500"."""
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Comparison of two systems, A and B, by one metric. Scores are in points."""
+    """Comparison of two systems, A and B, by one metric. Scores are in points, such as 27.3 BLEU."""
 
     metric: str
     scores: tuple[float, float]
@@ -70,6 +70,9 @@ def compare(
         references: The references.
         language: Language code for the paper's BLEU. If None, the paper's BLEU is not computed.
 
+    Returns:
+        One comparison per metric.
+
     Raises:
         ZooError: The numbers of translations and references differ, or are 0.
     """
@@ -82,8 +85,17 @@ def compare_files(
 ) -> tuple[Comparison, ...]:
     """Compare two files of translations, one sentence per line.
 
+    Args:
+        first: Translations of system A.
+        second: Translations of system B.
+        references: File of references.
+        language: Language code for the paper's BLEU. If None, the suffix of the references' file name is used.
+
+    Returns:
+        One comparison per metric.
+
     Raises:
-        ZooError: As `zoo.evaluation.files.evaluate_files`.
+        ZooError: The same errors as `zoo.evaluation.files.evaluate_files`.
     """
     first_texts, targets = read_aligned(first, references)
     second_texts, _ = read_aligned(second, references)
@@ -99,10 +111,12 @@ def compare_models(
     report: Report,
     **options: Unpack[BackendOptions],
 ) -> ComparedModels:
-    """Compare the models in two folders on their common dev or test set, each with its spec's beam and length penalty.
+    """Compare the models in two folders by their translations of the same dev or test set.
+
+    Each model uses the beam size and the length penalty of its spec.
 
     Raises:
-        ZooError: The models' sets differ, a model is a parser, or a folder has no valid model.
+        ZooError: The models have different dev or test sets, a model is a parser, or a folder has no valid model.
     """
     known_split = check_split(split)
     translators = []
@@ -110,13 +124,13 @@ def compare_models(
         translator = open_model(folder, max_batch_tokens=max_batch_tokens, report=report, **options)
         if isinstance(translator.spec.task, Parsing):
             problem = f"`{folder}` is a parser, and only translations are compared"
-            raise ZooError(problem, hint=f"`zoo evaluate --model {folder}` scores it")
+            raise ZooError(problem, hint=f"score the parser with `zoo evaluate --model {folder}`")
         translators.append(translator)
     texts, others = (read_split(each.spec, known_split, report, each.vocabulary) for each in translators)
     if texts != others:
         raise ZooError(
-            f"the {split} sets of `{first}` and `{second}` are not the same sentences",
-            hint="translate one set with both (`zoo decode --output`), and compare the files with `--references`",
+            f"the {split} sets of `{first}` and `{second}` contain different sentences",
+            hint="translate one set with both models (`zoo decode --output`); compare the files with `--references`",
         )
     outputs = [ModelOutputs(each, texts, report).texts for each in translators]
     one, other = (each.spec for each in translators)

@@ -1,4 +1,4 @@
-"""Evaluation of ensembles of runs. The scores are saved in the folder of the first run."""
+"""Evaluation of ensembles of training runs. The scores are saved in the folder of the first run."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ FILE = "ensembles.json"
 
 @dataclass(frozen=True)
 class SavedEnsemble:
-    """Scores of an ensemble that are saved in the folder of its first run.
+    """Saved scores of an ensemble. The folder of its first training run contains them.
 
     Attributes:
-        members: Folders of the runs, in the order in which they were named.
-        scores: Name of a set ("dev" or "test") -> the scores on it.
+        members: Folders of the training runs, in the order that the user gave.
+        scores: The scores on each set, by the name of the set ("dev" or "test").
     """
 
     members: tuple[Path, ...]
@@ -48,17 +48,17 @@ def evaluate_ensemble(
 ) -> Scores:
     """Score an ensemble on the dev or test set of its first model, with that model's beam and length penalty.
 
-    If all models are runs, scores computed in float32 are saved in the folder of the first run.
+    If all models are training runs, float32 scores are saved in the folder of the first run.
 
     Args:
         folders: Folders of the models.
         split: "dev" or "test".
-        max_batch_tokens: Source tokens of a batch. None for the default.
-        report: Where messages go.
+        max_batch_tokens: Largest number of source tokens per batch. None for the default.
+        report: Receives messages.
         **options: Device, precision and backend.
 
     Raises:
-        ZooError: The models differ in vocabulary or in this set, or a folder has no valid model.
+        ZooError: The models have different vocabularies or different sets, or a folder has no valid model.
     """
     known_split, report = check_split(split), report or Report()
     runs = [ModelFolder(folder) for folder in folders]
@@ -76,10 +76,12 @@ def evaluate_ensemble(
 
 
 def ensembles(folder: Path) -> Iterator[SavedEnsemble]:
-    """Yield the saved ensembles of a run. Skip an ensemble if the weights of a member have changed since.
+    """Yield the ensembles that are saved in the folder of a training run.
+
+    Skip ensembles whose members have new weights since they were scored.
 
     Raises:
-        ZooError: The file is damaged.
+        ZooError: The file of saved ensembles is damaged.
     """
     for saved in _read(folder / FILE):
         members = [Path(os.path.normpath(folder / member["run"])) for member in saved["members"]]
@@ -91,10 +93,10 @@ def ensembles(folder: Path) -> Iterator[SavedEnsemble]:
 def _common_set(
     runs: Sequence[ModelFolder], models: Sequence[Translator], split: Split, report: Report
 ) -> EvaluationSet:
-    """Return the set that all models have in common.
+    """Return the dev or test set of the models, which must be the same for all of them.
 
     Raises:
-        ZooError: The models' sets differ. One model's test set could then be in another model's training data.
+        ZooError: The models have different sets. One model could then have been trained on another model's test set.
     """
     first, *others = models
     sentences = read_split(first.spec, split, report, first.vocabulary)
@@ -102,16 +104,16 @@ def _common_set(
         if read_split(other.spec, split, report, other.vocabulary) != sentences:
             raise ZooError(
                 f"the {split} sets of `{runs[0].folder}` and `{run.folder}` differ",
-                hint=f"an ensemble is scored on the common set of its models: check `corpus.{split}` in their specs",
+                hint=f"use models with the same `corpus.{split}` in their specs: an ensemble is scored on one set",
             )
     return sentences
 
 
 def _save(runs: Sequence[ModelFolder], digests: Sequence[str | None], split: str, scores: Scores) -> None:
-    """Save the scores of one set in the first run's folder.
+    """Save the scores of an ensemble on one set in the folder of its first run.
 
-    Earlier scores of these members on the same set are replaced. If the weights of a member have changed since, its
-    earlier scores on all sets are removed.
+    Earlier scores of the same ensemble on this set are replaced. If a member's weights have changed since the ensemble
+    was scored, all earlier scores of the ensemble are removed.
     """
     file = runs[0].folder / FILE
     members = [
@@ -126,12 +128,15 @@ def _save(runs: Sequence[ModelFolder], digests: Sequence[str | None], split: str
 
 
 def _read(file: Path) -> list[dict[str, Any]]:
-    """Return the entries of a file: `members`, each with `run` and `digest`, and `scores`. Return [] for no file."""
+    """Return the ensembles in a file as dicts with `members` and `scores`, or [] if the file does not exist.
+
+    Each of the `members` is a dict with `run` (path of the folder) and `digest` (of the weights).
+    """
     try:
         entries = list(read_json(file)["ensembles"]) if file_exists(file) else []
         if all({"run", "digest"} == set(member) for each in entries if each["scores"] for member in each["members"]):
             return entries
     except (KeyError, TypeError, ValueError):
         pass
-    hint = "remove it: `zoo evaluate --model RUN --model RUN` writes it again"
-    raise ZooError(f"`{file}` is damaged: an entry is incomplete", hint=hint, exit_code=1)
+    hint = "remove the file, and score the ensemble again: `zoo evaluate --model RUN --model RUN`"
+    raise ZooError(f"`{file}` is damaged: the record of an ensemble is incomplete", hint=hint, exit_code=1)

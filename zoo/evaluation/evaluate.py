@@ -32,21 +32,21 @@ def evaluate_model(
     show: bool = False,
     **options: Unpack[BackendOptions],
 ) -> Scores:
-    """Score the model in a run's or a bundle's folder, with the beam and length penalty of its spec.
+    """Score a training run or a published model, with the beam size and length penalty of its spec.
 
-    The float32 scores of a run are saved in its `scores.json`, and its outputs in a file next to it, unless the run's
-    weights have changed meanwhile.
+    For a training run in float32, the scores are saved in the run's `scores.json` and the outputs in a separate file.
+    Nothing is saved if the run's weights have changed during the evaluation.
 
     Args:
-        folder: Folder of the run or bundle.
+        folder: Folder of the training run or published model.
         split: "dev" or "test".
-        max_batch_tokens: Source tokens of a batch. None for the default.
-        report: Where messages go.
+        max_batch_tokens: Largest number of source tokens per batch. None for the default.
+        report: Receives messages.
         show: Whether to report some example outputs.
         **options: Device, precision and backend.
 
     Raises:
-        ZooError: The folder has no valid model, or its corpus has no such set.
+        ZooError: The folder has no valid model, or the model's corpus has no such set.
     """
     known_split, report = check_split(split), report or Report()
     model_folder = ModelFolder(folder)
@@ -65,10 +65,12 @@ def evaluate_model(
 
 
 def weights_unchanged(folder: ModelFolder, digest: str | None, report: Report) -> bool:
-    """Return whether a model's weights still have this digest. If not, warn that the scores are not saved."""
+    """Return whether the digest of a model's weights is still `digest`. If not, warn that the scores are not saved."""
     if known_digest(folder.weights) == digest:
         return True
-    report.warn(f"the weights of `{folder.folder}` changed during the evaluation: the scores are not saved")
+    report.warn(
+        f"the weights of `{folder.folder}` changed during the evaluation, so the scores are not saved: evaluate again"
+    )
     return False
 
 
@@ -76,7 +78,7 @@ def check_split(name: str) -> Split:
     """Return `name` if it is the name of a set to evaluate on.
 
     Raises:
-        ZooError: It is neither "dev" nor "test".
+        ZooError: The name is neither "dev" nor "test".
     """
     splits: dict[str, Split] = {"dev": "dev", "test": "test"}
     if name not in splits:
@@ -85,17 +87,17 @@ def check_split(name: str) -> Split:
 
 
 def read_split(spec: Spec, split: Split, report: Report, vocabulary: Vocabulary | None = None) -> EvaluationSet:
-    """Return the sources and references of a set, and their languages if the spec has several directions.
+    """Return the sources and references of a set, and, for a model of several languages, their languages.
 
-    The training data is only prepared if the set is held out from it.
+    The corpus is only prepared if the set is held out from the training text.
 
     Raises:
-        ZooError: The corpus has no such set, or it cannot be read or downloaded.
+        ZooError: The corpus has no such set, or the set cannot be read or downloaded.
     """
     parts = getattr(spec.corpus, split)
     if not parts:
         hint = (
-            f"set `corpus.{split}` in the spec of a run; to score existing translations, use "
+            f"for a training run, set `corpus.{split}` in its spec; to score existing translations, use "
             "`zoo evaluate --hypotheses FILE --references FILE`"
         )
         raise ZooError(f"the corpus of `{spec.name}` has no {split} set", hint=hint)

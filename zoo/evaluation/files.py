@@ -27,13 +27,17 @@ def evaluate_files(
     Args:
         outputs: File of translations.
         references: File of references.
-        language: Language code for the paper's BLEU. None takes it from the suffix of the references' file name; if
-            that is not a language, the paper's BLEU is left out.
-        tokenize: Tokenisation of sacreBLEU's BLEU.
+        language: Language code for the paper's BLEU. If None, the suffix of the references' file name is used, such as
+            `de`. If the suffix is not a language, the paper's BLEU is not computed.
+        tokenize: Tokenisation for sacreBLEU's BLEU, one of `TOKENIZATIONS`.
         lowercase: Whether BLEU and chrF ignore case.
 
+    Returns:
+        The score and the sacreBLEU signature of each metric, and the number of sentences.
+
     Raises:
-        ZooError: A file cannot be read, is not UTF-8, or the files differ in the number of lines.
+        ZooError: A file cannot be read or is not UTF-8, the files have different numbers of lines, or an option is not
+            valid.
     """
     texts, targets = read_aligned(outputs, references)
     code = resolve_language(language, references)
@@ -49,10 +53,15 @@ def evaluate_files(
 def resolve_language(given: str | None, references: Path | str) -> str | None:
     """Return the language code for the paper's BLEU.
 
-    Without a given code, the suffix of the references' file name is used. Return None if Moses has no rules for it.
+    Args:
+        given: The code that the user gave, if any.
+        references: File of references. If `given` is None, the suffix of the file name is used, such as `de`.
+
+    Returns:
+        The code. None if the suffix is not a language for which the Moses tokeniser has rules.
 
     Raises:
-        ZooError: The given language is not a code. Moses would treat it as English without a warning.
+        ZooError: `given` is not a language code. Moses would treat it as English without a warning.
     """
     if given is not None and not _LANGUAGE_CODE.fullmatch(given):
         raise ZooError(f"`{given}` is not a language code", hint="use two or three lower-case letters, such as de")

@@ -1,4 +1,4 @@
-"""Registry of the metrics that models are scored by, with perplexity and bracket F1.
+"""Registry of the metrics for models, and the computation of perplexity and bracket F1.
 
 To add a metric, add its `Metric` to `METRICS` and its name to the choices of `training.dev_score`. This module does not
 import torch, because `zoo list` only needs the names of metrics.
@@ -32,21 +32,21 @@ class Metric:
     title: str
     """Name in output for people."""
     compute: Callable[[ModelOutputs], Mapping[str, float | str]]
-    """Function to the entries of `scores.json`: the score by the metric's name, a signature, and the `details`."""
+    """Function that returns entries of `scores.json`: the score under the metric's name, a signature, and `details`."""
     higher_is_better: bool = True
     task: str | None = None
-    """The kind of task that it applies to. None for all."""
+    """The kind of task that the metric applies to. None for all tasks."""
     uses_probabilities: bool = False
-    """Whether it is computed from the probabilities of the references, so that nothing is generated for it."""
+    """Whether the metric only needs the probabilities of the references, and no generated outputs."""
     max_value: float = 100.0
-    """Its largest possible value; the smallest is 0."""
+    """Largest possible score. Infinity if the score has no limit. The smallest possible score is 0."""
     decimals: int = 2
     unit: str = ""
-    """The unit that it is averaged over, such as "token"."""
+    """The unit over which the score is averaged, such as "token". Empty if the score is not an average per unit."""
     in_summary: bool = True
-    """Whether it is part of the one-line summary of a model's scores."""
+    """Whether the one-line summary of a model's scores contains the metric."""
     details: Mapping[str, str] = field(default_factory=dict)
-    """Names and titles of additional numbers that are shown with it."""
+    """Additional numbers that are shown with the score: their names in `scores.json`, and their titles."""
 
     @property
     def signature(self) -> str:
@@ -58,7 +58,7 @@ class Metric:
         return float(self.compute(outputs)[self.name])
 
     def is_better(self, score: float, than: float | None) -> bool:
-        """Return whether a score is finite and better than another. Any finite score is better than None."""
+        """Return whether `score` is finite and better than `than`. Any finite score is better than None."""
         if than is None or not math.isfinite(score):
             return math.isfinite(score)
         return score > than if self.higher_is_better else score < than
@@ -68,7 +68,7 @@ class Metric:
         return "-" if score is None else f"{score:.{self.decimals}f}"
 
     def read_score(self, scores: object) -> float | None:
-        """Return this metric's score from the `scores.json` entry of a set. None if it is missing or not valid."""
+        """Return this metric's score from a set's entry in `scores.json`. None if the score is absent or invalid."""
         score = scores.get(self.name) if isinstance(scores, Mapping) else None
         if not isinstance(score, int | float) or not 0 <= score < self.max_value * 1.00001:
             return None
@@ -78,15 +78,15 @@ class Metric:
 def perplexity(scores: Sequence[TokenScores]) -> float:
     """Return the perplexity per token, as in the paper's Table 3.
 
-    It is exp of the mean negative log-probability of all tokens of all sentences, with EOS. Only models with the same
-    vocabulary can be compared by it.
+    The perplexity is exp(mean negative log-probability) over the tokens of all sentences, with EOS. It can only be
+    compared between models with the same vocabulary.
 
     Raises:
-        ZooError: There is no token.
+        ZooError: The sentences have no tokens.
     """
     tokens = sum(score.tokens for score in scores)
     if not tokens:
-        raise ZooError("there is nothing to score: no sentence has a token")
+        raise ZooError("there is nothing to score: no sentence has a token", hint="give at least one sentence")
     mean = -math.fsum(score.log_probability for score in scores) / tokens
     try:
         return math.exp(mean)
@@ -95,7 +95,7 @@ def perplexity(scores: Sequence[TokenScores]) -> float:
 
 
 def compute_perplexity(outputs: ModelOutputs) -> dict[str, float | str]:
-    """Return the entry of `scores.json` for perplexity."""
+    """Return the perplexity as an entry of `scores.json`."""
     return {"perplexity": perplexity(outputs.reference_scores)}
 
 
@@ -103,23 +103,24 @@ _F1_DETAILS = {"recall": "recall", "precision": "precision", "complete_match": "
 
 
 def compute_f1(outputs: ModelOutputs) -> dict[str, float | str]:
-    """Return the entries of `scores.json` for F1 of labelled brackets, in points.
+    """Return the F1 of labelled brackets and related scores, in points, as entries of `scores.json`.
 
-    Each word of an output gets the part-of-speech tag of the reference. EVALB deletes punctuation by its tag, and
-    excludes a sentence if output and reference then have different words. With its own tags, a parser that tags words
-    badly would therefore be scored on its easiest sentences only.
+    Each word of an output gets its part-of-speech tag from the reference. EVALB deletes punctuation by its tag, and
+    excludes a sentence if output and reference then have different words. If the parser's own tags were used, a parser
+    with many tagging errors would therefore be scored on its easiest sentences only.
 
     Raises:
-        ZooError: A reference is not a tree. An output that is not a tree only counts as an error.
+        ZooError: A reference is not a tree. An output that is not a tree does not raise, but counts as an error.
     """
     result = score_brackets(outputs.texts, outputs.references, own_tags=False)
     return {"f1": result.f1, **{name: getattr(result, name) for name in _F1_DETAILS}, "signature": result.signature}
 
 
 def compute_text_metric(outputs: ModelOutputs, *, name: str) -> dict[str, float | str]:
-    """Return the entries of `scores.json` for one of `TEXT_METRICS`.
+    """Return the score and the signature of one of `TEXT_METRICS` as entries of `scores.json`.
 
-    The score of several directions is the mean of their scores, which follow it, such as `bleu_de_en`.
+    For several translation directions, the score is the mean over the directions. Each direction then has an additional
+    entry, such as `bleu_de_en`.
     """
     scores = {}
     for (source, target), rows in outputs.rows_by_direction.items():
@@ -154,7 +155,7 @@ METRICS = (
 """All metrics, in the order in which they are shown."""
 _FIRST_METRICS = {scores[0] for scores in SCORES.values()}
 DEV_TITLES = {f"dev_{metric.name}": f"dev {metric.title}" for metric in METRICS}
-"""Keys of the training log and their titles."""
+"""Keys of dev scores in the training log, and their titles."""
 
 
 def get_metric(name: str) -> Metric:

@@ -29,22 +29,22 @@ _MAX_FILE_BYTES = 1_000_000_000  # enough for millions of sentences
 
 
 class EvaluationSet(NamedTuple):
-    """Texts with their references."""
+    """Source texts, and one reference per text."""
 
     sources: Sequence[str]
     references: Sequence[str]
     directions: Sequence[Direction] | None = None
-    """Source and target language of each text, for a model of several directions."""
+    """Source and target language of each text. None for a model of one direction."""
 
     def pairs(self, direction: Direction) -> list[tuple[str, str]]:
-        """Return the texts of a direction with their references."""
+        """Return the (source, reference) pairs of one translation direction."""
         directions = self.directions or [direction] * len(self.sources)
         rows = zip(self.sources, self.references, directions, strict=True)
         return [(source, reference) for source, reference, of_row in rows if of_row == direction]
 
 
 class ModelOutputs:
-    """Outputs of a translator for a set of sentences. Each kind is computed when a metric first needs it."""
+    """Outputs of a translator for a set of sentences. Texts and scores are computed when they are first needed."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class ModelOutputs:
         Args:
             translator: The model.
             texts: The texts to translate or parse, and their references.
-            report: Where progress goes.
+            report: Receives the progress.
             **options: Generation options. Defaults come from the spec.
         """
         self.sources, self.references, directions = texts
@@ -68,7 +68,7 @@ class ModelOutputs:
 
     @cached_property
     def rows_by_direction(self) -> dict[Direction, list[int]]:
-        """The indices of the texts of each direction, in the order of the texts."""
+        """For each translation direction, the indices of its texts, in ascending order."""
         rows: dict[Direction, list[int]] = {}
         for row, direction in enumerate(self._directions):
             rows.setdefault(direction, []).append(row)
@@ -103,7 +103,7 @@ class ModelOutputs:
 
     @cached_property
     def reference_scores(self) -> list[TokenScores]:
-        """The log-probabilities of the references, token by token."""
+        """The log-probabilities of the tokens of each reference."""
         scores: dict[int, TokenScores] = {}
         for (source, target), rows in self.rows_by_direction.items():
             in_direction = self._translator.score_tokens(
@@ -120,12 +120,12 @@ class ModelOutputs:
 
 @dataclass(frozen=True, slots=True, config=ConfigDict(strict=True))
 class SavedOutput:
-    """A run's output for one sentence: one line of JSON in a file of the run's folder.
+    """Saved output of a training run for one sentence, stored as one line of JSON.
 
     Attributes:
-        output: The best output.
+        output: The best translation, or a parser's bracketed tree.
         log_probability: Natural log-probability of the reference, with EOS.
-        tokens: Number of tokens of the reference, with EOS.
+        tokens: Number of tokens in the reference, with EOS.
     """
 
     output: str
@@ -134,7 +134,7 @@ class SavedOutput:
 
 
 def save_outputs(file: Path, outputs: ModelOutputs) -> None:
-    """Write the outputs to a file, so that systems can be compared later without their weights."""
+    """Write a model's outputs to a file, so that models can be compared later without their weights."""
     saved = [
         SavedOutput(output, scores.log_probability, scores.tokens)
         for output, scores in zip(outputs.texts, outputs.reference_scores, strict=True)
@@ -144,7 +144,7 @@ def save_outputs(file: Path, outputs: ModelOutputs) -> None:
 
 
 def load_outputs(file: Path) -> Sequence[SavedOutput]:
-    """Read the outputs that `save_outputs` wrote, in the order of the set.
+    """Return the outputs that `save_outputs` wrote, in the order of the sentences.
 
     Raises:
         ZooError: The file is missing or damaged.
@@ -152,7 +152,7 @@ def load_outputs(file: Path) -> Sequence[SavedOutput]:
     try:
         return [SavedOutput(**json.loads(line)) for line in read_bytes(file, _MAX_FILE_BYTES).splitlines()]
     except (ValueError, TypeError):
-        hint = "remove it: `zoo evaluate --model RUN --set SET` writes it again"
+        hint = "remove the file: `zoo evaluate --model RUN --set SET` writes it again"
         raise ZooError(f"`{file}` is damaged: a line is not a valid output", hint=hint, exit_code=1) from None
 
 

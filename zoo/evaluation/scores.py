@@ -1,4 +1,4 @@
-"""Scores of a model on a set: the flat mapping that `scores.json` stores, and its presentation as text."""
+"""Scores of a model on a dev or test set, in the form that `scores.json` stores, and their presentation as text."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from zoo.evaluation.outputs import ModelOutputs
 
 Scores = dict[str, Any]
-"""The entries of each metric, in the order of METRICS, then the number of sentences and the time.
+"""The entries of each metric, in the order of METRICS, then the number of sentences and the speed.
 
 Numbers that are NaN or infinite, which JSON cannot represent, are None.
 """
 
 MACHINE_KEY = "machine"
-"""Key of the text that describes the device and backend on which the speed was measured."""
+"""Key in `scores.json` for the device, backend and precision with which the speed was measured."""
 
 
 def compute_scores(outputs: ModelOutputs, task: Task) -> Scores:
-    """Compute all metrics of a task, and the speed of the model in sentences per second."""
+    """Return a model's scores by all metrics of its task, and its speed in sentences per second."""
     scores: Scores = {}
     for metric in metrics_for(task):
         scores |= metric.compute(outputs)
@@ -36,13 +36,13 @@ def compute_scores(outputs: ModelOutputs, task: Task) -> Scores:
 
 
 def summary_line(scores: Scores) -> str:
-    """Return the main metrics on one line."""
+    """Return the scores by the main metrics as one line of text."""
     metrics = [metric for metric in _present_metrics(scores) if metric.in_summary]
     return ", ".join(f"{m.title} {m.format_score(scores[m.name])}{m.unit and f' per {m.unit}'}" for m in metrics)
 
 
 def table_rows(scores: Scores) -> Iterator[tuple[str, str]]:
-    """Yield the rows of a table of scores: title and formatted value. Signatures come last."""
+    """Yield the title and the formatted value of each row in a table of scores. Signatures come last."""
     metrics = _present_metrics(scores)
     for metric in metrics:
         yield metric.title, f"{metric.format_score(scores[metric.name])}{metric.unit and f' per {metric.unit}'}"

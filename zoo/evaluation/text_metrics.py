@@ -1,4 +1,4 @@
-"""Corpus metrics of text with sacreBLEU's signatures: BLEU, the paper's BLEU, chrF2 and TER."""
+"""Metrics for the translation of a corpus, with sacreBLEU's signatures: BLEU, the paper's BLEU, chrF2 and TER."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from zoo.text.sentences import check_same_length
 
 FloatArray = npt.NDArray[np.float64]
 TEXT_METRICS = ("bleu", "paper_bleu", "chrf", "ter")
-"""Names of the metrics of text, in the order in which they are shown."""
+"""Names of the metrics for translations, in the order in which they are shown."""
 # sacreBLEU's other tokenisations download models or need further packages.
 TOKENIZATIONS = ("13a", "intl", "char", "zh", "none")
 
@@ -30,13 +30,13 @@ _COMPOUND_LANGUAGE = "de"
 
 @dataclass(frozen=True, slots=True)
 class TextMetric:
-    """Metric of sacreBLEU over a corpus with one reference per sentence, in points.
+    """sacreBLEU metric for a corpus with one reference per sentence. Scores are in points, such as 27.3 BLEU.
 
-    Its methods raise ZooError if the numbers of outputs and references differ, or are 0.
+    The methods raise ZooError if the numbers of outputs and references differ, or are 0.
 
     Attributes:
-        metric: sacreBLEU's object.
-        prepare: Function that tokenises a text first. None if sacreBLEU does all of it.
+        metric: The metric object of sacreBLEU.
+        prepare: Function that tokenises each text before scoring. None if only sacreBLEU tokenises.
         tokenization: Description of `prepare` in the signature.
     """
 
@@ -45,23 +45,27 @@ class TextMetric:
     tokenization: str = "tok:none"
 
     def score(self, outputs: Sequence[str], references: Sequence[str]) -> float:
-        """Return the score of a corpus of outputs, given the reference of each."""
+        """Return the corpus score of the outputs, given one reference per output."""
         return float(self.metric.corpus_score(*self._arguments(outputs, references)).score)
 
     def statistics(self, outputs: Sequence[str], references: Sequence[str]) -> FloatArray:
-        """Return statistics of each sentence, such as n-gram counts, [sentences, statistics].
+        """Return the statistics of each sentence, such as n-gram counts, [sentences, statistics].
 
-        The score of a corpus is computed from their sums.
+        The corpus score is computed from their sums over the sentences (see `scores`).
         """
         statistics = self.metric._extract_corpus_statistics(*self._arguments(outputs, references))
         return np.array(statistics, dtype=np.float64)
 
     def scores(self, sums: FloatArray) -> FloatArray:
-        """Return the score of each set of sentences, given the sums of its statistics, [sets, statistics]."""
+        """Return the corpus score of each of several sets of sentences, [sets].
+
+        Args:
+            sums: For each set, the sum of the statistics of its sentences, [sets, statistics].
+        """
         return np.array([self.metric._compute_score_from_stats(row).score for row in sums])
 
     def signature(self, **more: object) -> str:
-        """Return sacreBLEU's signature of the last computation, and append more entries to it."""
+        """Return sacreBLEU's signature for the last score that was computed, extended by the entries in `more`."""
         signature = self.metric.get_signature()
         for name, value in more.items():
             signature.update(name, value)
@@ -76,26 +80,28 @@ class TextMetric:
 def text_metric(
     name: str, language: str | None = None, *, tokenize: str = "13a", lowercase: bool = False
 ) -> TextMetric:
-    """Return one of `TEXT_METRICS`.
+    """Return the metric with this name. `TEXT_METRICS` lists the names.
 
-    `bleu` is sacreBLEU's. `paper_bleu` is that of the paper's Table 2: Moses tokens, with German compounds split at
-    their hyphens and typographic quotes replaced by plain ones, because the training data of many systems has none.
-    One system scored 27.52 with `bleu` and 29.02 with `paper_bleu`. `chrf` is chrF2, the F-score of character n-grams
-    (Popović 2015). `ter` is the number of edits and shifts per 100 reference words (Snover et al. 2006).
+    - `bleu`: BLEU as sacreBLEU computes it.
+    - `paper_bleu`: BLEU as in the paper's Table 2. Moses tokenises the text, and German compounds are split at hyphens.
+      Typographic quotes become plain quotes, because many systems never saw typographic quotes in training. For
+      example, one system scored 27.52 with `bleu` and 29.02 with `paper_bleu`.
+    - `chrf`: chrF2, the F-score of character n-grams (Popović 2015).
+    - `ter`: TER, the number of edits and shifts per 100 reference words (Snover et al. 2006).
 
     Args:
         name: Name of the metric.
-        language: Language code such as de or de-AT, for the paper's BLEU. Moses uses its English rules for languages
-            that it does not know.
+        language: Language code such as de or de-AT, for `paper_bleu`. For an unknown language, Moses uses the rules for
+            English.
         tokenize: Tokenisation of `bleu`, one of `TOKENIZATIONS`.
         lowercase: Whether BLEU and chrF ignore case.
 
     Raises:
-        ZooError: There is no such tokenisation.
+        ZooError: `tokenize` is not one of `TOKENIZATIONS`.
     """
     if tokenize not in TOKENIZATIONS:
         raise ZooError(f"`{tokenize}` is not a tokenisation", hint=f"use one of {', '.join(TOKENIZATIONS)}")
-    # "force" silences sacreBLEU's warning about text that looks tokenised; the signature says what was done.
+    # "force" silences sacreBLEU's warning about text that looks tokenised. The signature specifies the tokenisation.
     bleu = {"lowercase": lowercase, "force": True}
     match name:
         case "bleu":
@@ -119,17 +125,18 @@ def _sacrebleu(kind: str, **options: Any) -> Any:
 
 
 def check_lengths(outputs: Sequence[str], references: Sequence[str]) -> None:
-    """Raise ZooError unless there is at least one output, and one reference for each."""
+    """Raise ZooError unless there is at least one output, and one reference per output."""
     check_same_length(outputs, references, ("outputs", "references"))
     if not references:
-        raise ZooError("there is nothing to score: there are no outputs and no references")
+        hint = "give at least one output and its reference: check whether the files are empty"
+        raise ZooError("there is nothing to score: there are no outputs and no references", hint=hint)
 
 
 def read_aligned(outputs: Path | str, references: Path | str) -> tuple[list[str], list[str]]:
-    """Return the lines of both files.
+    """Return the lines of a file of outputs, and the lines of the file of their references.
 
     Raises:
-        ZooError: A file cannot be read, is not UTF-8, or the files differ in the number of lines.
+        ZooError: A file cannot be read or is not UTF-8, or the files have different numbers of lines.
     """
     lines = read_lines(outputs), read_lines(references)
     check_same_length(*lines, (f"lines in `{outputs}`", f"in `{references}`"))
@@ -137,7 +144,7 @@ def read_aligned(outputs: Path | str, references: Path | str) -> tuple[list[str]
 
 
 def moses_tokenizer(language: str) -> Callable[[str], str]:
-    """Return the function that tokenises a sentence for the paper's BLEU and joins the tokens by spaces."""
+    """Return a function that tokenises a sentence for the paper's BLEU, and joins the tokens with spaces."""
     code = _language_code(language)
     moses = import_module("sacremoses").MosesTokenizer(code)  # imported late: it takes half a second
 
@@ -149,10 +156,10 @@ def moses_tokenizer(language: str) -> Callable[[str], str]:
 
 
 def moses_languages() -> frozenset[str]:
-    """Return the codes of the languages that Moses has rules for."""
+    """Return the codes of the languages for which the Moses tokeniser has rules."""
     return frozenset(import_module("sacremoses.corpus").NonbreakingPrefixes().available_langs.values())
 
 
 def _language_code(language: str) -> str:
-    """Return the language without country or script: de for de-AT."""
+    """Return a language code without its country or script, such as de for de-AT."""
     return language.partition("-")[0]

@@ -1,1 +1,1 @@
-"""EVALB (Sekine and Collins 1997): labelled brackets of parsers against a treebank."""
+"""Reimplementation of EVALB (Sekine and Collins 1997), which compares a parser's brackets with a treebank."""

@@ -1,4 +1,4 @@
-"""Parameters of EVALB: what is deleted before trees are compared, and what counts as equal."""
+"""Parameters of EVALB: which brackets and words are ignored when trees are compared, and which count as equal."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MIN_LINE_LENGTH = 3  # EVALB ignores shorter lines
 _NUMBER = re.compile("[0-9]{1,9}")
 _HINT = (
     "the parameters are DELETE_LABEL, DELETE_LABEL_FOR_LENGTH, QUOTE_LABEL, LABELED, CUTOFF_LEN, MAX_ERROR and DEBUG "
-    "with one value, EQ_LABEL and EQ_WORD with two; `#` starts a comment"
+    "with one value, EQ_LABEL and EQ_WORD with two values; `#` starts a comment"
 )
 
 
@@ -23,15 +23,15 @@ class Parameters:
     """Options for the comparison of two trees' brackets, as in a parameter file of EVALB.
 
     Attributes:
-        name: Name of the parameters, for the signature.
-        deleted: Labels of brackets and tags of words that do not count.
+        name: Name of this set of parameters, which the signature of the scores contains.
+        deleted: Labels of brackets, and tags of words, that are ignored.
         deleted_for_length: Tags of words that do not count in the length of a sentence.
-        equal_labels: Pairs of equal labels, in both orders. The relation is not transitive.
-        equal_words: Pairs of equal words, in both orders. The relation is not transitive.
-        quotes: Tags that taggers confuse at quotation marks.
-        labelled: Whether labels count.
-        cutoff: Length in words up to which sentences are summarised separately.
-        max_error: As in EVALB, `max_error` + 1 sentences may be in error. None allows any number.
+        equal_labels: Pairs of labels that count as equal, each pair in both orders. The relation is not transitive.
+        equal_words: Pairs of words that count as equal, each pair in both orders. The relation is not transitive.
+        quotes: Tags that part-of-speech taggers confuse when they tag quotation marks.
+        labelled: Whether brackets must have equal labels to match.
+        cutoff: Maximum number of words of a short sentence. Short sentences are also summarised separately.
+        max_error: EVALB's MAX_ERROR. Scoring fails if more than `max_error` + 1 sentences are in error. None: no limit.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Parameters:
         return word == other or (word, other) in self.equal_words
 
     def deletes_bracket(self, label: str) -> bool:
-        """Return whether brackets with this label, or with an equal label, do not count."""
+        """Return whether brackets with this label are ignored, because it or an equal label is in `deleted`."""
         return label in self.deleted or any(
             label == first and second in self.deleted for first, second in self.equal_labels
         )
@@ -67,16 +67,16 @@ COLLINS = Parameters(
 )
 """The standard parameters for English (Collins 1997): labelled brackets without root, traces and punctuation.
 
-`ADVP` and `PRT` are one label. Unlike EVALB's file of that name, they allow any number of errors: a parser early in its
-training makes many.
+`ADVP` and `PRT` count as equal labels. Unlike EVALB's file COLLINS.prm, these parameters allow any number of sentences
+in error, because a parser makes many errors early in training.
 """
 
 
 def read_parameters(path: Path | str) -> Parameters:
-    """Read a parameter file of EVALB. Parameters that it leaves out have EVALB's defaults.
+    """Return the parameters in an EVALB parameter file. Parameters that are not in the file have EVALB's defaults.
 
     Raises:
-        ZooError: A line has an unknown parameter or a value that is not valid.
+        ZooError: The file cannot be read, or a line has an unknown parameter or an invalid value.
     """
     parameters = Parameters(name=Path(path).name, max_error=10)
     for number, line in enumerate(read_lines(path), start=1):
@@ -84,14 +84,14 @@ def read_parameters(path: Path | str) -> Parameters:
             continue
         changed = _with_line(parameters, line.split())
         if changed is None:
-            problem = f"{quote(line.strip())} is not a parameter of EVALB with its values"
+            problem = f"{quote(line.strip())} is not an EVALB parameter with valid values"
             raise ZooError(problem, where=f"{path}:{number}", hint=_HINT)
         parameters = changed
     return parameters
 
 
 def _with_line(known: Parameters, words: list[str]) -> Parameters | None:
-    """Return the parameters after a line of the file, or None if the line is not valid."""
+    """Return `known` with the parameter that a line of the file sets, or None if the line is not valid."""
     match words:
         case ["DEBUG", _]:
             return known

@@ -30,20 +30,20 @@ _TABLE_HEAD = """\
 
 @dataclass(frozen=True, slots=True)
 class BracketSummary:
-    """Scores of several sentences together, in points (0 to 100) unless noted. Undefined scores are 0.
+    """Bracket scores of several sentences together, in percent unless noted. Undefined scores are 0.
 
     Attributes:
         sentences: Number of sentences.
-        errors: Number of sentences in error, which count in nothing else.
-        skipped: Number of skipped sentences, which count in nothing else.
+        errors: Number of sentences in error. They are excluded from the following scores.
+        skipped: Number of skipped sentences. They are excluded from the following scores.
         recall: Labelled recall of brackets.
         precision: Labelled precision of brackets.
         f1: Harmonic mean of recall and precision.
-        complete_match: Share of sentences of which all brackets match.
+        complete_match: Percentage of sentences whose brackets all match.
         crossing: Mean number of crossing brackets per sentence. Unit: brackets.
-        no_crossing: Share of sentences without crossing brackets.
-        two_or_less: Share of sentences with at most two crossing brackets.
-        tagging: Share of words with the correct tag. None if the tags of the references were used.
+        no_crossing: Percentage of sentences without crossing brackets.
+        two_or_less: Percentage of sentences with at most two crossing brackets.
+        tagging: Percentage of words with the correct tag. None if the tags of the references were used.
     """
 
     sentences: int
@@ -60,7 +60,10 @@ class BracketSummary:
 
 
 class TooManyErrorsError(ZooError):
-    """More sentences are in error than `MAX_ERROR` allows. `rows` has the scores of the sentences before that error."""
+    """Error because more sentences are in error than `MAX_ERROR` allows.
+
+    `rows` contains the scores of the sentences before the first error that is not allowed.
+    """
 
     rows: tuple[SentenceScore, ...] = ()
 
@@ -70,10 +73,11 @@ class BracketScores(BracketSummary):
     """Scores of all sentences together, of the short sentences together, and of each sentence.
 
     Attributes:
-        cutoff: Largest number of words of a short sentence.
-        short: Scores of the short sentences.
-        signature: Text with the name of the parameters, the trees whose tags were used, and the cutoff.
-        rows: Scores of each sentence.
+        cutoff: Maximum number of words of a short sentence.
+        short: Scores of the short sentences together.
+        signature: Settings of the evaluation: the name of the EVALB parameters, `test` or `reference` for the trees
+            that provided the tags, and the cutoff.
+        rows: Scores of each sentence, in order.
     """
 
     cutoff: int
@@ -83,7 +87,7 @@ class BracketScores(BracketSummary):
 
     @property
     def failed(self) -> list[tuple[int, SentenceScore]]:
-        """The sentences that EVALB excludes as errors, with their numbers from 1."""
+        """The number, from 1, and the scores of each sentence that EVALB excludes as an error."""
         return [(number, row) for number, row in enumerate(self.rows, start=1) if row.status == ERROR]
 
 
@@ -96,19 +100,20 @@ def score_brackets(
 ) -> BracketScores:
     """Score bracketed trees against references.
 
-    Words and brackets are deleted by their tags and labels before trees are compared. If no output has tags (all are
-    `XX`), each word gets its tag from the reference: otherwise punctuation would be deleted on one side only.
+    Before two trees are compared, words are deleted by their tags, and brackets by their labels. If no output has tags
+    (all are `XX`), each word gets its tag from the reference. Otherwise punctuation would only be deleted from the
+    references.
 
     Args:
-        outputs: The trees to score. One without a word is skipped; a text that is not a tree is an error.
+        outputs: The trees to score. A tree without words is skipped. A text that is not a tree counts as an error.
         references: The reference of each tree.
         parameters: Parameters of EVALB.
-        own_tags: Whether the outputs' tags are used, if they have any. If not, a word that is tagged as punctuation, or
-            punctuation tagged as a word, is no error, and there is no tagging accuracy.
+        own_tags: Whether to use the outputs' tags, if they have any. If false, each word gets its tag from the
+            reference. Confusing words and punctuation is then no error, and tagging accuracy is not computed.
 
     Raises:
         ZooError: A reference is not a tree, or the numbers of outputs and references differ or are 0.
-        TooManyErrorsError: There are more errors than the parameters allow.
+        TooManyErrorsError: More sentences are in error than the parameters allow.
     """
     check_lengths(outputs, references)
     tests, golds = list(map(parse_bracketing, outputs)), []
@@ -136,7 +141,7 @@ def score_brackets(
 
 
 def evaluate_bracket_files(test: Path | str, gold: Path | str, parameters: Path | str | None = None) -> BracketScores:
-    """Score a file of trees against another, one tree per line, as `score_brackets` does.
+    """Score a file of trees against a file of references, one tree per line, as `score_brackets` does.
 
     Args:
         test: The trees to score.
@@ -151,8 +156,8 @@ def evaluate_bracket_files(test: Path | str, gold: Path | str, parameters: Path 
 
 
 def _check_errors(scores: BracketScores, parameters: Parameters) -> None:
-    """Raise TooManyErrorsError if EVALB would stop without a summary: at the second error after MAX_ERROR."""
-    # EVALB counts a skipped sentence as an error if it is no tree.
+    """Raise TooManyErrorsError if EVALB would stop without a summary, which it does at error MAX_ERROR + 2."""
+    # EVALB counts a skipped sentence as an error if its brackets do not form a tree.
     rows = enumerate(scores.rows, start=1)
     failed = [(number, row) for number, row in rows if row.status == ERROR or row.problem == NO_TREE]
     if parameters.max_error is None or len(failed) <= parameters.max_error + 1:
@@ -192,8 +197,8 @@ def _summarise(rows: Sequence[SentenceScore]) -> BracketSummary:
 def format_table(scores: BracketScores) -> str:
     """Return the scores as a table: one line per sentence, totals, and two summaries.
 
-    The table equals the output of `evalb.c`, including its misspellings, except that `-` replaces tags if the test has
-    none, and that undefined scores are 0 instead of `nan`.
+    The table equals the output of `evalb.c`, including its misspellings, with two exceptions. The columns for tags are
+    `-` if the test trees have no tags, and undefined scores are 0 instead of `nan`.
     """
     return "\n".join(
         [
@@ -212,7 +217,7 @@ def format_table(scores: BracketScores) -> str:
 
 
 def format_rows(rows: Sequence[SentenceScore]) -> str:
-    """Return the beginning of the table: its head, and one line per sentence."""
+    """Return the head of EVALB's table, and one line per sentence."""
     return "\n".join([_TABLE_HEAD, *(_format_row(number, row) for number, row in enumerate(rows, start=1))])
 
 

@@ -1,4 +1,4 @@
-"""Bracketings of single sentences, and their comparison with a reference as EVALB does it."""
+"""Bracketing of a sentence, and its comparison with a reference as in EVALB."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from zoo.evaluation.evalb.parameters import Parameters
 
 NO_TREE = "the brackets do not form a tree"
 VALID, ERROR, SKIPPED = 0, 1, 2
-"""Status of a sentence: counted, excluded because test and gold have different words, or excluded as empty."""
+"""Status of a sentence: scored, excluded as an error (as when output and reference have different words), or empty."""
 
 # A tag with its word, an opening bracket with its label, a closing bracket, or text that is not part of a tree.
 _TOKEN = re.compile(r"\(([^()\s]*)(?:\s+([^()\s]+)\s*\))?|\)|[^()\s]+", re.ASCII)
@@ -33,7 +33,7 @@ class Bracket(NamedTuple):
 class Bracketing:
     """The words of a sentence, a tag for each word, and the constituents in the order in which they open.
 
-    `is_tree` is false if the brackets are unbalanced or a word has no tag. The words are then those before the fault.
+    `is_tree` is false if the brackets are unbalanced or a word has no tag. `words` then ends before the first fault.
     """
 
     words: tuple[str, ...]
@@ -42,7 +42,7 @@ class Bracketing:
     is_tree: bool = True
 
     def select(self, keep: Sequence[bool]) -> Bracketing:
-        """Return the bracketing of the words for which `keep` is true. Brackets that become empty are removed."""
+        """Return the bracketing without the words for which `keep` is false, and without brackets that become empty."""
         kept_before = [0, *accumulate(keep)]
         brackets = (Bracket(label, kept_before[start], kept_before[end]) for label, start, end in self.brackets)
         return Bracketing(
@@ -53,10 +53,10 @@ class Bracketing:
 
 
 def parse_bracketing(line: str) -> Bracketing:
-    """Return the bracketing of a line.
+    """Return the bracketing that a line of text describes.
 
-    As EVALB does, it accepts several trees on a line, brackets without a label, and an empty line. Labels lose their
-    function tags: `NP-SBJ` and `NP=2` become `NP`.
+    As in EVALB, a line may contain several trees or be empty, and brackets need no label. Function tags are removed
+    from labels: `NP-SBJ` and `NP=2` become `NP`.
     """
     words: list[str] = []
     tags: list[str] = []
@@ -80,18 +80,20 @@ def parse_bracketing(line: str) -> Bracketing:
 
 @dataclass(frozen=True, slots=True)
 class SentenceScore:
-    """Scores of one sentence: a line of EVALB's table. If the status is not VALID, no bracket is counted.
+    """Scores of a parser's tree for one sentence, as in a line of EVALB's table.
+
+    If the status is not VALID, all counts of brackets are 0.
 
     Attributes:
-        length: Number of words of the reference.
+        length: Number of words in the reference.
         status: VALID, ERROR or SKIPPED.
-        words: Number of words of the reference that are compared. 0 if the status is not VALID.
-        matched: Number of brackets of the reference that the test has, too.
-        gold: Number of brackets of the reference.
-        test: Number of brackets of the test.
-        crossing: Number of brackets of the test that cross a bracket of the reference.
+        words: Number of words in the reference that are compared. 0 if the status is not VALID.
+        matched: Number of brackets that are in both the parser's tree and the reference.
+        gold: Number of brackets in the reference.
+        test: Number of brackets in the parser's tree.
+        crossing: Number of brackets in the parser's tree that cross a bracket of the reference.
         tags: Number of correct tags. None if the tags of the reference were used.
-        problem: Why the status is not VALID.
+        problem: Reason why the status is not VALID. Empty if it is VALID.
     """
 
     length: int
@@ -106,12 +108,12 @@ class SentenceScore:
 
     @property
     def recall(self) -> float:
-        """Recall of brackets in points; 0 if the reference has no bracket."""
+        """Recall of brackets in percent, or 0 if the reference has no bracket."""
         return percentage(self.matched, self.gold)
 
     @property
     def precision(self) -> float:
-        """Precision of brackets in points; 0 if the test has no bracket."""
+        """Precision of brackets in percent, or 0 if the parser's tree has no bracket."""
         return percentage(self.matched, self.test)
 
 
@@ -121,7 +123,7 @@ def percentage(part: int, whole: int) -> float:
 
 
 def score_sentence(test: Bracketing, gold: Bracketing, parameters: Parameters, *, use_test_tags: bool) -> SentenceScore:
-    """Score one sentence. Tags, words and length are compared after the deletions that the parameters specify.
+    """Score one sentence. The words and brackets that the parameters delete are not compared.
 
     Args:
         test: The bracketing to score.
@@ -144,12 +146,12 @@ def score_sentence(test: Bracketing, gold: Bracketing, parameters: Parameters, *
         test = replace(test, tags=gold.tags[: len(test.words)])
     test, gold = _delete(test, gold, parameters)
     if not test.words:
-        return replace(excluded, status=SKIPPED, problem="there is no word")
+        return replace(excluded, status=SKIPPED, problem="the tree has no words")
     if len(test.words) != len(gold.words):
         return replace(excluded, problem=_describe_lengths(test, gold))
     for word, other in zip(test.words, gold.words, strict=True):
         if not parameters.same_word(word, other):
-            return replace(excluded, problem=f"the words `{word}` and `{other}` differ")
+            return replace(excluded, problem=f"the tree has the word `{word}`, but its reference has `{other}`")
     return SentenceScore(
         length=excluded.length,
         status=VALID,
@@ -163,7 +165,7 @@ def score_sentence(test: Bracketing, gold: Bracketing, parameters: Parameters, *
 
 
 def _describe_lengths(test: Bracketing, gold: Bracketing) -> str:
-    return f"there are {len(test.words):,} words, and {len(gold.words):,} in the reference"
+    return f"the tree has {len(test.words):,} words, but its reference has {len(gold.words):,}"
 
 
 def _delete(test: Bracketing, gold: Bracketing, parameters: Parameters) -> tuple[Bracketing, Bracketing]:
@@ -179,7 +181,7 @@ def _delete(test: Bracketing, gold: Bracketing, parameters: Parameters) -> tuple
 
 
 def _quotes(sentence: Bracketing, parameters: Parameters) -> list[int]:
-    """Return the indices of quotation marks with a tag that taggers confuse."""
+    """Return the indices of the quotation marks whose tag is in `parameters.quotes`."""
     words = enumerate(zip(sentence.tags, sentence.words, strict=True))
     return [index for index, (tag, word) in words if tag in parameters.quotes and word in _QUOTATION_MARKS]
 
@@ -190,7 +192,7 @@ def _delete_brackets(sentence: Bracketing, parameters: Parameters) -> Bracketing
 
 
 def _count_matched(test: Bracketing, gold: Bracketing, parameters: Parameters) -> int:
-    """Count the brackets of the reference that match a bracket of the test, each of which matches once."""
+    """Count the reference brackets that match a test bracket. Each test bracket matches at most once."""
     unmatched: defaultdict[tuple[int, int], list[str]] = defaultdict(list)
     for label, start, end in test.brackets:
         unmatched[start, end].append(label)
@@ -206,7 +208,7 @@ def _count_matched(test: Bracketing, gold: Bracketing, parameters: Parameters) -
 
 
 def _count_crossing(test: Bracketing, gold: Bracketing) -> int:
-    """Count the brackets of the test that cross a bracket of the reference."""
+    """Count the test brackets that cross a reference bracket."""
     spans = {(start, end) for _, start, end in gold.brackets}
     return sum(
         any(start < first < end < last or first < start < last < end for first, last in spans)

@@ -67,6 +67,6 @@ def test_every_parameter_takes_effect(read):
     ],
 )
 def test_invalid_lines_are_refused_with_their_position(read, line):
-    with pytest.raises(ZooError, match=rf"^`{re.escape(line)}` is not a parameter .*some.prm:2") as caught:
+    with pytest.raises(ZooError, match=rf"^`{re.escape(line)}` is not an EVALB parameter .*some.prm:2") as caught:
         read(f"# first\n{line}\n")
     assert "EQ_LABEL" in caught.value.hint

@@ -130,8 +130,8 @@ def test_equal_labels_and_words_match():
 
 def test_a_sentence_with_other_words_is_an_error():
     for test, problem in {
-        GOLD.replace("bites", "sees"): "the words `sees` and `bites` differ",
-        GOLD.replace("(DT the) ", "", 1): "there are 4 words, and 5 in the reference",
+        GOLD.replace("bites", "sees"): "the tree has the word `sees`, but its reference has `bites`",
+        GOLD.replace("(DT the) ", "", 1): "the tree has 4 words, but its reference has 5",
         BROKEN: "the brackets do not form a tree",
     }.items():
         row = one(test)
@@ -155,7 +155,7 @@ def test_quotation_marks_with_confusable_tags_are_kept():
     assert one(test, gold, replace(COLLINS, quotes=frozenset(["POS"]))).status == ERROR
     # They are one mark only at one place, and do not make a sentence of nothing.
     elsewhere = one(test, "(S ('' ') (NN a) (VP (VB b)))", replace(COLLINS, quotes=frozenset(["''", "POS"])))
-    assert elsewhere.problem == "there are 3 words, and 2 in the reference"
+    assert elsewhere.problem == "the tree has 3 words, but its reference has 2"
     assert one("(S ('' '))", "(S (POS '))", replace(COLLINS, quotes=frozenset(["''", "POS"]))).status == SKIPPED
 
 
@@ -166,7 +166,7 @@ def test_words_without_tags_get_those_of_the_reference():
     assert (scores.f1, scores.tagging, scores.rows[0].tags) == (100, None, None)
     assert scores.signature == "evalb:collins|tags:reference|cutoff:40"
     # The full stop is not there: with its tag missing, nobody else would notice.
-    assert one(untagged.replace(" (XX .)", "")).problem == "there are 5 words, and 6 in the reference"
+    assert one(untagged.replace(" (XX .)", "")).problem == "the tree has 5 words, but its reference has 6"
     # One tag in all the outputs, and they are a tagger's own.
     tagged = score_brackets([untagged, GOLD], [GOLD] * 2)
     assert ([row.status for row in tagged.rows], tagged.tagging) == ([ERROR, VALID], 100)
