@@ -16,7 +16,7 @@ from specs import BOS, EOS
 from zoo.text.tokenizer import SPACE
 
 BEGIN, END = "<s>", "</s>"
-"""Names of BOS and EOS among the tokens. No text has tokens with these names."""
+"""Strings that represent BOS and EOS among the tokens. No token of a text has one of these strings."""
 _SELF_ATTENTION = ("self_attention", "restricted_attention")
 _BYTE = re.compile("<0x([0-9A-F]{2})>")
 
@@ -27,7 +27,7 @@ class Attention:
 
     Tensors are float32 on the CPU: [layers, h, queries, keys], first layer first. Each row sums to 1. Tokens are
     SentencePiece tokens, with `▁` at the start of a word. For a parser, the target tokens are brackets and words. If
-    the model has no attention of a kind, the tensor has 0 layers.
+    the model lacks one of the three kinds of attention, its tensor has 0 layers.
     """
 
     text: str
@@ -40,9 +40,9 @@ class Attention:
     source: tuple[str, ...]
     """Tokens of the text, then `</s>`."""
     target_input: tuple[str, ...]
-    """The token that each decoder position reads: `<s>`, then the tokens of the translation."""
+    """The token that the decoder reads at each position: `<s>`, then the tokens of the translation."""
     target: tuple[str, ...]
-    """The token that each decoder position predicts: the tokens of the translation, then `</s>`."""
+    """The token that the decoder predicts at each position: the tokens of the translation, then `</s>`."""
     encoder: Float[Tensor, "layers h source source"]
     """Self-attention of the encoder. Rows and columns are `source`."""
     decoder: Float[Tensor, "layers h target target"]
@@ -83,9 +83,9 @@ def compute_attention(
     """Compute the attention weights of one sentence pair.
 
     Args:
-        program: A program that was built for the purpose ATTEND.
-        source: The text, its token IDs with EOS if the model reads it, and its tokens without EOS.
-        target: The translation, its token IDs without BOS and EOS, and its tokens.
+        program: A program that was built for the purpose `Purpose.ATTEND`.
+        source: The text, its token IDs (with EOS if the model reads EOS), and its tokens as strings without EOS.
+        target: The translation, its token IDs, and its tokens as strings, without BOS and EOS.
         forced: Whether the caller gave the translation.
     """
     text, source_ids, source_tokens = source
@@ -111,14 +111,14 @@ def compute_attention(
 
 
 def _stack_layers(weights: dict[str, Tensor], stack: str, kinds: tuple[str, ...], shape: tuple[int, int]) -> Tensor:
-    """Stack the attention weights of these kinds of sub-layers, over all layers: [layers, h, queries, keys]."""
+    """Return the attention weights of all layers of a stack as [layers, h, queries, keys], for these sub-layers."""
     names = [name for name in weights if name.startswith(f"{stack}.") and name.rpartition(".")[2] in kinds]
     layers = [weights[name][0].cpu() for name in sorted(names, key=lambda name: int(name.split(".")[1]))]
     return torch.stack(layers) if layers else torch.empty(0, 1, *shape)
 
 
 def _words(tokens: Sequence[str]) -> Iterator[slice]:
-    """Yield the range of tokens of each word."""
+    """Yield the positions of each word's tokens as a slice."""
     start = 0
     for position, token in enumerate(tokens):
         begins = token.startswith(SPACE) or token in (BEGIN, END) or tokens[position - 1] == BEGIN
@@ -138,7 +138,7 @@ def _join_tokens(tokens: Sequence[str]) -> str:
 
 
 def _sum(words: Sequence[slice]) -> Float[Tensor, "tokens words"]:
-    """Return the matrix that sums columns of tokens to columns of words."""
+    """Return a matrix of zeros and ones. Multiplying by it adds up the columns of each word's tokens."""
     matrix = torch.zeros(words[-1].stop, len(words))
     for number, word in enumerate(words):
         matrix[word, number] = 1.0
@@ -146,6 +146,6 @@ def _sum(words: Sequence[slice]) -> Float[Tensor, "tokens words"]:
 
 
 def _mean(words: Sequence[slice]) -> Float[Tensor, "words tokens"]:
-    """Return the matrix that averages rows of tokens to rows of words."""
+    """Return a matrix of weights. Multiplying it by a matrix averages the rows of each word's tokens."""
     matrix = _sum(words).T
     return matrix / matrix.sum(1, keepdim=True)

@@ -21,7 +21,7 @@ from zoo.text.sentences import excerpt
 
 
 class Batch(Generic[State]):
-    """Sentences that need another decoding step, with the state of the program and of the constraint."""
+    """Sentences that need another decoding step, with the decoder state and the state of the constraint."""
 
     def __init__(
         self,
@@ -41,7 +41,9 @@ class Batch(Generic[State]):
     def start(
         cls, program: StepwiseDecoder[State], strategy: SearchStrategy, sources: Sequence[Source], device: torch.device
     ) -> Self:
-        """Encode sentences whose prefixes have the same length, and let the decoder read the prefixes.
+        """Return a new batch: encode the sentences, and let the decoder read their prefixes.
+
+        All prefixes must have the same number of tokens.
 
         Raises:
             ZooError: The constraint forbids a prefix.
@@ -77,9 +79,9 @@ class Batch(Generic[State]):
         return done if self.histories else done + self._report(0)
 
     def join(self, other: Batch[State]) -> Batch[State]:
-        """Return a batch with the sentences of this batch and then of `other`. Call `step` on both batches first.
+        """Return a batch with the sentences of this batch, followed by the sentences of `other`.
 
-        Neither of the two batches may be used afterwards.
+        Call `step` on both batches first. Do not use either of them afterwards.
         """
         if not other.histories or not self.histories:
             return self if self.histories else other
@@ -92,14 +94,14 @@ class Batch(Generic[State]):
         return self
 
     def _report(self, lag: int) -> list[SearchHistory]:
-        """Add all steps except the last `lag` ones to the histories. Return the histories that are done."""
+        """Add all pending steps except the last `lag` to the histories. Return the histories that are done."""
         done: list[SearchHistory] = []
         while len(self._pending) > lag:
             done += self._pending.popleft().report()
         return done
 
     def _rearrange(self, selection: Selection, step: _PendingStep) -> None:
-        """Reorder the rows of the state by the selection, and remove finished sentences."""
+        """Reorder the rows of the decoder state as the selection specifies, and remove finished sentences."""
         kept = [number for number, history in enumerate(self.histories) if not history.complete]
         parents, totals = selection.parents.gather(1, selection.live), selection.live_totals
         token = selection.tokens.gather(1, selection.live)
@@ -127,7 +129,7 @@ class Batch(Generic[State]):
 
 
 class _PendingStep:
-    """Selection of a step, while it is copied from the device to the host."""
+    """Tokens selected in a decoding step, while they are being copied from the device to the host."""
 
     def __init__(self, histories: Sequence[SearchHistory], selection: Selection) -> None:
         self._histories = histories
@@ -136,16 +138,16 @@ class _PendingStep:
         if self.asynchronous:
             tensors = tuple(tensor.to("cpu", non_blocking=True) for tensor in tensors)
             self._copied = torch.cuda.Event()  # type: ignore[no-untyped-call]
-            # Use the stream of the tensors' device, because the current device may be another one.
+            # Use the stream of the tensors' device, because the current device may be a different one.
             self._copied.record(torch.cuda.current_stream(selection.totals.device))
         self._tensors = tensors
 
     def reorders(self, parents: Int[Tensor, "sentences rows"]) -> bool:
-        """Return whether any row continues another row. On a GPU, return True, because testing it would wait."""
+        """Return whether any row continues another row. On a GPU, return True, because a test would block."""
         return self.asynchronous or parents.numpy().tolist() != [list(range(parents.shape[1]))] * parents.shape[0]
 
     def report(self) -> list[SearchHistory]:
-        """Wait for the copies, and add the step to the histories. Return the histories that this step completes."""
+        """Wait for the copies, and add the step to the histories. Return the histories that are done after it."""
         if self.asynchronous:
             self._copied.synchronize()
         record = StepRecord(*(tensor.numpy() for tensor in self._tensors))

@@ -13,7 +13,7 @@ from specs import PAD, ZooError
 from zoo.text.sentences import excerpt
 
 MIN_ROW_TOKENS = 16
-"""Shorter sentences count as this many tokens in a batch, because their translations and logits need memory, too."""
+"""Shorter sentences count as this many tokens, because their translations and logits need memory, too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,14 +23,14 @@ class Source:
     Attributes:
         index: Position of the text that the sentence belongs to, from 0.
         tokens: Token IDs, EOS last if the model reads it.
-        max_length: Largest number of tokens of the translation, without EOS.
+        max_length: Maximum number of tokens in the translation, without EOS.
         prefix: Token IDs that the translation must start with.
         text: The sentence as text, for error messages.
         word_count: Number of words, separated by white space.
-        word_tokens: For trees: the token that each word must be written as. UNK allows any word token. If empty, every
-            word may be written as any word token.
+        word_tokens: For a parser, the target token that each word must have. UNK allows any word token. If empty, all
+            words may have any word token.
         part: Position of the sentence in its text, from 0. 0 if the text was not split.
-        features: Features of an input that is not text, [frames, width]. Then `tokens` is empty.
+        features: For an input that is not text, its features, [frames, width]. `tokens` is then empty.
     """
 
     index: int
@@ -45,7 +45,7 @@ class Source:
 
     @property
     def values(self) -> tuple[int, ...] | Tensor:
-        """The features, or the tokens of a text, which the encoder reads."""
+        """The input of the encoder: the features, or the token IDs of a text."""
         return self.tokens if self.features is None else self.features
 
     def __len__(self) -> int:
@@ -53,7 +53,7 @@ class Source:
 
 
 def sentence_out_of_memory(source: Source) -> ZooError:
-    """Return the ZooError for a sentence that does not fit into memory even if it is alone in a batch."""
+    """Return the error for a sentence that does not fit into memory even in a batch of its own."""
     return ZooError(
         f"there is not enough memory to translate sentence {source.index + 1:,} alone: {excerpt(source.text)}, "
         f"{len(source):,} {'tokens' if source.features is None else 'frames'}",
@@ -63,21 +63,21 @@ def sentence_out_of_memory(source: Source) -> ZooError:
 
 
 def max_rows(longest: int, max_batch_tokens: int) -> int:
-    """Return how many sentences fit into a batch, counting padding. It is at least 1.
+    """Return how many sentences fit into a batch, counting padding, but at least 1.
 
     Args:
         longest: Number of tokens of the longest sentence.
-        max_batch_tokens: Largest value of rows times `longest`. A single longer sentence is allowed.
+        max_batch_tokens: Maximum number of tokens in a batch. A single sentence may be longer.
     """
     return max(1, max_batch_tokens // max(longest, MIN_ROW_TOKENS))
 
 
 def group_by_length(lengths: Sequence[int], max_batch_tokens: int) -> list[list[int]]:
-    """Group sentences of similar length into batches, so that there is little padding.
+    """Group sentences of similar length into batches, to avoid padding.
 
     Args:
         lengths: Number of tokens of each sentence.
-        max_batch_tokens: Largest number of tokens in a batch, counting padding.
+        max_batch_tokens: Maximum number of tokens in a batch, counting padding.
 
     Returns:
         Batches of sentence indices, the longest sentences first.

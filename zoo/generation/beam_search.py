@@ -45,7 +45,7 @@ class BeamSearch:
 
     @property
     def reorders_rows(self) -> bool:
-        """Whether a row may continue another row of its sentence."""
+        """Whether a hypothesis may continue a hypothesis that was in a different row of the same sentence."""
         return self.size > 1
 
     @property
@@ -73,22 +73,22 @@ class BeamSearch:
         histories: Sequence[SearchHistory],
         allowed: Bool[Tensor, "#rows V"] | None = None,
     ) -> tuple[Selection, State]:
-        """Run one decoding step and select the candidates of each sentence."""
+        """Run one decoding step. Return the selected candidates of each sentence, and the new decoder state."""
         continuations, state = program.top_k(state, token.unsqueeze(1), self.candidates, allowed)
         return self.select(continuations, totals, [history.must_end for history in histories]), state
 
     def select(
         self, continuations: TopK, totals: Float32[Tensor, "sentences rows"], must_end: Sequence[bool]
     ) -> Selection:
-        """Select the candidates of each sentence from the continuations of its rows.
+        """Return the best candidates of each sentence. A candidate is a row (a hypothesis) with one more token.
 
-        A sentence's result is independent of the other sentences. If totals are equal, the lower parent comes first,
-        then the more probable token, then the lower token ID.
+        A sentence's result is independent of the other sentences. Candidates with equal log-probabilities are ordered
+        by row, then by the probability of the new token, then by its ID.
 
         Args:
-            continuations: The most probable tokens of each row.
+            continuations: The most probable next tokens of each row.
             totals: Log-probability of each row so far.
-            must_end: For each sentence, whether EOS is the only possible token.
+            must_end: For each sentence, whether EOS is the only possible next token.
         """
         sentences, rows = totals.shape
         if any(must_end):
@@ -111,7 +111,7 @@ class BeamSearch:
 
 
 def _force_end(continuations: TopK, must_end: Sequence[bool], rows: int) -> TopK:
-    """Replace the continuations of the sentences that must end by EOS alone."""
+    """Return the continuations, with EOS as the only one for sentences that must end."""
     device = continuations.values.device
     flags = torch.tensor(must_end).to(device, non_blocking=True).repeat_interleave(rows).unsqueeze(1)
     only_end = torch.full_like(continuations.values, -torch.inf)

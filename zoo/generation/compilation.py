@@ -1,4 +1,4 @@
-"""Building of programs with a message if it takes long, and ahead-of-time compilation (`zoo compile`)."""
+"""Functions that build programs and tell the user if it takes long, and ahead-of-time compilation (`zoo compile`)."""
 
 from __future__ import annotations
 
@@ -29,13 +29,15 @@ QUIET_SECONDS = 2.0
 LAZY_BACKEND = "inductor"
 """The backend that compiles when a program first runs, not when it is built."""
 LAZY_MESSAGE = (
-    "torch.compile is compiling the layers; this takes up to a minute, and less in later runs, because it is cached"
+    "torch.compile compiles the layers when they first run; this takes up to a minute, but less in later runs, because "
+    "the result is cached"
 )
 
 
 class BackendOptions(TypedDict, total=False):
-    """Options that select device, precision and backend. Those that are missing or None are taken from the spec.
+    """Options that select device, precision and backend.
 
+    If `precision` or `backend` is missing or None, the value in the spec is used. The default of `device` is auto.
     `device` is auto, cpu, cuda or cuda:N; `precision` is float32, bfloat16 or int8; `backend` is auto or a name that
     `zoo doctor` lists.
     """
@@ -47,13 +49,13 @@ class BackendOptions(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Artefact:
-    """Folder of compiled files in `storage.compiled()`."""
+    """Folder of compiled files in the cache, `storage.compiled()`."""
 
     folder: str
     bytes: int
     """Size of the folder in bytes."""
     existed: bool
-    """Whether the folder existed before, so that nothing was compiled."""
+    """Whether the folder existed before the compilation, so that nothing was compiled."""
 
 
 @dataclass(frozen=True)
@@ -65,11 +67,11 @@ class Compiled:
     device: str
     precision: str
     seconds: float
-    """Time until the program was built and its weights were loaded, in seconds."""
+    """Time to build the program and load its weights, in seconds."""
     kept: tuple[Artefact, ...]
     """The stored artefacts of the program. Empty if the backend stores none."""
     disagreement: Mapping[str, float]
-    """For each purpose, the largest difference from the float32 reference, relative to the largest value."""
+    """Largest relative difference from the reference results, by purpose of the program (such as decode_step)."""
 
 
 def build_with_message(
@@ -82,7 +84,7 @@ def build_with_message(
     precision: str | None = None,
     backend: str | None = None,
 ) -> Program:
-    """Build a program as `compiler.build` does. Show a message if compilation takes long.
+    """Return the program that `compiler.build` builds. Show a message if compilation takes long.
 
     Compiled artefacts are stored in `storage.compiled()`.
     """
@@ -98,7 +100,7 @@ def build_with_message(
 
 @contextmanager
 def message_if_slow(report: Report, message: str) -> Iterator[None]:
-    """Show a message and a count of seconds if the `with` block takes longer than `QUIET_SECONDS`."""
+    """Show a message and count the seconds if the `with` block takes longer than `QUIET_SECONDS`."""
     finished = Event()
 
     def count_seconds() -> None:
@@ -138,11 +140,11 @@ def compile_spec(
     backend: str | None = None,
     report: Report | None = None,
 ) -> Compiled:
-    """Compile the program that translates, and check its results against the interpreter.
+    """Compile the program that translates, and compare its results with those of the float32 reference interpreter.
 
     Args:
         spec: The model's spec.
-        weights: Tensors of a weights file. None for random initial weights.
+        weights: The model's tensors by name. None for random initial weights.
         device: Device to compile for.
         precision: Precision to compile for. None for the precision in the spec.
         backend: Backend to use. None for the backend in the spec.
@@ -176,7 +178,7 @@ def compile_spec(
 
 
 def _artefact_times() -> dict[Path, tuple[int, int]]:
-    """Return when each artefact was last used and when it was created, in nanoseconds since the epoch."""
+    """Return the times when each artefact was last used and created, by folder, in nanoseconds since the epoch."""
     times = {}
     for folder in storage.compiled().glob("[!.]*"):
         with suppress(OSError):

@@ -14,11 +14,11 @@ from zoo.generation.constraints import Constraint, SuppressedTokens
 from zoo.generation.sampling import Sampling
 
 DEFAULT_MAX_BATCH_TOKENS = 4096
-"""Default number of source tokens of a batch, counting EOS and padding."""
+"""Default for the maximum number of source tokens in a batch, counting EOS and padding."""
 
 
 class GenerationOptions(TypedDict, total=False):
-    """Options that a caller can set. Those that are missing or None come from the spec's section `decoding`.
+    """Options of a search. If an option is missing or None, the value in the spec's section `decoding` is used.
 
     The default of `seed` is the spec's `training.seed`. The default of `max_batch_tokens` is
     `DEFAULT_MAX_BATCH_TOKENS`.
@@ -41,27 +41,30 @@ class LanguageOptions(TypedDict, total=False):
     source: str | None
     """Code of the source language.
 
-    It is not needed if the model has only two languages, or if it does not read a token of the source language.
+    The code can be omitted if the model has only two languages and `target` is given, or if the model does not read a
+    token for the source language.
     """
     target: str | None
     """Code of the language to translate into."""
 
 
 class TranslationOptions(GenerationOptions, LanguageOptions, total=False):
-    """Options of `Translator.translate`: languages, sentence splitting, and those of the search."""
+    """Options of `Translator.translate`: languages, sentence splitting, and the options of the search."""
 
     split: bool
-    """Whether to translate each sentence of a text separately, if the model was trained on single sentences and the
-    text has no prefix. The white space between the sentences is kept. If false, only a text that is too long for the
-    model is split. Default: true."""
+    """Whether to translate each sentence of a text separately. Default: true.
+
+    This only applies if the model was trained on single sentences and the text has no prefix. The white space between
+    the sentences is kept. If false, only a text that is too long for the model is split.
+    """
 
 
 class GenerationConfig(Decoding):
-    """All options of a search: the section `decoding` of the spec, overridden by the options of the caller.
+    """All options of a search: the spec's section `decoding`, overridden by the caller's options.
 
     Attributes:
         seed: Random seed of sampling.
-        max_batch_tokens: Largest number of source tokens in a batch, counting EOS and padding.
+        max_batch_tokens: Maximum number of source tokens in a batch, counting EOS and padding.
         n_best: Number of hypotheses per sentence.
         vocabulary_size: Size of the target vocabulary.
     """
@@ -73,10 +76,15 @@ class GenerationConfig(Decoding):
 
     @classmethod
     def from_spec(cls, spec: Spec, options: GenerationOptions, n_best: int | None = None) -> Self:
-        """Complete the options with the defaults of a spec.
+        """Return the configuration for a caller's options. Missing options come from the spec.
+
+        Args:
+            spec: Spec of the model.
+            options: The caller's options.
+            n_best: Number of hypotheses per sentence. None for 1.
 
         Raises:
-            ZooError: A value is out of range, or the kind of search does not use an option.
+            ZooError: A value is out of range, or an option has no effect on the kind of search.
             TypeError: An option does not exist.
         """
         known = GenerationOptions.__annotations__
@@ -98,7 +106,7 @@ class GenerationConfig(Decoding):
             raise ZooError(f"`{error['loc'][0]}` is {quote(error['input'])}; it should be {message}") from None
         if config.search == "beam" and config.n_best > config.beam:
             raise ZooError(
-                f"`n_best` is {config.n_best}, but a beam of {config.beam} finds only {config.beam}",
+                f"`n_best` is {config.n_best}, but a beam of {config.beam} cannot find more than {config.beam}",
                 hint=f"set the beam to {config.n_best}, or `n_best` to at most {config.beam}",
             )
         unused = ("beam",) if config.search == "sample" else ("temperature", "top_k", "top_p", "seed")
@@ -112,7 +120,7 @@ class GenerationConfig(Decoding):
         return config
 
     def strategy(self, constraint: Constraint | None = None) -> BeamSearch | Sampling:
-        """Return the search strategy that these options describe, with a constraint on its outputs."""
+        """Return the search strategy that these options describe. All its outputs satisfy `constraint`, if given."""
         if self.suppressed_tokens or self.min_length:
             constraint = SuppressedTokens(self.suppressed_tokens, self.vocabulary_size, constraint, self.min_length)
         if self.search == "beam":
@@ -122,10 +130,10 @@ class GenerationConfig(Decoding):
 
 
 def check_max_batch_tokens(max_batch_tokens: int | None) -> int:
-    """Return the number of source tokens of a batch, checked. For None, return the default.
+    """Return `max_batch_tokens` if it is valid, or the default if it is None.
 
     Raises:
-        ZooError: The number is not a whole number within the allowed range.
+        ZooError: `max_batch_tokens` is not a whole number within the allowed range.
     """
     if max_batch_tokens is None:
         return DEFAULT_MAX_BATCH_TOKENS

@@ -16,14 +16,14 @@ from zoo.generation.batching import Source, pad_sequences
 
 
 class ConstraintState(Protocol):
-    """State of a constraint for the hypotheses of a batch, one row per hypothesis, as in the state of a program.
+    """State of a constraint for a batch, with one row per hypothesis, as in the decoder state.
 
     The state consists of tensors, and its methods never wait for a GPU. Rows whose hypothesis has ended may take any
-    token. `advance` and `join` invalidate the states that they are called with.
+    token. Do not use a state after calling `advance` or `join` with it.
     """
 
     def allowed(self) -> Bool[Tensor, "#rows V"]:
-        """Return which tokens may come next. Each hypothesis has at least one, and EOS at the maximum length."""
+        """Return which tokens each hypothesis may add next: at least one, and at the maximum length also EOS."""
 
     def advance(self, rows: Int[Tensor, " rows"] | None, tokens: Int[Tensor, " rows"]) -> Self:
         """Return the state after the next token.
@@ -34,19 +34,19 @@ class ConstraintState(Protocol):
         """
 
     def join(self, other: Self) -> Self:
-        """Return the state of a batch with the rows of this state, then those of `other`."""
+        """Return the state of a batch with the rows of this state, followed by the rows of `other`."""
 
 
 class Constraint(Protocol):
     """Restriction of a search to certain tokens. It has no state of its own, so all workers share one object.
 
     The search never chooses forbidden tokens. Allowed tokens keep the model's log-probabilities, without
-    renormalisation. PAD and BOS are always forbidden, without any constraint. While the search reads the prefix of a
+    renormalisation. PAD and BOS are always forbidden, even without a constraint. While the search reads the prefix of a
     sentence, the sentence has only one row.
     """
 
     def start(self, sources: Sequence[Source], device: torch.device) -> ConstraintState:
-        """Return the state before the first token (or prefix token), one row per sentence.
+        """Return the state before the first token of the output or its prefix, one row per sentence.
 
         The caller must ensure that each sentence has an output that satisfies the constraint.
         """
@@ -80,7 +80,7 @@ class SuppressedTokens:
 
 
 class _SuppressionState:
-    """State of `SuppressedTokens`: the kept tokens, the number of tokens before EOS may come, and the inner state."""
+    """State of `SuppressedTokens`: the allowed tokens, the missing tokens until EOS is allowed, and the inner state."""
 
     def __init__(
         self, kept: Bool[Tensor, "1 V"], missing: Int[Tensor, " rows"], max_missing: int, inner: ConstraintState | None
@@ -119,7 +119,7 @@ _OPENING, _WORD, _END, _CLOSING = 1, 2, 4, 8
 
 
 def min_tree_tokens(words: int) -> int:
-    """Return the number of tokens of the shortest tree over this many words. A single word needs no brackets."""
+    """Return the number of tokens in the shortest tree over `words` words. A single word needs no brackets."""
     return words if words == 1 else words + 2
 
 
@@ -128,8 +128,8 @@ class BracketConstraint:
 
     The tree is one constituent or, for a single word, the word itself. A bracket may open if words are left and all
     brackets can still be closed within the maximum length. A closing bracket must match the constituent that was opened
-    last, which must not be empty. The root closes after the last word, and then only EOS is allowed. The words have the
-    order and the tokens of the sentence.
+    last, which must not be empty. The root closes after the last word, and then only EOS is allowed. The words appear
+    in the order of the sentence. If the sentence specifies tokens for its words, only these are allowed.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class BracketConstraint:
             closing: Token IDs of the closing brackets, in the same order.
             words: Token IDs of words.
             vocabulary_size: Size of the target vocabulary.
-            max_consecutive: Largest number of successive opening brackets. None: no limit.
+            max_consecutive: Maximum number of successive opening brackets. None: no limit.
         """
         self._tables = _build_tables(list(opening), list(closing), list(words), vocabulary_size, max_consecutive)
         self._tables_on = {torch.device("cpu"): self._tables}
@@ -164,7 +164,7 @@ class BracketConstraint:
 
 
 def _words_by_rest(sources: Sequence[Source], device: torch.device) -> Int[Tensor, "rows words"] | None:
-    """Return the token of the next word, indexed by the number of words left. PAD stands for any word token."""
+    """Return the token of the next word of each sentence, indexed by the number of words left. PAD: any word token."""
     if not any(source.word_tokens for source in sources):
         return None
     rows = [[PAD, *(PAD if token == UNK else token for token in reversed(source.word_tokens))] for source in sources]
@@ -172,7 +172,9 @@ def _words_by_rest(sources: Sequence[Source], device: torch.device) -> Int[Tenso
 
 
 class _Tables(NamedTuple):
-    """Lookup tables of the rules. A case is a combination of the four counters, each clipped to `max_counters`.
+    """Lookup tables for the rules of `BracketConstraint`.
+
+    A case is a combination of the four counters of `BracketState`, each clipped to `max_counters`.
 
     To limit memory for large vocabularies, the tables have at most five entries per token.
     """
@@ -180,9 +182,9 @@ class _Tables(NamedTuple):
     effects: Int[Tensor, "V 5"]
     """How each token changes the counters, and the label that it pushes on the stack."""
     max_counters: Int[Tensor, " counters"]
-    """Largest value of each counter that the rules distinguish from larger ones."""
+    """Largest value of each counter. The rules treat all larger values in the same way."""
     strides: Int[Tensor, " counters"]
-    """Strides that convert clipped counters to the index of a case."""
+    """Strides that convert clipped counters to the index of their case."""
     case_classes: UInt8[Tensor, " cases"]
     """Token classes that are allowed in each case, as a bit mask."""
     token_classes: UInt8[Tensor, " V"]
@@ -194,9 +196,9 @@ class _Tables(NamedTuple):
 class BracketState:
     """Stack of open brackets of each hypothesis, with four counters.
 
-    The counters are the number of open brackets, of words left, of constituents that still fit into the maximum length,
-    and of opening brackets since the last other token. The bottom of a stack is a sentinel. Entries above the top of
-    the stack are undefined.
+    The counters are, in this order: open brackets, words left, constituents that still fit into the maximum length, and
+    opening brackets since the last other token. The bottom of each stack is a sentinel. Entries above the top of the
+    stack are undefined.
     """
 
     def __init__(
@@ -211,7 +213,7 @@ class BracketState:
         Args:
             tables: The rules, on the device of the batch.
             counters: Initial counters of each row.
-            max_length: Largest number of tokens of any hypothesis.
+            max_length: Maximum number of tokens in a hypothesis.
             words_by_rest: Token of the next word, indexed by the number of words left. None if any word token may be
                 used.
         """
@@ -248,7 +250,7 @@ class BracketState:
         return self
 
     def join(self, other: BracketState) -> BracketState:
-        """Return the state with the rows of this state, then those of `other`."""
+        """Return the state with the rows of this state, followed by the rows of `other`."""
         self._stack = _concatenate(self._stack, other._stack)
         self._counters = torch.cat([self._counters, other._counters])
         if self._words is not None and other._words is not None:

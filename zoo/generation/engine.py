@@ -24,7 +24,7 @@ SearchResult = tuple[Source, list[Hypothesis]]
 
 
 class Stopped(Exception):
-    """Exception that ends a worker, because the caller no longer wants results."""
+    """Exception that ends a worker thread because the caller no longer wants results."""
 
 
 class RequestQueue:
@@ -46,9 +46,9 @@ class RequestQueue:
 
         Args:
             chunks: The sentences, in chunks that are sorted by length.
-            max_batch_tokens: Source tokens of a batch, counting padding.
+            max_batch_tokens: Maximum number of source tokens in a batch, counting padding.
             workers: Number of worker threads.
-            request_fill: Function to call when another chunk is needed. None: `take` reads the chunks itself.
+            request_fill: Function that `take` calls when another chunk is needed. None: `take` reads the chunk itself.
         """
         self.max_batch_tokens = max_batch_tokens
         self._chunks, self._workers, self._request_fill = iter(chunks), workers, request_fill
@@ -61,7 +61,7 @@ class RequestQueue:
 
     @property
     def needs_chunk(self) -> bool:
-        """Whether another chunk should be read."""
+        """Whether `fill` should read another chunk, because few sentences are left in the queue."""
         return not self._exhausted and len(self._queue) <= self._refill_threshold
 
     def fill(self) -> None:
@@ -123,7 +123,7 @@ class RequestQueue:
 
         Args:
             sources: The sentences of the batch.
-            used_tokens: Tokens of the batch, counting padding. Batches get at most half of that from now on.
+            used_tokens: Number of tokens in the batch, counting padding. Later batches get at most half of it.
 
         Returns:
             Whether the calling worker is still needed.
@@ -145,7 +145,7 @@ class RequestQueue:
             return needed
 
     def stop(self) -> None:
-        """Make every worker end at its next step."""
+        """Make all workers end at their next decoding step."""
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
@@ -159,7 +159,7 @@ class RequestQueue:
         return rows - len(running) >= max(1, rows // 4)
 
     def _pop(self, running: Sequence[Source]) -> list[Source]:
-        """Remove sentences from the queue that join a batch: as many as fit, up to the worker's share."""
+        """Take as many sentences from the queue as fit into the worker's batch, up to the worker's share."""
         own_tokens = self._running_tokens[get_ident()]
         known_tokens = sum(self._running_tokens.values()) + sum(len(source) for source in self._queue)
         share = -(-known_tokens // max(1, self._workers))
@@ -182,7 +182,7 @@ class RequestQueue:
 def run_worker(
     program: StepwiseDecoder[State], queue: RequestQueue, strategy: SearchStrategy, device: torch.device
 ) -> Iterator[SearchResult]:
-    """Decode sentences from the queue until it is exhausted, and yield each result as soon as it is known.
+    """Decode the sentences of the queue, and yield each result as soon as it is known.
 
     The result of a sentence is independent of the other sentences in the batch, even if scores are equal. A batch that
     does not fit into memory is split. A sentence has fewer hypotheses than requested only if the search found no more.
@@ -224,7 +224,7 @@ def _advance(
     joining: list[Source],
     device: torch.device,
 ) -> tuple[Batch[State] | None, list[SearchHistory]]:
-    """Run one step of the batch. Start the joining sentences, run their first step, and add them to the batch.
+    """Run one decoding step of the batch, and the first step of the joining sentences, which are then added to it.
 
     Returns:
         The batch, and the histories of the sentences that are done.
@@ -243,14 +243,14 @@ def resolve_workers(program: Scorer, requested: int | Literal["auto"]) -> int:
     "auto" means one thread per CPU core if the program computes each batch on one core, and otherwise one thread.
 
     Raises:
-        ZooError: The program does not run in several threads.
+        ZooError: Several workers are requested, but the program cannot run in several threads.
     """
     if requested == "auto":
         return cores() if program.concurrent else 1
     if requested > 1 and not program.concurrent:
         raise ZooError(
             f"`workers` is {requested}, but this backend runs one batch at a time, on all CPU cores",
-            hint="set it to `auto`, or use the backend `native`",
+            hint="set `workers` to `auto`, or use the backend `native`",
         )
     return requested
 
@@ -268,10 +268,10 @@ def search(
     Chunks are read in the caller's thread whenever the queue is nearly empty. Errors in workers are raised here.
 
     Args:
-        program: The program to search.
+        program: The program that computes the probabilities of tokens.
         chunks: The sentences. No two sentences may have the same index and part.
         strategy: Beam search or sampling.
-        max_batch_tokens: Source tokens of a batch, counting padding.
+        max_batch_tokens: Maximum number of source tokens in a batch, counting padding.
         workers: Number of worker threads; 1 searches in the caller's thread.
         device: Device of the program.
     """
@@ -311,7 +311,7 @@ def _start(threads: Sequence[Thread]) -> None:
         except (RuntimeError, MemoryError) as error:  # a limit on processes or memory
             raise ZooError(
                 f"only {number} of {len(threads)} workers could be started: {error}",
-                hint="request fewer with `decoding.workers`",
+                hint="set `decoding.workers` to a smaller number",
                 exit_code=1,
             ) from error
 

@@ -1,4 +1,4 @@
-"""Ensembles: several programs that a search uses as one, by averaging their probabilities."""
+"""Ensembles: several programs that a search uses like a single one. Their probabilities are averaged."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class Ensemble:
         return all(program.concurrent for program in self.programs)
 
     def encode(self, source: Stream) -> States:
-        """Return the state of each program before the first token."""
+        """Return the decoder state of each program before the first token."""
         return tuple(program.encode(source) for program in self.programs)
 
     def advance(self, state: States, tokens: Int[Tensor, "rows k"]) -> tuple[Float32[Tensor, "rows k V"], States]:
-        """Return the log-probabilities after each token, and the new states."""
+        """Return the log-probabilities of the next token after each of `tokens`, and the new states."""
         steps = [program.advance(own, tokens) for program, own in zip(self.programs, state, strict=True)]
         return self._mean([log_probabilities for log_probabilities, _ in steps]), tuple(own for _, own in steps)
 
@@ -43,20 +43,20 @@ class Ensemble:
         count: int,
         allowed: Bool[Tensor, "#rows·k V"] | None = None,
     ) -> tuple[TopK, States]:
-        """Return the `count` most probable tokens after each token, and the new states."""
+        """Return the `count` most probable next tokens after each of `tokens`, and the new states."""
         log_probabilities, state = self.advance(state, tokens)
         return top_k(log_probabilities.flatten(0, 1), count, allowed), state
 
     def rewind(self, state: States, counts: Int[Tensor, " rows"]) -> States:
-        """Return the states before the last tokens of each row."""
+        """Return the states before the last `counts` tokens of each row."""
         return tuple(program.rewind(own, counts) for program, own in zip(self.programs, state, strict=True))
 
     def select(self, state: States, sentences: Int[Tensor, " kept"], parents: Int[Tensor, "kept beams"]) -> States:
-        """Return the states of the selected sentences and rows."""
+        """Return the states of the given sentences. New rows continue the rows `parents` of their sentence."""
         return tuple(p.select(own, sentences, parents) for p, own in zip(self.programs, state, strict=True))
 
     def join(self, first: States, second: States) -> States:
-        """Return the states of a batch with the sentences of `first`, then those of `second`."""
+        """Return the states of a batch with the sentences of `first`, followed by the sentences of `second`."""
         return tuple(p.join(*states) for p, *states in zip(self.programs, first, second, strict=True))
 
     def score(self, source: Stream, target: Int[Tensor, "rows 1+target"]) -> Float32[Tensor, "rows target"]:

@@ -36,7 +36,7 @@ class Hypothesis:
 
 
 def length_penalty(length: int, alpha: float, kind: LengthPenalty = "gnmt") -> float:
-    """Return the length penalty, by which the log-probability of a hypothesis is divided.
+    """Return the length penalty: the number by which the log-probability of a hypothesis is divided.
 
     Args:
         length: Number of tokens, with EOS.
@@ -47,22 +47,25 @@ def length_penalty(length: int, alpha: float, kind: LengthPenalty = "gnmt") -> f
 
 
 class Selection(NamedTuple):
-    """Candidates (continuations) that a step has chosen for each sentence. Unused entries have the total -inf."""
+    """Candidates (hypotheses with one more token) that a decoding step has selected for each sentence.
+
+    Unused entries have the total -inf.
+    """
 
     totals: Float32[Tensor, "sentences candidates"]
-    """Log-probabilities of the candidates, summed from the first token on."""
+    """Log-probability of each candidate, summed over all its tokens."""
     parents: Int[Tensor, "sentences candidates"]
-    """For each candidate, the row that it continues, counted within the sentence."""
+    """For each candidate, the row (hypothesis) that it continues, counted within the sentence."""
     tokens: Int[Tensor, "sentences candidates"]
     """The token that each candidate adds."""
     live: Int[Tensor, "sentences rows"]
     """Indices of the candidates that become the rows of the next step."""
     live_totals: Float32[Tensor, "sentences rows"]
-    """Totals of these rows, or -inf for a row that has ended."""
+    """Log-probabilities of these rows, or -inf for a row that has ended."""
 
 
 class StepRecord(NamedTuple):
-    """The first four fields of a `Selection`, copied to the host."""
+    """Copy of the first four fields of a `Selection` on the host."""
 
     totals: Float32[np.ndarray, "sentences candidates"]
     parents: Int64[np.ndarray, "sentences candidates"]
@@ -71,7 +74,7 @@ class StepRecord(NamedTuple):
 
 
 class SearchStrategy(Protocol):
-    """Interface of `BeamSearch` and `Sampling`, which choose the next tokens. Workers can share an object."""
+    """Interface of `BeamSearch` and `Sampling`, which choose the next tokens. Several workers can share an object."""
 
     @property
     def constraint(self) -> Constraint | None:
@@ -79,7 +82,7 @@ class SearchStrategy(Protocol):
 
     @property
     def reorders_rows(self) -> bool:
-        """Whether a row may continue another row of its sentence."""
+        """Whether a hypothesis may continue a hypothesis that was in a different row of the same sentence."""
 
     def new_history(self, source: Source) -> SearchHistory:
         """Return an empty search history for a sentence."""
@@ -93,15 +96,18 @@ class SearchStrategy(Protocol):
         histories: Sequence[SearchHistory],
         allowed: Bool[Tensor, "#rows V"] | None = None,
     ) -> tuple[Selection, State]:
-        """Run one decoding step and choose the candidates of each sentence.
+        """Run one decoding step, and select the candidates of each sentence.
 
         Args:
-            program: The program to search.
-            state: The decoder state. It becomes invalid.
-            token: The last token of each row.
+            program: The program that computes the probabilities of tokens.
+            state: The decoder state. It must not be used afterwards.
+            token: The last token of each row (hypothesis).
             totals: Log-probability of each row so far. In the first step, each sentence has one row.
             histories: The history of each sentence.
             allowed: The tokens that the constraint allows. None allows all.
+
+        Returns:
+            The selected candidates, and the new decoder state.
         """
 
 
@@ -115,9 +121,9 @@ class _FinishedHypothesis(NamedTuple):
 class SearchHistory:
     """History of the search for one sentence, on the host: the candidates of each step, and the finished hypotheses.
 
-    If `ranked`, the `n_best` best finished hypotheses are kept. The search ends when no live hypothesis can still enter
-    that list, or when `max_finished` hypotheses have finished. Otherwise, hypotheses are kept in the order of their
-    rows.
+    If `ranked`, only the `n_best` best finished hypotheses are kept. The search ends when no live (unfinished)
+    hypothesis can still become one of them, or when `max_finished` hypotheses have finished. If not `ranked`,
+    finished hypotheses are kept in the order of their rows.
 
     At the maximum length, a hypothesis must end with EOS. If `truncate`, it is cut off there instead, without EOS.
     """
@@ -150,7 +156,7 @@ class SearchHistory:
         self.length = len(source.prefix)
         """Number of tokens so far, including those of steps that `add` has not recorded yet."""
         self.done = False
-        """Whether the recorded steps determine the result."""
+        """Whether the steps that were recorded so far determine the result."""
         self._max_penalty = penalty(source.max_length + 1)
         self._steps: list[tuple[StepRecord, int]] = []
         self._finished: list[_FinishedHypothesis] = []
@@ -163,16 +169,16 @@ class SearchHistory:
 
     @property
     def complete(self) -> bool:
-        """Whether no further step is needed."""
+        """Whether the sentence needs no further decoding step."""
         return self.done or self.length > self.source.max_length
 
     def add(self, record: StepRecord, sentence: int, best_live: float, has_ended: bool) -> None:
-        """Record a step.
+        """Record a decoding step.
 
         Args:
-            record: The step's candidates.
-            sentence: The row of the record that belongs to this sentence.
-            best_live: The best total of a live row after the step.
+            record: The candidates of the step for all sentences of the batch.
+            sentence: Index of this sentence in `record`.
+            best_live: The highest log-probability of an unfinished hypothesis after the step.
             has_ended: Whether a candidate of this sentence has ended with EOS.
         """
         self._steps.append((record, sentence))
@@ -193,13 +199,13 @@ class SearchHistory:
         if not self._finished or not all(math.isfinite(finished.score) for finished in self._finished):
             raise ZooError(
                 "the model's log-probabilities are not usable numbers (nan or -inf)",
-                hint="for a published model, run `zoo verify NAME`; for your own run, the training may have diverged",
+                hint="for a published model, run `zoo verify NAME`; for your own run, check whether training diverged",
                 exit_code=1,
             )
         return [Hypothesis(self._tokens(finished), finished.total, finished.score) for finished in self._finished]
 
     def _finish(self, totals: list[float], tokens: list[int], penalty: float, all_finish: bool) -> None:
-        """Add the candidates that finish in the last step. If scores are equal, the earlier hypothesis stays first."""
+        """Add the candidates that finished in the last step. If scores are equal, earlier hypotheses come first."""
         step = len(self._steps) - 1
         for candidate, (total, token) in enumerate(zip(totals, tokens, strict=True)):
             if (all_finish or token == EOS) and total != -math.inf:
@@ -211,8 +217,9 @@ class SearchHistory:
     def _is_decided(self, best_live: float) -> bool:
         """Return whether the search for this sentence can stop.
 
-        It can stop if enough hypotheses have finished, or if no live one can still become one of the `n_best`. This is
-        known because the log-probability of a live hypothesis can only fall, and the length penalty has a maximum.
+        It can stop if enough hypotheses have finished, or if no live hypothesis can still become one of the `n_best`.
+        The best possible score of a live hypothesis is known, because its log-probability can only fall, and the length
+        penalty has a maximum.
         """
         full = len(self._finished) == self.n_best
         proven = best_live == -math.inf or (full and self._finished[-1].score >= best_live / self._max_penalty)

@@ -14,11 +14,14 @@ from zoo.models.loading import read_model
 from zoo.report import Report, WarningsReport
 
 ATTENTION_BACKEND = "eager"
-"""Backend that computes attention weights, even if another one translates. Compiling would take too long."""
+"""Backend that computes attention weights, even if the model translates with a different backend.
+
+Compiling a program for one text would take too long.
+"""
 
 
 def translator_class(task: Task) -> type[Translator]:
-    """Return the class of translators for a task."""
+    """Return the translator class for a task: `Parser` for parsing, otherwise `Translator`."""
     return Parser if isinstance(task, Parsing) else Translator
 
 
@@ -36,12 +39,12 @@ def open_model(
     Compiled artefacts are stored in `storage.compiled()`.
 
     Args:
-        folder: The folder.
+        folder: Folder of the training run or published model.
         device: auto, cpu, cuda or cuda:N.
         precision: float32, bfloat16 or int8. None for the precision in the spec.
         backend: auto, or a name that `zoo doctor` lists. None for the backend in the spec.
-        max_batch_tokens: Source tokens of a batch. None for the default.
-        report: Receives warnings. None: they are issued with Python's module `warnings`.
+        max_batch_tokens: Maximum number of source tokens in a batch. None for the default.
+        report: Receives warnings. If None, warnings are issued with Python's module `warnings`.
 
     Raises:
         ZooError: The folder has no valid model, or the device, precision or backend is not available.

@@ -35,7 +35,7 @@ class Parser(Translator):
     verb = "parse"
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """Create a parser from a program. Arguments are those of `Translator`. The spec's task must be parsing."""
+        """Create a parser from a program, with the arguments of `Translator`. The spec's task must be parsing."""
         super().__init__(*args, **kwargs)
         symbols, task = self.vocabulary.target, self.spec.task
         assert isinstance(symbols, TreeTokenizer)
@@ -75,18 +75,19 @@ class Parser(Translator):
         tokenized: bool = False,
         **options: Unpack[GenerationOptions],
     ) -> Tree | list[Tree] | list[Tree | None] | list[list[Tree]] | None:
-        """Parse one sentence or several. NLTK can read the string form of a tree, `str(tree)`.
+        """Parse one or more sentences. NLTK can read the result of `str(tree)`.
 
         Args:
             texts: One sentence, or an iterable of sentences.
-            n_best: Number of trees per sentence, best first. None for one.
-            tokenized: Whether words and punctuation marks are already separated by spaces, as in treebanks. Otherwise,
+            n_best: Number of trees per sentence. None returns only the best tree.
+            tokenized: Whether words and punctuation marks are already separated by spaces, as in treebanks. If false,
                 English sentences are tokenised first.
             **options: Generation options. Defaults come from the spec.
 
         Returns:
-            The best tree, or, with `n_best`, a list of trees. For several sentences, a list of these. An empty sentence
-            has no tree: None, or an empty list.
+            For one sentence, the best tree, or, if `n_best` is given, a list of trees, best first. For an iterable of
+            sentences, a list with such a result per sentence. The result for an empty sentence is None, or, if
+            `n_best` is given, an empty list.
 
         Raises:
             ZooError: The same errors as `translate`.
@@ -109,7 +110,7 @@ class Parser(Translator):
     def preprocessor(
         self, source: str | None = None, target: str | None = None, *, split: bool = False
     ) -> Preprocessor:
-        """Return a new preprocessor. It never splits sentences, so `split` has no effect."""
+        """Return a new preprocessor. A parser never splits texts, so `split` has no effect."""
         languages = LanguagePair(*choose_direction(self.spec, source, target, self.report))
         arguments = (self.vocabulary, self.spec, self.positions, self.longest_source, self.report, languages)
         return ParserPreprocessor(self.symbols.word_ids, self.constraint is not None, *arguments)
@@ -117,10 +118,10 @@ class Parser(Translator):
     def check_pairs(
         self, sources: Iterable[str], targets: Iterable[str], *, first: int = 1
     ) -> tuple[list[str], list[str]]:
-        """Check sentences and trees to score, and return them. Trees are simplified in the same way as for training.
+        """Check sentences and the trees to score, and return both. Trees are simplified as for training.
 
         Raises:
-            ZooError: A target is not a tree over the words of its sentence.
+            ZooError: A target is not a tree with the words of its sentence.
         """
         texts, trees = super().check_pairs(sources, targets, first=first)
         return texts, [str(_tree_over(text, tree)) for text, tree in zip(texts, trees, strict=True)]
@@ -140,7 +141,7 @@ class ParserPreprocessor(Preprocessor):
     """Preprocessor for parsers: sentences are never split, and trees have no prefixes.
 
     Attributes:
-        pending_words: The words of sentences that were read but not parsed yet, by index.
+        pending_words: The words of each sentence that was read but is not parsed yet, by index of the sentence.
     """
 
     unknown_effect = None  # no warning, because the tree contains unknown words unchanged
@@ -150,7 +151,7 @@ class ParserPreprocessor(Preprocessor):
 
         Args:
             word_tokens: Function that returns the target token of each word.
-            constrained: Whether the search produces only trees.
+            constrained: Whether the search is restricted to valid trees.
             *args: Arguments of `Preprocessor`.
         """
         super().__init__(*args)
@@ -161,13 +162,13 @@ class ParserPreprocessor(Preprocessor):
         """Encode a sentence for the search.
 
         Raises:
-            ZooError: The sentence is too long, its shortest tree is too long, or it has a prefix.
+            ZooError: The sentence or its shortest possible tree is too long, or a prefix is given.
         """
         tokens, name = tuple(self._encode(text, "source")), f"text {index + 1:,} ({excerpt(text)})"
         length = len(tokens) - 1
         if prefix.strip():
             raise ZooError(
-                f"{name} has the prefix {excerpt(prefix)}, but a parser supports none", hint="leave prefixes out"
+                f"{name} has the prefix {excerpt(prefix)}, but a parser supports no prefixes", hint="leave prefixes out"
             )
         if length > self.max_source_length:
             raise ZooError(
@@ -176,7 +177,7 @@ class ParserPreprocessor(Preprocessor):
                 hint="give one sentence per line",
             )
         words = split_words(text)
-        # The root and the word are two of the nested levels.
+        # Two of the MAX_DEPTH nested levels are the root and the word.
         max_length = min(self._max_target_length(length), len(words) + 2 * (MAX_DEPTH - 2))
         if length:
             if self.constrained and max_length < (needed := min_tree_tokens(len(words))):
@@ -199,7 +200,7 @@ class ParserPreprocessor(Preprocessor):
 def split_words(text: str) -> tuple[str, ...]:
     """Return the words and punctuation marks of a sentence, with `-LRB-` and `-RRB-` replaced by brackets.
 
-    A zero-width space separates words too, as in the tokeniser.
+    A zero-width space also separates words, as in the tokeniser.
     """
     return tuple(map(unescape_brackets, clean(text).replace("\u200b", " ").split()))
 
@@ -209,7 +210,7 @@ def _unescape_words(text: str) -> str:
 
 
 def _tree_over(text: str, bracketed: str) -> Tree:
-    """Read a tree, and check that its words are those of the sentence."""
+    """Return the tree in a bracketed text. Raise ZooError if its words differ from the words of the sentence."""
     tree = simplify(read_tree(bracketed))
     if split_words(" ".join(tree.leaves())) != split_words(text):
         raise ZooError(

@@ -1,4 +1,4 @@
-"""Preprocessing of input texts: tokenise them, check their lengths, and split texts that are too long for the model."""
+"""Preprocessing of texts: tokenise them, check their lengths, and split texts that are too long for the model."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ TextWithPrefix = tuple[str, str]
 
 
 MAX_SENTENCE_TOKENS = 512
-"""If the longest source in training had at most this many tokens, the model was trained on single sentences."""
+"""Longest source in training, in tokens, up to which a model counts as trained on single sentences."""
 _MAX_UNKNOWN = 8  # characters or words in a warning
 _LANGUAGES_WITHOUT_SPACES = ("zh", "ja", "th", "lo", "km", "my", "bo")
 
 
 @dataclass(frozen=True, slots=True)
 class SplitText:
-    """Text of several sentences, which is translated in parts.
+    """Text with several sentences, which is translated in several parts.
 
     Attributes:
         index: Position of the text, from 0.
@@ -47,9 +47,9 @@ class SplitText:
 
 
 class InputWarnings:
-    """Counts of unusual inputs: long texts, split texts, and texts with unknown characters or words.
+    """Context manager that counts unusual texts, and on exit issues one warning per kind.
 
-    It is a context manager, which issues one warning per kind on exit.
+    Texts are unusual if they are long, have to be split, or contain unknown characters or words.
     """
 
     def __init__(
@@ -64,9 +64,9 @@ class InputWarnings:
 
         Args:
             longest_in_training: Number of tokens of the longest source in training. None if it is not known.
-            max_source_length: Largest number of tokens of a text that is translated as a whole.
+            max_source_length: Maximum number of tokens in a text that is translated as a whole.
             report: Receives the warnings.
-            unknown_effect: What happens to unknown characters or words, for the warning. None: do not warn.
+            unknown_effect: Effect on unknown characters or words, as the warning describes it. None: no warning.
             vocabulary: Vocabulary of the model.
         """
         self._unknown_effect, self._vocabulary = unknown_effect, vocabulary
@@ -77,7 +77,7 @@ class InputWarnings:
         self._first_unknown: Source | SplitText | None = None
 
     def count(self, texts: Iterable[Source | SplitText]) -> None:
-        """Count texts that were read."""
+        """Add the texts to the counts."""
         for text in texts:
             is_split = isinstance(text, SplitText) and text.too_long
             length = max(len(part.tokens) for part in text.parts) if isinstance(text, SplitText) else len(text.tokens)
@@ -119,22 +119,22 @@ class InputWarnings:
     def _describe_longest(self, is_split: bool) -> str:
         longest = self._longest[is_split]
         length = len(longest.tokens) - len(self._vocabulary.source_suffix)
-        return f"the longest is text {longest.index + 1:,} ({excerpt(longest.text)}) with {length:,}"
+        return f"the longest is text {longest.index + 1:,} ({excerpt(longest.text)}) with {length:,} tokens"
 
 
 class Preprocessor:
-    """Converts texts to `Source` sentences for the search, and counts those that need a warning.
+    """Converts texts to `Source` sentences for the search, and counts texts that need a warning.
 
     If the model was trained on single sentences, each text is split into sentences (`splits_sentences`). Otherwise a
     text is only split if it is too long for the model, into as few parts as possible.
 
     Attributes:
         splits_sentences: Whether each sentence of a text is translated separately. Texts with a prefix are not split.
-        max_source_length: Largest number of tokens of a text that is translated as a whole, without EOS.
+        max_source_length: Maximum number of tokens in a text that is translated as a whole, without EOS.
         positions: Number of learned position embeddings, which limits the length of sentences. None: no limit.
         warnings: Counts of unusual texts.
-        empty_texts: Indices of texts that were read and have no tokens.
-        split_texts: Texts that were read and are translated in parts, by index.
+        empty_texts: Indices of texts without tokens, among the texts that were read.
+        split_texts: Texts that are translated in parts, among the texts that were read, by index.
         error: The error that ended reading, if any.
     """
 
@@ -169,7 +169,7 @@ class Preprocessor:
         self.error: Exception | None = None
 
     def read_chunks(self, chunks: Iterable[Sequence[TextWithPrefix]], first: int) -> Iterator[list[Source]]:
-        """Yield the sentences of each chunk that need a search. `first` is the index of the first text.
+        """Yield the non-empty sentences of each chunk of texts. `first` is the index of the first text.
 
         An error ends the iteration and is stored in `error`, so that the texts before it can still be translated.
         """
@@ -200,23 +200,27 @@ class Preprocessor:
         return texts
 
     def encode_source(self, text: str, prefix: str, index: int) -> Source | SplitText:
-        """Encode a text for the search, as a whole or in parts. An empty text becomes EOS alone.
+        """Encode a text for the search.
 
         Args:
             text: The text.
             prefix: The prefix of its translation, or an empty string.
             index: Index of the text.
 
+        Returns:
+            The text as one source or, if it is translated in parts, as a `SplitText`. An empty text has only EOS, if
+            the model reads EOS.
+
         Raises:
-            ZooError: A sentence is too long for the model, the prefix is too long for its translation, or the prefix
-                has characters or tokens that the model cannot generate.
+            ZooError: A sentence is too long for the model, the prefix is longer than a translation may be, or the
+                prefix has characters or tokens that the model cannot generate.
         """
         tokens = tuple(self._encode(text, "source"))
         forced = self._encode_prefix(prefix, index)
         if prefix.strip() and tokens == self.empty_source:
             raise ZooError(
                 f"an empty text has the prefix {excerpt(prefix)}",
-                hint="prefix n belongs to text n: leave it empty if the text is empty",
+                hint="leave the prefixes of empty texts empty: prefix n belongs to text n",
             )
         too_long = self.source_length(tokens) > self.max_source_length
         by_sentence = self.splits_sentences and not prefix.strip()
@@ -249,13 +253,13 @@ class Preprocessor:
         return Source(index, tokens, max_length, forced, text.strip(), len(text.split()), part=part)
 
     def count_parts(self, text: str, prefix: str) -> int:
-        """Return the number of parts that a text is translated in, if it is not too long."""
+        """Return the number of parts in which a text is translated, assuming that it is not too long for the model."""
         if prefix or not self.splits_sentences:
             return 1
         return len(split_sentences(text, base_language(self.languages.source)))
 
     def _encode_prefix(self, prefix: str, index: int) -> tuple[int, ...]:
-        """Return the tokens that the translation must start with: the token of its language, and the prefix."""
+        """Return the tokens that the translation must start with: its language token, if any, and the prefix."""
         forced = tuple(self.vocabulary.encode(prefix, "target")) if prefix.strip() else ()
         if UNK in forced:
             unknown = ", ".join(map(repr, self.vocabulary.unknown(prefix, "target")))
@@ -288,7 +292,7 @@ class Preprocessor:
                 raise ZooError(
                     f"text {index + 1:,} ({excerpt(text)}) has a sentence of {sentence_length:,} tokens, but the model "
                     f"takes at most {self.max_source_length:,} (`decoding.max_source_length`)",
-                    hint="break it into lines",
+                    hint="split the sentence into several lines",
                 )
             if length and length + sentence_length > max_tokens:
                 yield start + part
@@ -306,7 +310,8 @@ class Preprocessor:
             first: Number of the first pair, for error messages.
 
         Returns:
-            The token IDs of each text, followed by EOS if the model reads it. Targets start with BOS.
+            The token IDs of each text. Sources end with EOS if the model reads EOS. Targets start with BOS and end with
+            EOS.
 
         Raises:
             ZooError: A text has more tokens than the model has positions, or a source has no token at all.
@@ -326,7 +331,7 @@ class Preprocessor:
         return rows
 
     def source_length(self, tokens: Sequence[int]) -> int:
-        """Return the number of tokens of a source, without EOS."""
+        """Return the number of tokens in a source, without EOS."""
         return len(tokens) - len(self.vocabulary.source_suffix)
 
     def source_tokens(self, text: str) -> list[str]:
@@ -347,18 +352,18 @@ class Preprocessor:
             )
 
     def _max_target_length(self, source_length: int) -> int:
-        """Return the maximum length of a translation, without EOS: by default source + 50 (paper, section 6.1)."""
+        """Return the maximum number of tokens in a translation, without EOS: by default source + 50 (section 6.1)."""
         length = int(source_length * self.decoding.length_factor) + self.decoding.extra_length
         length += len(self.languages.target_tokens)
-        # BOS takes the first position. EOS is produced, but never read.
+        # The decoder reads BOS at the first position. It produces EOS, but never reads it.
         return length if self.positions is None else min(length, self.positions - 1)
 
 
 def _gap_after(part: str) -> str:
-    """Return the white space at the end of a part. Tabs are kept, and other control characters become spaces."""
+    """Return the white space at the end of a part. Tabs stay, and other control characters become spaces."""
     return "\t".join(map(without_control, part[len(part.rstrip()) :].split("\t")))
 
 
 def _units(vocabulary: Vocabulary, side: Side) -> str:
-    """Return "words" if the vocabulary is a list of words, otherwise "characters", for messages about unknown ones."""
+    """Return "words" if each token is a word, otherwise "characters", for messages about unknown text."""
     return "words" if vocabulary.is_word_level(side) else "characters"

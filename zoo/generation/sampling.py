@@ -1,4 +1,4 @@
-"""Sampling: draw tokens at random from the model's distribution, or only from the most probable tokens."""
+"""Sampling: draw each token at random from all tokens, or only from the most probable ones."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from zoo.generation.hypotheses import LengthPenalty, SearchHistory, Selection, l
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """Sampling of `count` independent translations per sentence.
+    """Search strategy that samples `count` independent translations per sentence.
 
-    The distribution of a step is softmax(log-probabilities / temperature). It is restricted to the `top_k` most
-    probable tokens (0: all). Of these, only the most probable ones with a total probability of `top_p` are kept.
+    Tokens are drawn from softmax(log-probabilities / temperature). This distribution is restricted to the `top_k` most
+    probable tokens (0: all), and of these to the most probable ones that together have the probability `top_p`.
     Forbidden tokens have probability 0. The length penalty only affects the reported scores.
 
-    Each translation has a separate stream of random numbers. It is derived from the seed, the sentence's index and the
-    number of the translation. The result is therefore independent of all other translations and sentences.
+    Each translation has its own random number generator, whose seed depends on `seed`, the sentence's index and the
+    number of the translation. A translation therefore does not depend on other translations or sentences.
     """
 
     count: int
@@ -42,11 +42,11 @@ class Sampling:
 
     @property
     def reorders_rows(self) -> bool:
-        """Whether a row may continue another row of its sentence. In sampling, it never does."""
+        """False: in sampling, the hypothesis in a row always continues the hypothesis in the same row."""
         return False
 
     def new_history(self, source: Source) -> SearchHistory:
-        """Return an empty search history for a sentence, with one random stream per sample."""
+        """Return an empty search history for a sentence, with one random number generator per sample."""
         position = (source.index, source.part) if source.part else (source.index,)
         streams = tuple(Random(stream(self.seed, "sample", *position, number)) for number in range(self.count))
         penalty = partial(length_penalty, alpha=self.alpha, kind=self.length_penalty)
@@ -61,7 +61,7 @@ class Sampling:
         histories: Sequence[SearchHistory],
         allowed: Bool[Tensor, "#rows V"] | None = None,
     ) -> tuple[Selection, State]:
-        """Run one decoding step and draw a token for each row."""
+        """Run one decoding step, and draw a token for each row. Return the selection and the new decoder state."""
         log_probabilities, state = program.advance(state, token.unsqueeze(1))
         log_probabilities = log_probabilities[:, 0]
         if totals.shape[1] < self.count:  # the first step: one row per sentence becomes `count` rows
@@ -86,7 +86,7 @@ class Sampling:
     ) -> Selection:
         """Return the selection that adds the drawn token to each row, or EOS if the sentence must end.
 
-        Row j continues row j; in the `first` step, all rows continue the only row of their sentence.
+        Row j continues row j of the previous step. In the `first` step, all rows continue the only row of the sentence.
         """
         tokens = torch.where(must_end.unsqueeze(1), EOS, drawn.view(totals.shape))
         new_totals = totals + log_probabilities.gather(1, tokens.view(-1, 1)).view(totals.shape)
@@ -103,9 +103,9 @@ class Sampling:
         """Draw one token per row by inverse transform sampling.
 
         Args:
-            log_probabilities: The model's natural log-probabilities.
-            uniform: One number from [0, 1) per row.
-            allowed: The tokens that may be drawn. None allows all but PAD and BOS.
+            log_probabilities: The model's natural log-probabilities of the next token.
+            uniform: One random number from [0, 1) per row.
+            allowed: The tokens that may be drawn. None allows all tokens except PAD and BOS.
         """
         if self.top_k or self.top_p < 1:
             values, tokens, _ = top_k(log_probabilities, self.top_k or log_probabilities.shape[1], allowed)

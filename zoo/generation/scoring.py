@@ -17,7 +17,7 @@ from zoo.system.device_memory import MEMORY_ERRORS, is_out_of_memory
 
 @dataclass(frozen=True, slots=True)
 class TokenScores:
-    """Natural log-probabilities that a model assigns to the tokens of a given translation. EOS is the last one."""
+    """Natural log-probabilities that a model assigns to the tokens of a given translation. The last token is EOS."""
 
     token_log_probabilities: tuple[float, ...]
 
@@ -43,15 +43,15 @@ def score_targets(
     progress: Progress,
     first: int = 1,
 ) -> list[TokenScores]:
-    """Score each target as the translation of its source.
+    """Return the log-probabilities of each target's tokens, given its source.
 
     Args:
-        program: The program that scores.
+        program: The program that computes the log-probabilities.
         sources: Token IDs of each source.
         targets: Token IDs of each target, from BOS to EOS.
-        max_batch_tokens: Tokens of a batch, counting padding.
+        max_batch_tokens: Maximum number of tokens in a batch, on each side, counting padding.
         device: Device of the program.
-        progress: Advanced by the number of pairs after each batch.
+        progress: Progress bar, which counts the scored pairs.
         first: Number of the first pair, for error messages.
 
     Raises:
@@ -75,7 +75,7 @@ def _score_group(
     device: torch.device,
     first: int,
 ) -> list[list[float]]:
-    """Score a batch of pairs, in halves if the whole batch does not fit into memory."""
+    """Return the scores of a batch of pairs, one row per pair. Halve the batch if it does not fit into memory."""
     try:
         target = pad_sequences([targets[index] for index in group], device)
         source = Stream.pad([sources[index] for index in group], device)

@@ -15,9 +15,9 @@ from zoo.text.lines import available_chunks, never_paused
 from zoo.text.sentences import zip_prefixes
 
 MAX_CHUNK_LINES = 1024
-"""Largest number of lines in a chunk. The lines of a chunk are read ahead and sorted by length."""
+"""Maximum number of lines in a chunk. The lines of a chunk are read in advance, and sorted by length."""
 FIRST_CHUNK_LINES = 64
-"""Number of lines in the first chunk. It is small, to get the first results soon. The size doubles with each chunk."""
+"""Number of lines in the first chunk, small to yield the first results soon. Each further chunk is twice as large."""
 
 
 def translate_lines(
@@ -31,20 +31,20 @@ def translate_lines(
     report: Report | None = None,
     **options: Unpack[TranslationOptions],
 ) -> Iterator[list[Translation]]:
-    """Yield the translations of each line, in order, as soon as the line and all lines before it are done.
+    """Yield the translations of each line, in order, as soon as the line and all earlier lines are translated.
 
-    An error in a line is raised after everything before it was translated.
+    An error in a line is raised after all earlier lines were translated.
 
     Args:
         translator: The model.
         lines: The texts, one per line.
         prefixes: The prefix of each line's translation.
-        n_best: Number of translations per line. None for one.
-        max_chunk_lines: Largest number of lines that are read ahead.
-        paused: Function that returns whether the input has paused, because the next line is not available yet. Then all
-            lines that were read are translated first, for an interactive user.
+        n_best: Number of translations per line, best first. None for 1.
+        max_chunk_lines: Maximum number of lines that are read in advance.
+        paused: Function that returns whether the next line is not available yet. During such a pause, all lines that
+            were read are translated, so that an interactive user sees them.
         report: Receives the progress.
-        **options: Languages, sentence splitting and the search (see `TranslationOptions`).
+        **options: Options for languages, sentence splitting and the search (see `TranslationOptions`).
     """
     source, target, split = options.pop("source", None), options.pop("target", None), options.pop("split", True)
     config, preprocessor = translator.config(n_best, options), translator.preprocessor(source, target, split=split)

@@ -1,4 +1,4 @@
-"""Translation of a text as a result, and a function that joins the translations of the parts of a text."""
+"""Result of translating a text, and a function that joins the translations of a text's parts."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ EMPTY_TRANSLATION = Translation("", 0.0, 0.0, ())
 
 
 def join_parts(parts: Sequence[Translation], gaps: Sequence[str]) -> Translation:
-    """Join the translations of consecutive parts of a text. Scores and log-probabilities are summed.
+    """Return the translation of a text, joined from the translations of its parts. Scores are summed.
 
     Args:
-        parts: The translations.
+        parts: The translations of the parts, in order.
         gaps: The white space between each part and the next.
     """
     text = ""

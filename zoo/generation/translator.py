@@ -1,4 +1,4 @@
-"""Translators, which combine a program, a vocabulary and a spec to translate and score text."""
+"""Translators, which combine a program, a vocabulary and a spec to translate texts and to score translations."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ from zoo.text.vocabulary import Vocabulary
 Prefixes = Iterable[str] | None
 
 _LARGE_BEAM = 100
-"""If there are more hypotheses per sentence than this, a message tells the user how long the search takes."""
+"""If there are more hypotheses per sentence, a message says how much longer the search takes."""
 
 
 class Translator:
     """Translator of raw text. It can also score given translations.
 
-    Sentences are sorted by length into batches; results have the order of the texts. The translation of an empty text
-    is "". A model that was trained on single sentences translates each sentence of a text separately. A translator that
-    was opened from a folder can be pickled: unpickling opens the folder again. A forked child process can use it, too;
-    torch then computes on one thread.
+    Sentences are sorted by length into batches, but results are in the order of the texts. The translation of an empty
+    text is "". A model that was trained on single sentences translates each sentence of a text separately. A translator
+    that was opened from a folder can be pickled, and unpickling opens the folder again. A forked child process can use
+    its parent's translator, but torch then computes on one thread.
 
     Attributes:
         longest_source: Number of tokens of the longest source in training. Longer sentences cause a warning.
-        max_batch_tokens: Default number of source tokens in a batch.
+        max_batch_tokens: Maximum number of source tokens in a batch, unless a call specifies another.
         positions: Number of learned position embeddings, which limits the length of texts. None: no limit.
         backend: Name of the backend that built the program. Empty if the translator was created from a program.
         reopen: Function that opens the same translator again. None if it was created from a program.
@@ -60,7 +60,7 @@ class Translator:
     """
 
     verb = "translate"
-    """The verb for progress bars."""
+    """The verb that progress bars show."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class Translator:
             longest_source: Number of tokens of the longest source in training, if known.
             report: Receives warnings.
             device: Device of the program.
-            max_batch_tokens: Source tokens of a batch, counting EOS and padding. None for the default.
+            max_batch_tokens: Maximum number of source tokens in a batch, with EOS and padding. None for the default.
         """
         self.program, self.vocabulary, self.spec = program, vocabulary, spec
         self.longest_source = longest_source
@@ -108,10 +108,10 @@ class Translator:
     def ensemble(cls, translators: Sequence[Translator]) -> Self:
         """Return a translator that averages the probabilities of several models.
 
-        The spec, the vocabulary and all settings are taken from the first translator.
+        The spec, the vocabulary and the default settings are taken from the first translator.
 
         Raises:
-            ZooError: There is no translator, or they differ in vocabulary or device.
+            ZooError: There is no translator, or the translators have different vocabularies or devices.
         """
         _check_compatible(translators)
         first = translators[0]
@@ -175,18 +175,18 @@ class Translator:
         prefixes: str | Iterable[str] | None = None,
         **options: Unpack[TranslationOptions],
     ) -> str | list[str] | list[list[str]]:
-        """Translate one text or several.
+        """Translate one or more texts.
 
         Args:
             texts: One text, or an iterable of texts, each of one line.
             n_best: Number of translations per text. Beam search returns the best ones, best first. They differ in their
-                tokens, but two of them may have the same text. Sampling returns samples in no order.
+                tokens, but two of them may have the same text. Sampling returns samples in random order.
             prefixes: The prefix that each translation must start with: a string for one text, a list for several.
-            **options: Languages, sentence splitting and the search (see `TranslationOptions`). Defaults come from the
-                spec.
+            **options: Options for languages, sentence splitting and the search (see `TranslationOptions`). Defaults
+                come from the spec.
 
         Returns:
-            The best translation, or, with `n_best`, a list of translations. For several texts, a list of these.
+            For one text, the best translation, or a list if `n_best` is given. For several, a list of such results.
 
         Raises:
             ZooError: An option is out of range, a text is too long or not one line, the model cannot generate a prefix,
@@ -215,7 +215,7 @@ class Translator:
     ) -> list[list[Translation]]:
         """Return the translations of each text with their scores. Progress goes to `report`.
 
-        The score and the log-probability of a text that was split are the sums over its sentences.
+        If a text was split, its score and its log-probability are sums over its parts.
 
         Raises:
             TypeError: `texts` is one string instead of several.
@@ -237,7 +237,7 @@ class Translator:
         return results
 
     def config(self, n_best: int | None, options: GenerationOptions) -> GenerationConfig:
-        """Complete generation options with the spec. If there are many hypotheses, reduce the batch size.
+        """Return the options, completed from the spec. If there are many hypotheses, the batch size is reduced.
 
         Raises:
             ZooError: A value is out of range.
@@ -248,7 +248,7 @@ class Translator:
         rows = config.beam if config.search == "beam" else config.n_best
         if rows > _LARGE_BEAM:
             kind = "beam size" if config.search == "beam" else "number of samples"
-            factor = f"{rows / self.spec.decoding.beam:,.0f} times as long as with {self.spec.decoding.beam}"
+            factor = f"{rows / self.spec.decoding.beam:,.0f} times as long as a beam of {self.spec.decoding.beam}"
             self.report.info(f"with a {kind} of {rows:,}, this takes about {factor}")
         limit = MIN_ROW_TOKENS * max_sentences(self.spec, rows, self.device)
         return config.model_copy(update={"max_batch_tokens": min(config.max_batch_tokens, limit)})
@@ -272,7 +272,7 @@ class Translator:
             config: Options of the search.
             preprocessor: The preprocessor that encodes the texts.
             first: Index of the first text.
-            max_workers: Largest number of worker threads, such as the number of sentences, if it is known.
+            max_workers: Maximum number of worker threads, such as the number of sentences. None: no maximum.
         """
         workers = resolve_workers(self.program, config.workers)
         if max_workers is not None:
@@ -300,7 +300,7 @@ class Translator:
     def preprocessor(
         self, source: str | None = None, target: str | None = None, *, split: bool = False
     ) -> Preprocessor:
-        """Return a new preprocessor of texts for `translate_chunks`.
+        """Return a new preprocessor for the texts of `translate_chunks`.
 
         Args:
             source: Code of the language of the texts (see `translate`).
@@ -323,7 +323,7 @@ class Translator:
     def _to_translations(
         self, preprocessor: Preprocessor, index: int, hypotheses: Sequence[Hypothesis]
     ) -> list[Translation]:
-        """Convert the hypotheses of a text that `preprocessor` has read."""
+        """Return the hypotheses of a text as translations. `preprocessor` has read the text, which has this index."""
         start = len(preprocessor.languages.target_tokens)
         return [
             Translation(self.vocabulary.decode(each.tokens[start:]), each.score, each.log_probability, each.tokens)
@@ -356,8 +356,8 @@ class Translator:
         Args:
             sources: One text, or several.
             targets: One translation, or as many as there are texts.
-            max_batch_tokens: Tokens of a batch, counting padding. None for the translator's default.
-            **languages: Codes of the languages, for a model of several languages (see `LanguageOptions`).
+            max_batch_tokens: Maximum number of tokens in a batch, with padding. None for the translator's default.
+            **languages: Language codes, for a model of several languages (see `LanguageOptions`).
 
         Raises:
             ZooError: The numbers of sources and targets differ, or a source is empty and the model reads no EOS.
@@ -393,7 +393,7 @@ class Translator:
             targets: Their translations.
             source: Code of the language of the texts (see `translate`).
             target: Code of the language of the translations.
-            max_batch_tokens: Tokens of a batch, counting padding. None for the translator's default.
+            max_batch_tokens: Maximum number of tokens in a batch, with padding. None for the translator's default.
             report: Receives the progress.
             first: Number of the first pair, for error messages.
 
@@ -420,7 +420,7 @@ class Translator:
     def check_pairs(
         self, sources: Iterable[str], targets: Iterable[str], *, first: int = 1
     ) -> tuple[list[str], list[str]]:
-        """Check sources and the translations to score, and return them in the form that `score` needs.
+        """Check sources and the translations to score, and return both as the lists that `score` needs.
 
         Raises:
             ZooError: The numbers of sources and targets differ, or a text is not one line.
@@ -456,7 +456,7 @@ class Translator:
             raise ZooError(
                 f"the text has {preprocessor.source_length(encoded.tokens):,} tokens, but the model takes at most "
                 f"{preprocessor.max_source_length:,} (`decoding.max_source_length`) and translates it in parts",
-                hint="give one of its sentences",
+                hint="give one sentence of the text",
             )
         own = preprocessor.languages
         target_ids: Sequence[int]

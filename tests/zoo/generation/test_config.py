@@ -32,7 +32,7 @@ def test_the_spec_completes_the_options():
         *(({"beam": value}, f"`beam` is `{value}`") for value in (0, 2.0, 2**62)),
         ({"beam": True}, "`beam` is `true`"),
         ({"beam": 10**5000}, "`beam` is `0x"),
-        ({"beam": 2, "n_best": 3}, "`n_best` is 3, but a beam of 2 finds only 2"),
+        ({"beam": 2, "n_best": 3}, "`n_best` is 3, but a beam of 2 cannot find more than 2"),
         *(({"n_best": value}, f"`n_best` is `{value}`") for value in (0, 10**10)),
         *(({"alpha": value}, f"`alpha` is `{value}`") for value in (-0.1, 1e6, "much")),
         ({"alpha": float("nan")}, "`alpha` is "),

@@ -117,7 +117,13 @@ SUPPRESSED = ["vocabulary.size=13", "decoding.suppressed_tokens=[5]"]
 @pytest.mark.parametrize(
     ("fields", "texts", "prefixes", "answers", "message"),
     [
-        ([], [*random_texts(FIRST_CHUNK_LINES), "a", "b\nc", "d"], None, FIRST_CHUNK_LINES + 1, "has a line break"),
+        (
+            [],
+            [*random_texts(FIRST_CHUNK_LINES), "a", "b\nc", "d"],
+            None,
+            FIRST_CHUNK_LINES + 1,
+            "contains a line break",
+        ),
         ([], lines_before_an_error(), None, FIRST_CHUNK_LINES + 3, "the disk is gone"),
         (LIMITED, ["ab", "ab. " + "h" * 11, "h"], None, 1, r"text 2 \('ab. h*'\) has a sentence of 11 .* most 10"),
         (SUPPRESSED, ["ab"] * 4, ["", "ac", "", "acb"], 3, r"prefix 4 \('acb'\) has tokens that .* forbids: 'b'"),

@@ -94,7 +94,7 @@ def test_each_text_needs_one_prefix(translator):
     with pytest.raises(ZooError, match="the prefix 'abcd' has 4 tokens, but a translation of 'h' has at most 3"):
         translator.translate("h", prefixes="abcd")
     assert translator.translate("h", prefixes="abc") == "abc"
-    with pytest.raises(ZooError, match=r"prefix 1 \('a.nb'\) has a line break"):
+    with pytest.raises(ZooError, match=r"prefix 1 \('a.nb'\) contains a line break"):
         translator.translate("ab", prefixes="a\nb")
     with pytest.raises(TypeError, match="prefix 2 is a NoneType"):
         translator.translate(["ab", "a"], prefixes=["a", None])
@@ -160,7 +160,7 @@ def test_scores_are_sums_over_tokens_with_eos(translator, letters):
 
 
 def test_texts_must_be_single_lines_of_text(translator):
-    with pytest.raises(ZooError, match=r"text 2 \('a\\nb'\) has a line break in it") as caught:
+    with pytest.raises(ZooError, match=r"text 2 \('a\\nb'\) contains a line break") as caught:
         translator.translate(["a", "a\nb"])
     assert "one line" in caught.value.hint
     assert translator.translate("ab\n") == translator.translate("ab")
@@ -226,7 +226,7 @@ def test_a_source_longer_than_any_in_training_gives_a_warning(translator_of, rep
 def test_the_cost_of_many_hypotheses_is_announced(translator_of, report, options, kind):
     translator = translator_of(["decoding.beam=4"], report=report)
     translator.hypotheses(["ab"], beam=8)
-    announced = f"with a {kind} of 200, this takes about 50 times as long as with 4"
+    announced = f"with a {kind} of 200, this takes about 50 times as long as a beam of 4"
     assert announced not in report.said
     translator.hypotheses(["ab"], **options)
     assert announced in report.said
