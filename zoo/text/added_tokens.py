@@ -1,6 +1,6 @@
-"""Tokens that a tokenizer finds in raw text before SentencePiece splits the text between them.
+"""Added tokens: tokens that are found in raw text before SentencePiece tokenises the text between them.
 
-transformers calls them added tokens. Only imported vocabularies have them. They are stored at the beginning of the
+The name comes from transformers. Only imported vocabularies have added tokens. They are stored at the beginning of the
 model file, as a field whose number SentencePiece reserves for extensions.
 """
 
@@ -20,14 +20,15 @@ _MAX_LENGTH_BYTES = 4
 
 
 class AddedTokens:
-    """Added tokens by their text.
+    """Added tokens of a vocabulary, with their IDs.
 
     Attributes:
-        ids: The ID of each token. None: texts that contain this token are rejected. It marks padding or a language.
+        ids: The ID of each token, by its text. None if texts with this token are rejected, because it marks
+            padding or a language.
     """
 
     def __init__(self, ids: Mapping[str, int | None]) -> None:
-        """Store the tokens. Of several that match at one place, the longest is found."""
+        """Store the tokens. If several tokens match at the same position of a text, the longest one is used."""
         self.ids = dict(ids)
         longest_first = sorted(self.ids, key=len, reverse=True)
         self._pattern = re.compile("|".join(map(re.escape, longest_first)))
@@ -38,7 +39,7 @@ class AddedTokens:
 
         Args:
             model: Content of the model file.
-            size: Number of tokens of the model.
+            size: Number of tokens in the model.
 
         Raises:
             ValueError: The field is damaged.
@@ -60,7 +61,7 @@ class AddedTokens:
         return cls(ids)
 
     def prepended_to(self, model: bytes) -> bytes:
-        """Return a model file that begins with these tokens."""
+        """Return the content of a model file with these tokens added at the beginning."""
         content = json.dumps(self.ids, ensure_ascii=False).encode()
         length, remaining = bytearray(), len(content)
         while remaining >= 0x80:
@@ -69,7 +70,7 @@ class AddedTokens:
         return _KEY + bytes([*length, remaining]) + content + model
 
     def split(self, text: str) -> Iterator[str | int]:
-        """Yield the ID of each added token, and the texts between them.
+        """Yield the parts of a text: the ID for an added token, and a string for the text between two of them.
 
         Raises:
             ZooError: The text contains a token that the model cannot read.
@@ -78,8 +79,8 @@ class AddedTokens:
         for match in self._pattern.finditer(text):
             if (id := self.ids[match[0]]) is None:
                 raise ZooError(
-                    f"the text contains `{match[0]}`, a special token that is not part of a text in this model",
-                    hint="remove it from the text; languages are named by `--from` and `--to`",
+                    f"the text contains `{match[0]}`, a special token that this model does not accept in texts",
+                    hint="remove the token from the text; choose languages with `--from` and `--to`",
                 )
             yield text[end : match.start()]
             yield id

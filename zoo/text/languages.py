@@ -24,9 +24,9 @@ _THREE_LETTERS = dict(pair.split(":") for pair in _PAIRS.split())
 
 
 def base_language(code: str) -> str:
-    """Return the language of a code, in two letters if it has such a code: `zh` for `zh_CN`, `zh-Hant` and `zho_Hans`.
+    """Return the language in a code, as two letters if possible: `zh` for `zh_CN`, `zh-Hant` and `zho_Hans`.
 
-    Rules for sentences and spaces are known by these codes.
+    Rules for splitting sentences and for spaces are looked up by these codes.
     """
     base = code.replace("_", "-").partition("-")[0].lower()
     return _THREE_LETTERS.get(base, base)
@@ -34,7 +34,7 @@ def base_language(code: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LanguagePair:
-    """Languages of a text and of its translation, and the language tokens that the model needs.
+    """Languages of a text and its translation, and the language tokens that the model needs for them.
 
     Attributes:
         source: Code of the source language.
@@ -50,7 +50,7 @@ class LanguagePair:
 
     @classmethod
     def of(cls, spec: Spec, vocabulary: Vocabulary, direction: Direction) -> LanguagePair:
-        """Return the languages of a translation direction with their tokens.
+        """Return the two languages of a translation direction, with their language tokens.
 
         Args:
             spec: Spec of the model.
@@ -93,14 +93,14 @@ def _ids(tokenizer: Tokenizer, languages: Languages, code: str | None) -> tuple[
 def choose_direction(spec: Spec, source: str | None, target: str | None, report: Report) -> Direction:
     """Return the source and target language of a request. A language that the user did not give comes from the spec.
 
-    If the model has two languages, one of them is enough. If the model does not read a token of the source language,
-    the source language is not needed.
+    If the model has only two languages, it is enough to give one of them. If the model does not read a token for the
+    source language, the source language need not be given.
 
     Args:
         spec: Spec of the model.
         source: Code of the language of the text, if given.
         target: Code of the language of the translation, if given.
-        report: Receives a warning if the model has not learned this direction.
+        report: Receives a warning if the model was not trained on this translation direction.
 
     Raises:
         ZooError: A language is missing or unknown.
@@ -112,7 +112,7 @@ def choose_direction(spec: Spec, source: str | None, target: str | None, report:
                 raise ZooError(
                     f"`{spec.name}` translates from `{spec.corpus.source}` to `{spec.corpus.target}` only, not {name} "
                     f"`{given}`",
-                    hint="do not give languages, or use a model of these languages",
+                    hint="leave the languages out, or use a model for these languages",
                 )
         return spec.corpus.source, spec.corpus.target
     for code in (source, target):
@@ -149,7 +149,7 @@ _MAX_LISTED = 12
 
 
 def _other(languages: Languages, code: str | None) -> str | None:
-    """Return the other language of a model of two languages. None for other models, or if `code` is None."""
+    """Return the other language of a model with two languages. None for other models, or if `code` is None."""
     if code is None or len(languages.codes) != 2:
         return None
     first, second = languages.codes

@@ -1,4 +1,4 @@
-"""Reading of UTF-8 text with one sentence per line, from files and from streams such as stdin."""
+"""Functions that read UTF-8 text with one sentence per line, from files and from streams such as stdin."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from zoo.report import size
 PAUSE_SECONDS = 0.02
 """Time without a new line after which a stream counts as paused, in seconds. Programs usually write faster."""
 MAX_LINE_BYTES = 4_000_000
-"""Maximum length of a line of a stream: the maximum length of a text in characters, times 4 bytes in UTF-8."""
+"""Maximum length of a line in bytes: the maximum number of characters, times 4 bytes per character in UTF-8."""
 _READ_BYTES = 1 << 16
 # Control characters and line ends of any kind: C0 and C1 controls (tab, carriage return, next line), line and paragraph
 # separators, byte order marks.
@@ -32,12 +32,12 @@ def without_control(text: str) -> str:
 
 
 def clean(line: str) -> str:
-    """Remove control characters, and white space at both ends. All text is normalised in this way before use."""
+    """Return a line without control characters, and without white space at both ends. All input is cleaned this way."""
     return without_control(line).strip()
 
 
 def read_lines(path: Path | str) -> list[str]:
-    """Read the lines of a text file, without the line ends.
+    """Return the lines of a text file, without the line ends.
 
     Raises:
         ZooError: The file cannot be read, is not UTF-8, or has a line longer than MAX_LINE_BYTES.
@@ -51,7 +51,7 @@ def read_lines(path: Path | str) -> list[str]:
 
 
 def bounded_lines(stream: IO[bytes], name: str, max_bytes: int) -> Iterator[bytes]:
-    """Yield the lines of a stream. Stop reading at a line that is too long, to save memory.
+    """Yield the lines of a stream. Stop with an error at a line that is too long, to limit memory.
 
     Args:
         stream: The stream.
@@ -75,10 +75,10 @@ def _line_too_long(max_bytes: int, name: str, number: int) -> ZooError:
 
 
 def decoded_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
-    r"""Decode lines of bytes, for instance those of sys.stdin.buffer.
+    r"""Yield decoded lines, without the line ends, from lines of bytes such as sys.stdin.buffer.
 
-    Only \n ends a line. Unicode has a dozen other line separators, but in real corpora they occur inside sentences. A
-    \r before the \n is removed, and so is a byte order mark at the start.
+    Only \n ends a line. The other line separators in Unicode occur inside sentences in real corpora. A \r before the \n
+    and a byte order mark at the start are removed.
 
     Args:
         stream: Lines of bytes.
@@ -116,7 +116,7 @@ _OTHER_FILES = {
     bytes.fromhex("fffe"): "convert it first: `iconv -f utf-16 -t utf-8`",
     bytes.fromhex("feff"): "convert it first: `iconv -f utf-16 -t utf-8`",
 }
-"""Hints for files by their first bytes."""
+"""Hints for files that are not plain text, by the first bytes of the file."""
 
 
 def _encoding_hint(beginning: bytes, line: bytes) -> str:
@@ -128,9 +128,9 @@ def _encoding_hint(beginning: bytes, line: bytes) -> str:
 
 
 class LineStream:
-    """Iterator over the lines of a stream. Its method `paused` returns whether the next line has not arrived yet.
+    """Iterator over the lines of a stream. `paused` returns whether the next line has not arrived yet.
 
-    No other code may read the stream.
+    No other code may read the stream at the same time.
 
     Raises:
         ZooError: A line is not UTF-8 (see `decoded_lines`), or is longer than MAX_LINE_BYTES.
@@ -138,7 +138,7 @@ class LineStream:
 
     def __init__(self, stream: BinaryIO, name: str) -> None:
         """Read from a binary stream. `name` is its name in error messages."""
-        self._stream, self._descriptor = stream, _descriptor(stream)  # keep the stream, which closes the descriptor
+        self._stream, self._descriptor = stream, _descriptor(stream)  # deleting the stream would close it
         self._complete: deque[bytes] = deque()
         self._partial, self._partial_bytes = list[bytes](), 0
         self._name, self._number = name, 0  # the number of complete lines that were received
@@ -155,7 +155,7 @@ class LineStream:
     def paused(self) -> bool:
         """Return whether no line is available and none arrives within PAUSE_SECONDS.
 
-        The end of the stream is not a pause. A stream that is not a file of the operating system never pauses.
+        The end of the stream is not a pause. A stream without a file descriptor, such as BytesIO, never pauses.
         """
         while self._descriptor is not None and not (self._complete or self._ended):
             if not select([self._descriptor], [], [], PAUSE_SECONDS)[0]:
@@ -191,10 +191,10 @@ class LineStream:
 def available_chunks(
     items: Iterator[Item], max_items: int, paused: Callable[[], bool], first_items: int | None = None
 ) -> Iterator[tuple[list[Item], bool]]:
-    """Group items into chunks. Yield each chunk, and whether a pause follows it.
+    """Group items into chunks. Yield each chunk, and whether it ended because of a pause in the input.
 
     A chunk ends at its maximum size, or if the next item has not arrived yet (a pause). If `items` raises an error, the
-    items before it are yielded first.
+    items before the error are yielded first.
 
     Args:
         items: Items, for instance a `LineStream`.
@@ -224,7 +224,7 @@ def available_chunks(
 
 
 def never_paused() -> bool:
-    """Return False. Use this as the function `paused` if all items are always available."""
+    """Return False. Pass this function as `paused` if all items are always available."""
     return False
 
 

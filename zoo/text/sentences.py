@@ -1,4 +1,4 @@
-"""Functions that check input texts, and that split a line into sentences."""
+"""Functions that check input texts, and split lines into sentences."""
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,20 +10,20 @@ from sentencex import segment
 from specs import ZooError
 
 MAX_TEXT_LENGTH = 1_000_000
-"""Maximum number of characters per line. It is checked before tokenisation, which is slow for longer lines."""
+"""Maximum number of characters per line. Longer lines are rejected, because tokenising them is slow."""
 MAX_WORD_LENGTH = 100_000
-"""Maximum number of characters without a space. The time to tokenise a word grows with the square of its length."""
+"""Maximum number of characters per word. The time to tokenise a word grows with the square of its length."""
 
 _LANGUAGE_TOKENS = re.compile(r"(\s*(>>[^\s<>]+<<|<2[^\s<>]+>)\s)*")
 
 
 def checked_texts(texts: Iterable[str], *, first: int = 1, label: str = "text") -> list[str]:
-    """Return the texts as a list, after checking that each is one line of valid text.
+    """Return the texts as a list. Check that each text is one line of valid Unicode.
 
     Args:
         texts: Texts to check.
-        first: Number of the first text in error messages.
-        label: Name of a text in error messages.
+        first: Number of the first text, for error messages.
+        label: Word for a text in error messages, such as "source".
 
     Raises:
         TypeError: An item is not a string.
@@ -36,12 +36,12 @@ def checked_texts(texts: Iterable[str], *, first: int = 1, label: str = "text") 
 
 
 def check_text(text: object, number: int, label: str) -> None:
-    """Check that a text is one line of valid text.
+    """Check that a text is one line of valid Unicode, and not too long.
 
     Args:
         text: The text.
-        number: Number of the text in error messages.
-        label: Name of a text in error messages.
+        number: Number of the text, for error messages.
+        label: Word for the text in error messages, such as "source".
 
     Raises:
         TypeError: The text is not a string.
@@ -51,7 +51,7 @@ def check_text(text: object, number: int, label: str) -> None:
         raise TypeError(f"{label} {number} is a {type(text).__name__}: pass a str or a list of str")
     if "\n" in text.strip():
         raise ZooError(
-            f"{label} {number} ({excerpt(text)}) has a line break in it",
+            f"{label} {number} ({excerpt(text)}) contains a line break",
             hint="a sentence is one line: split the text, or replace its line breaks with spaces",
         )
     if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
@@ -80,7 +80,7 @@ def checked_pairs(sources: Iterable[str], targets: Iterable[str], *, first: int 
 
 
 def check_same_length(first: Sequence[str], second: Sequence[str], names: tuple[str, str]) -> None:
-    """Raise ZooError if two lists whose items belong together differ in length. `names` are for the message."""
+    """Raise ZooError if two parallel lists have different lengths. `names` appear in the message."""
     if len(first) != len(second):
         raise ZooError(
             f"there are {len(first):,} {names[0]} and {len(second):,} {names[1]}",
@@ -107,7 +107,7 @@ def zip_prefixes(texts: Iterable[str], prefixes: Iterable[str] | None) -> Iterat
             fewer, more = ("texts", "prefixes") if text is end else ("prefixes", "texts")
             raise ZooError(
                 f"there are {number:,} {fewer}, but more {more}",
-                hint="line n of the prefixes begins the translation of line n: both need the same number of lines",
+                hint="prefix n is the beginning of translation n: give as many prefixes as texts (empty ones for none)",
             )
         yield text, prefix
 
@@ -117,11 +117,11 @@ def split_sentences(text: str, language: str) -> list[str]:
 
     Args:
         text: The line.
-        language: Language code. For an unknown language, the rules of English are used.
+        language: Language code. For an unknown language, the rules for English are used.
 
     Returns:
-        The sentences, including the white space around them, so that their concatenation is the line. Punctuation
-        without any letter or digit is added to a neighbouring sentence.
+        The sentences with the white space around them, so that joining them gives the line. A sentence without
+        letters and digits is added to a neighbouring sentence.
     """
     sentences: list[str] = []
     for sentence in segment(language, text):
@@ -143,7 +143,7 @@ def language_tokens(text: str) -> str:
 
 
 def excerpt(text: str, width: int = 40) -> str:
-    """Return the quoted beginning of a text, to identify it in a message."""
+    """Return the first `width` characters of a text in quotes, to identify the text in a message."""
     return repr(text if len(text) <= width else text[: width - 3] + "...")
 
 
@@ -152,7 +152,7 @@ def check_length(text: str, label: str) -> None:
 
     Args:
         text: The text.
-        label: Name of the text in error messages.
+        label: Description of the text in error messages, such as "source 3".
 
     Raises:
         ZooError: The text exceeds MAX_TEXT_LENGTH, or one of its words exceeds MAX_WORD_LENGTH.

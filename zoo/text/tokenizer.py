@@ -1,4 +1,4 @@
-"""Tokenizer of the source or the target: it converts text to token IDs and back, with SentencePiece (section 5.1)."""
+"""Tokenizer for source or target text. It converts text to token IDs and back, with SentencePiece (section 5.1)."""
 
 from __future__ import annotations
 
@@ -18,30 +18,35 @@ from zoo.text.lines import clean, without_control
 from zoo.text.sentences import check_length
 
 SPACE = "▁"
-"""Character with which SentencePiece represents a space before a token."""
+"""Character that represents a space at the beginning of a SentencePiece token."""
 BYTE_TOKENS = 256
 """Number of tokens for byte fallback, one for each byte."""
 _LOG_ERRORS_ONLY = 2
 _SPECIAL_IDS = (PAD, UNK, BOS, EOS)
 _SPECIAL_IDS_WITHOUT_EOS = (PAD, UNK, BOS, -1)  # the token exists, but the model does not append it
 _MAX_LINE_BYTES = 4192
-"""Maximum length of lines that SentencePiece learns from. It silently skips longer ones. Raising this limit in
-SentencePiece does not help, because a word of more than 65,535 characters makes it abort the process."""
+"""Maximum length of lines that SentencePiece learns from, in bytes. It silently skips longer lines.
+
+Raising this limit in SentencePiece does not help, because words of more than 65,535 characters make it abort the
+process.
+"""
 _MAX_BYTES_PER_CHARACTER = 4
 _BYTE_FALLBACK_COVERAGE = 0.9999
-"""With byte fallback, the fraction of a text's characters that are covered by character tokens. The remaining, rare
-characters are encoded as bytes, so that a model learns the byte tokens."""
+"""With byte fallback, the fraction of the characters in the training text that character tokens cover.
+
+The remaining, rare characters are encoded as bytes, so that a model learns the byte tokens.
+"""
 
 
 class Tokenizer:
-    """Tokenizer for raw text, with a SentencePiece model whose IDs of PAD, UNK, BOS and EOS are those of `specs`.
+    """Tokenizer for raw text, based on a SentencePiece model. PAD, UNK, BOS and EOS have the IDs in `specs`.
 
-    Text is first cleaned as in `zoo.text.lines.clean`. The SentencePiece model does all other normalisation.
+    Text is first cleaned by `zoo.text.lines.clean`. The SentencePiece model does all other normalisation.
 
     Attributes:
         content: Content of the model file.
         model: The SentencePiece processor.
-        added: The added tokens of an imported vocabulary, if there are any.
+        added: The added tokens of an imported vocabulary, or None.
     """
 
     def __init__(self, content: bytes, *, name: str = "vocabulary.model") -> None:
@@ -70,22 +75,23 @@ class Tokenizer:
         field: str = "size",
         language_tokens: Sequence[str] = (),
     ) -> Self:
-        """Learn a model from lines of text.
+        """Return a tokenizer that is learned from lines of text.
 
         Args:
             lines: Text to learn from.
             section: Settings of the vocabulary.
             size: Number of tokens, including the special tokens.
-            field: Name of the field with the size, for error messages.
-            language_tokens: Additional tokens that no text is ever encoded as, even if it contains them.
+            field: Field in the spec's section `vocabulary` that contains the size, for error messages.
+            language_tokens: Tokens to add for languages. Text is never encoded as these tokens, even if it contains
+                their names.
 
         Raises:
-            ZooError: The text has too little variety or too many different characters for this size.
+            ZooError: The text gives fewer tokens than `size`, or has too many different characters for it.
         """
         return cls(_train_model(lines, section, size, f"vocabulary.{field}", language_tokens))
 
     def with_added_tokens(self, ids: Mapping[str, int | None], name: str) -> Tokenizer:
-        """Return the same tokenizer with added tokens, as `AddedTokens` describes them."""
+        """Return the same tokenizer with added tokens. `ids` are the arguments of `AddedTokens`."""
         return Tokenizer(AddedTokens(ids).prepended_to(self.content), name=name)
 
     @cached_property
@@ -99,7 +105,7 @@ class Tokenizer:
         return any(self.model.is_byte(list(range(EOS + 1, self.size))))
 
     def id_of(self, token: str) -> int | None:
-        """Return the ID of a token. None if the vocabulary does not have it."""
+        """Return the ID of a token, or None if the vocabulary does not contain the token."""
         id = int(self.model.piece_to_id(token))
         return None if id == UNK else id
 
@@ -111,7 +117,7 @@ class Tokenizer:
 
     @property
     def appends_eos(self) -> bool:
-        """Whether EOS follows the tokens of a source. False for imported models that were trained without EOS."""
+        """Whether EOS is appended to source tokens. False for imported models whose sources had no EOS in training."""
         return bool(self.model.eos_id() == EOS)
 
     def encode(self, text: str) -> list[int]:
@@ -124,13 +130,13 @@ class Tokenizer:
         return self._encode_clean(clean(text))
 
     def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
-        """Return the token IDs of each line, computed on all cores. The length of a line is not checked."""
+        """Return the token IDs of each line, without BOS and EOS. The lengths of the lines are not checked."""
         if self.is_word_level or self.added:
             return [self._encode_clean(clean(text)) for text in texts]
         return list(self.model.encode(list(map(clean, texts)))) if texts else []
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Return the text of tokens as one line.
+        """Return the text that the tokens encode, as one line.
 
         PAD, BOS, EOS and tokens that a text must not contain are skipped. UNK becomes ⁇, and byte tokens that are not
         valid UTF-8 become �.
@@ -139,7 +145,7 @@ class Tokenizer:
         return without_control(str(self.model.decode([int(id) for id in ids if id not in skipped])))
 
     def tokenize(self, text: str) -> list[str]:
-        """Return the tokens of a line as strings, in the order of `encode`. Unknown parts keep their text."""
+        """Return the tokens of a line as strings, in the order of `encode`. Unknown tokens keep their original text."""
         if self.is_word_level:
             return _words_with_space(clean(text))
         parts = [clean(text)] if self.added is None else self.added.split(clean(text))
@@ -154,7 +160,7 @@ class Tokenizer:
 
     @cached_property
     def is_word_level(self) -> bool:
-        """Whether each token is a whole word, so that text is split at spaces only.
+        """Whether all tokens are whole words, so that text is only split at spaces.
 
         This is the case for a vocabulary that was imported as a list of words.
         """
@@ -169,12 +175,14 @@ class Tokenizer:
         return list(self.model.piece_to_id(_words_with_space(text)) if words else self.model.encode(text))
 
     def sample(self, ids: list[int], alpha: float) -> list[int]:
-        """Sample another tokenisation of the same text.
+        """Sample a tokenisation of the same text at random (subword regularisation).
 
-        Language tokens at the beginning stay.
+        Args:
+            ids: Token IDs of the text. Language tokens at the beginning are kept.
+            alpha: Probability to skip a merge (BPE), or exponent of the probabilities (unigram).
 
         Returns:
-            The sampled IDs, or `ids` if they contain UNK or an added token, because the text cannot be restored then.
+            The sampled IDs. If `ids` contains UNK or an added token, `ids`, because the text cannot be restored.
         """
         if UNK in ids or (self.added and not set(ids).isdisjoint(self.added.ids.values())):
             return ids
@@ -189,11 +197,11 @@ def _words_with_space(text: str) -> list[str]:
 
 
 def damaged_vocabulary(name: str, reason: str) -> ZooError:
-    """Return the ZooError for a damaged vocabulary file.
+    """Return the error for a damaged vocabulary file.
 
     Args:
         name: Name of the file.
-        reason: What is wrong with it.
+        reason: What is wrong with the file.
     """
     return ZooError(f"`{name}` is damaged: {reason}", hint="restore the file from its original source", exit_code=1)
 
@@ -243,7 +251,7 @@ def _train_model(
 
 
 def _split_long_lines(lines: Iterable[str]) -> Iterator[str]:
-    """Split lines that are longer than _MAX_LINE_BYTES at spaces. Words that are longer are split, too."""
+    """Yield the lines. Split lines that may exceed _MAX_LINE_BYTES at spaces, and words that do so anywhere."""
     max_characters = _MAX_LINE_BYTES // _MAX_BYTES_PER_CHARACTER
     for line in lines:
         if len(line) <= max_characters or len(line.encode()) <= _MAX_LINE_BYTES:
@@ -253,7 +261,7 @@ def _split_long_lines(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _record_failures(lines: Iterable[str], failures: list[BaseException]) -> Iterator[str]:
-    """Store errors of the iterator in `failures`, because SentencePiece ignores them (even KeyboardInterrupt)."""
+    """Yield the lines. Store any error in `failures`, because SentencePiece ignores errors (even KeyboardInterrupt)."""
     try:
         yield from lines
     except GeneratorExit:
@@ -264,7 +272,7 @@ def _record_failures(lines: Iterable[str], failures: list[BaseException]) -> Ite
 
 
 def _training_error(message: str, section: specs.Vocabulary, size: int, field: str) -> ZooError:
-    """Convert an error message of SentencePiece to a ZooError."""
+    """Return the ZooError for an error message that SentencePiece gave while learning a vocabulary."""
     if match := re.search(r"value <= (\d+)", message):
         max_size = int(match[1])
         return ZooError(
@@ -274,12 +282,17 @@ def _training_error(message: str, section: specs.Vocabulary, size: int, field: s
     if match := re.search(r"(\d+) vs (\d+)\. Increase vocab_size", message):
         min_size = int(match[2])
         reserved = len(_SPECIAL_IDS) + (BYTE_TOKENS if section.byte_fallback else 0)
-        bytes = f" and byte fallback needs {BYTE_TOKENS}" if section.byte_fallback else ""
+        bytes = f", and byte fallback needs {BYTE_TOKENS} more" if section.byte_fallback else ""
         return ZooError(
             f"`{field}` is {size:,}, but this text has {min_size - reserved:,} different characters, "
             f"which need one token each{bytes}",
             hint=f"set `{field}={min_size}` or more",
         )
     if "sentences_.empty()" in message:
-        return ZooError("there is no text to learn a vocabulary from")
-    return ZooError(f"learning the vocabulary failed: {message}", exit_code=1)
+        hint = "add text to `corpus.train`: all its lines are empty"
+        return ZooError("there is no text to learn a vocabulary from", hint=hint)
+    return ZooError(
+        f"SentencePiece could not learn the vocabulary; its message is: {message}",
+        hint="check the text of `corpus.train`, or try another `vocabulary.size` or `vocabulary.kind`",
+        exit_code=1,
+    )

@@ -20,7 +20,7 @@ Side = Literal["source", "target"]
 PairSource = Callable[[], Iterable[tuple[str, str]]]
 
 MAX_PAIRS = 1_000_000
-"""Maximum number of pairs that a vocabulary is learned from. SentencePiece holds all of them in memory."""
+"""Maximum number of sentence pairs to learn a vocabulary from. SentencePiece holds all of them in memory."""
 _SHARED_FILE, _SIDE_FILE, _TREE_FILE = "vocabulary.model", "vocabulary.{}.model", "vocabulary.target.json"
 
 
@@ -28,7 +28,7 @@ def check_learnable(section: specs.Vocabulary, task: Task | None = None) -> None
     """Check that a vocabulary with these settings can be learned from text.
 
     Raises:
-        ZooError: Such a vocabulary can only be imported, or the size leaves no token for text.
+        ZooError: The settings describe a vocabulary that can only be imported, or the size leaves no token for text.
     """
     if section.separate_models:
         raise ZooError(
@@ -47,14 +47,14 @@ def check_learnable(section: specs.Vocabulary, task: Task | None = None) -> None
 
 
 class Vocabulary:
-    """Tokenizers of the source and the target, which may be the same object.
+    """Tokenizers for source and target text, which may be the same object.
 
-    PAD, UNK, BOS and EOS have the IDs of `specs`. The target of a parser has a `TreeTokenizer`, whose texts are
-    bracketed trees.
+    PAD, UNK, BOS and EOS have the IDs of `specs`. The target tokenizer of a parser is a `TreeTokenizer`, which
+    encodes bracketed trees.
 
     Attributes:
-        source: Tokenizer of the source side.
-        target: Tokenizer of the target side.
+        source: Tokenizer for source text.
+        target: Tokenizer for target text.
         shared: Whether both sides use the same tokenizer.
     """
 
@@ -70,7 +70,7 @@ class Vocabulary:
 
     @property
     def source_suffix(self) -> tuple[int, ...]:
-        """IDs that follow the tokens of a source: EOS, or nothing for imported models without EOS after a source."""
+        """IDs that are appended to source tokens: EOS, or nothing for imported models without EOS in the source."""
         return (EOS,) if self.source.appends_eos else ()
 
     @property
@@ -81,7 +81,7 @@ class Vocabulary:
         return self.shared or (size == target_size and self.source.token_strings(ids) == self.target.token_strings(ids))
 
     def has_same_tokens_as(self, other: Vocabulary) -> bool:
-        """Return whether both vocabularies have the same tokens with the same IDs. Their files may differ."""
+        """Return whether both vocabularies have the same tokens with the same IDs, even if their files differ."""
         source, target = map(range, self.sizes)
         return (
             (self.sizes, self.shared) == (other.sizes, other.shared)
@@ -108,7 +108,7 @@ class Vocabulary:
         return self._side(side).encode_all(texts)
 
     def decode(self, ids: Iterable[int], side: Side = "target") -> str:
-        """Return the text of tokens as one line. For a parser's target, the text is a linearised tree without words."""
+        """Return the text that the tokens encode. For a parser's target, it is a linearised tree without words."""
         return self._side(side).decode(ids)
 
     def token_strings(self, ids: Iterable[int], side: Side = "target") -> list[str]:
@@ -116,17 +116,17 @@ class Vocabulary:
         return self._side(side).token_strings(ids)
 
     def unknown(self, text: str, side: Side = "source") -> list[str]:
-        """Return the characters of a text without a token, each once. If tokens are whole words, return words."""
+        """Return the characters of a text that have no token, each once. If tokens are whole words, return words."""
         parts = clean(text).split(" ") if self.is_word_level(side) else clean(text)
         return [part for part in dict.fromkeys(parts) if UNK in self.encode(part, side)]
 
     def is_word_level(self, side: Side) -> bool:
-        """Return whether the tokens of a side are whole words."""
+        """Return whether all source tokens, or all target tokens, are whole words."""
         tokenizer = self._side(side)
         return isinstance(tokenizer, Tokenizer) and tokenizer.is_word_level
 
     def sample(self, ids: list[int], alpha: float, side: Side = "source") -> list[int]:
-        """Sample another tokenisation of the same text, or return `ids` if there is no other."""
+        """Sample a tokenisation of the same text at random, or return `ids` if there is only one tokenisation."""
         return self._side(side).sample(ids, alpha)
 
     def save(self, folder: Path) -> None:
@@ -141,11 +141,11 @@ class Vocabulary:
 
     @classmethod
     def load(cls, folder: Path, read: Callable[[Path, int], bytes] = read_bytes) -> Self:
-        """Read the files that `save` writes.
+        """Return the vocabulary in the files that `save` writes.
 
         Args:
             folder: Folder that contains the files.
-            read: Function that reads a file of at most the given number of bytes.
+            read: Function that returns the content of a file. Its second argument is the maximum number of bytes.
 
         Raises:
             ZooError: A file is missing, unreadable or damaged.
@@ -170,7 +170,7 @@ class Vocabulary:
         task: Task | None = None,
         language_tokens: Sequence[str] = (),
     ) -> Self:
-        """Learn a vocabulary from sentence pairs.
+        """Return a vocabulary that is learned from sentence pairs.
 
         The result is deterministic: the same pairs in the same order give identical files.
 
@@ -180,11 +180,11 @@ class Vocabulary:
             section: Settings of the vocabulary.
             count: Number of pairs, if known. If there are more than MAX_PAIRS, only every n-th pair is used (see
                 `learning_pairs`). The brackets of trees are always collected from all pairs.
-            task: Task of the model. A parser gets a `TreeTokenizer` for the target.
-            language_tokens: Tokens of the languages, which both sides get.
+            task: Task of the model. For parsing, the target tokenizer is a `TreeTokenizer`.
+            language_tokens: Language tokens, which are added to both tokenizers.
 
         Raises:
-            ZooError: The text has too little variety or too many different characters for the size, or the settings
+            ZooError: The text gives too few tokens or has too many different characters for the size, or the settings
                 do not allow learning (see `check_learnable`).
         """
         check_learnable(section, task)
@@ -212,7 +212,7 @@ class Vocabulary:
 
 
 def learning_pairs(count: int) -> int:
-    """Return how many of `count` pairs are used to learn a vocabulary."""
+    """Return how many of `count` sentence pairs are used to learn a vocabulary."""
     return -(-count // _sampling_step(count))
 
 

@@ -1,4 +1,4 @@
-"""Bracketed notation of the Penn Treebank: read trees and treebank files, and format trees for people."""
+"""Bracketed notation of the Penn Treebank: functions that read trees and treebank files, and format trees."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _TOKEN = re.compile(r"\(\s*(?:(?P<label>[^()\s]+)(?:\s+(?P<word>[^()\s]+)\s*\))?
 _HINT = "write a tree as `(NP (DT the) (NN dog))`"
 _FUNCTION_TAG = re.compile(r"(?<=.)[-=].*")
 _TRACE = "-NONE-"
-# Older treebanks escape these characters, although brackets of trees are only round.
+# Older treebanks escape these characters, although only round brackets have a meaning in trees.
 _OLD_ESCAPES = {"-LCB-": "{", "-RCB-": "}", "-LSB-": "[", "-RSB-": "]", "\\/": "/", "\\*": "*"}
 
 
 def read_tree(text: str) -> Tree:
-    """Parse a string that contains exactly one bracketed tree.
+    """Return the tree in a string that contains exactly one bracketed tree.
 
     Raises:
         ZooError: The string is not exactly one tree.
@@ -45,8 +45,8 @@ def read_treebank(lines: Iterable[str], name: str) -> Iterator[Tree]:
         name: Name of the file in error messages.
 
     Raises:
-        ZooError: A line is not part of a valid tree, a tree has no word or is nested too deeply, or the file has no
-            tree.
+        ZooError: A line is not part of a valid tree, a tree has no words or is nested too deeply, or the file contains
+            no tree.
     """
     pending: list[str] = []
     depth = count = first_line = 0
@@ -84,7 +84,7 @@ def _read_trees(text: str) -> Iterator[Tree]:
             unclosed.append((label, []))
             continue
         elif token[0] != ")":
-            raise ZooError(f"{quote(token[0])} is a word that is not in brackets of its own", hint=_HINT)
+            raise ZooError(f"the word {quote(token[0])} has no brackets around it", hint=_HINT)
         elif not unclosed:
             raise ZooError("a closing bracket has no opening bracket", hint=_HINT)
         else:
@@ -99,14 +99,14 @@ def _read_trees(text: str) -> Iterator[Tree]:
         else:
             unclosed[-1][1].append(tree)
     if unclosed:
-        raise ZooError("a bracket is not closed", hint="count the brackets of the tree that begins here")
+        raise ZooError("a bracket is not closed", hint="add the missing closing bracket to the tree that begins here")
 
 
 def simplify(tree: Tree) -> Tree:
-    r"""Simplify a tree of a treebank for training and evaluation.
+    r"""Return a tree of a treebank in simplified form, for training and evaluation.
 
-    Removes traces, constituents that only contain traces, and function tags (`NP-SBJ-1` becomes `NP`). Replaces old
-    escapes in words (`1\/2` becomes `1/2`), and adds ROOT at the top.
+    Removes traces (empty elements), constituents that only contain traces, and function tags (`NP-SBJ-1` becomes
+    `NP`). Replaces old escapes in words (`1\/2` becomes `1/2`), and adds ROOT at the top.
 
     Raises:
         ZooError: No word is left, or the tree below ROOT is nested too deeply.
@@ -132,7 +132,7 @@ def simplify(tree: Tree) -> Tree:
 
 
 def format_tree(tree: Tree, width: int = LINE_WIDTH) -> str:
-    """Format a tree in the indented notation of the Penn Treebank, which `read_tree` can parse.
+    """Return a tree as text in the indented notation of the Penn Treebank, which `read_tree` can parse.
 
     A constituent is on one line if it fits. Otherwise its label is on a separate line, with the children indented
     below. A leaf is always on one line.
@@ -141,7 +141,7 @@ def format_tree(tree: Tree, width: int = LINE_WIDTH) -> str:
 
 
 def _indented_lines(tree: Tree, width: int, depth: int, closing: int) -> list[str]:
-    """Format a subtree. The last line leaves space for `closing` brackets of outer constituents."""
+    """Return a subtree as lines. In the last line, `closing` brackets of outer constituents still fit."""
     indent, flat = " " * (_INDENT * depth), str(tree)
     if tree.word or len(indent) + len(flat) + closing <= width:
         return [indent + flat]
@@ -166,4 +166,4 @@ def _without_old_escapes(word: str) -> str:
 
 
 def _too_deep() -> ZooError:
-    return ZooError(f"the tree has more than {MAX_DEPTH:,} nested constituents")
+    return ZooError(f"the tree has more than {MAX_DEPTH:,} nested constituents", hint="remove or flatten this tree")

@@ -1,4 +1,4 @@
-"""Drawing of trees as SVG, with the words at the bottom and each constituent above its parts."""
+"""Drawing of constituency trees as SVG, with the words at the bottom and each constituent above its children."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from html import escape
 from zoo.text.trees.tree import XX, Tree, unescape_brackets
 
 WORD, TAG, LABEL, SENTENCE = 15, 11, 13, 14
-"""Font sizes of words, parts of speech, constituent labels, and the sentence above a tree. Unit: pixels."""
+"""Font sizes for words, parts of speech, constituent labels, and the sentence above a tree. Unit: pixels."""
 _WORD_GAP, _ROW_HEIGHT, _MARGIN, _TREE_GAP, _CORNER_RADIUS = 16, 40, 24, 48, 6
 _TAG_TO_WORD = 21  # pixels from the baseline of a part of speech down to the baseline of its word
 _BOLD_FACTOR = 1.13  # width of a bold letter relative to a regular one
@@ -95,7 +95,7 @@ def _relative_width(letter: str) -> float:
 
 @dataclass(frozen=True)
 class _Box:
-    """Node of a tree, with the width that its drawing needs in pixels, and its row. Row 0 has the words."""
+    """Node of a tree, with the width of its drawing in pixels, and its row in the drawing. Words are in row 0."""
 
     tree: Tree
     children: tuple[_Box, ...]
@@ -104,7 +104,7 @@ class _Box:
 
     @classmethod
     def measure(cls, tree: Tree) -> _Box:
-        """Compute the boxes of a tree and of all its parts."""
+        """Return the box of a tree, with the boxes of all its descendants."""
         if tree.word:
             text_width = max(width(_display_label(tree), TAG), width(_display_word(tree.word), WORD))
             return cls(tree, (), _WORD_GAP + text_width, 0)
@@ -115,7 +115,7 @@ class _Box:
 
     @property
     def clearance(self) -> float:
-        """Distance in pixels that edges keep above the label's baseline. Negative for a word without a visible tag."""
+        """Distance in pixels from the end of the edge above to the label's baseline. Negative for untagged words."""
         if self.children:
             return 2.0 + LABEL
         return 2.0 + TAG if _display_label(self.tree) else WORD + 3 - _TAG_TO_WORD
@@ -137,7 +137,7 @@ class _TreePicture:
         self.parts = [*self._edges, *self._texts]
 
     def _draw(self, box: _Box, left: float) -> float:
-        """Draw a box and everything below it.
+        """Draw a box and all its descendants. `left` is the x coordinate of its left side.
 
         Returns:
             The x coordinate of the centre of its label.
@@ -161,7 +161,7 @@ class _TreePicture:
         return centre
 
     def _baseline(self, box: _Box) -> float:
-        """Return the y coordinate of the box's label."""
+        """Return the y coordinate of the baseline of a box's label."""
         return LABEL + (self._rows - box.row) * _ROW_HEIGHT
 
 

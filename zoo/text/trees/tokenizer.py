@@ -1,4 +1,4 @@
-"""Tokenizer of a parser's target: it converts a tree to a sequence of brackets and words, and back (section 6.3)."""
+"""Tokenizer for a parser's output. It converts trees to token IDs for brackets and words, and back (section 6.3)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from zoo.text.trees.tree import ESCAPED, MAX_DEPTH, ROOT, XX, Tree, leaf, node, 
 
 Linearisation = Literal["vinyals", "tensor2tensor", "initials"]
 MAX_OPENING_RUN = 64
-"""Upper limit for `TreeTokenizer.max_opening_run`. In treebanks, about ten constituents may begin at one word."""
+"""Upper limit for `TreeTokenizer.max_opening_run`. In treebanks, up to about ten constituents begin at one word."""
 _FIRST = EOS + 1
 _LABEL_AND_NEXT = re.compile(r"\(\s*([^()\s]*)\s*(?=([()]|[^()\s]+))")
 _OPENING_RUN = re.compile(r"(?:\(\s*[^()\s]*\s*)+")
@@ -39,9 +39,9 @@ class _StoredTokenizer(BaseModel):
 
 
 class TreeTokenizer:
-    """Tokenizer of a parser's target. It has an opening and a closing bracket token per label, and tokens for words.
+    """Tokenizer for trees. Each constituent label has an opening and a closing bracket token.
 
-    The linearisation determines the tokens of words:
+    The linearisation determines the tokens that stand for words:
 
     - `vinyals`: every word is `XX`, so `(NP XX XX )NP` is a noun phrase of two words (Vinyals et al., 2015).
     - `initials`: a word is its first character, as in `(NP t d )NP`. The decoder then knows which word comes next.
@@ -54,7 +54,7 @@ class TreeTokenizer:
         opening: IDs of the opening brackets, one per label.
         closing: IDs of the closing brackets, in the same order.
         words: IDs of the tokens that stand for words, one per tag.
-        max_opening_run: Largest number of constituents that begin at one word, or None if it is not known.
+        max_opening_run: Maximum number of constituents that begin at one word, or None if it is unknown.
     """
 
     def __init__(
@@ -70,12 +70,12 @@ class TreeTokenizer:
         Args:
             labels: Labels of constituents.
             tags: Tokens that stand for words.
-            linearisation: Which tokens stand for words.
-            size: Number of IDs. Defaults to the number of tokens.
-            max_opening_run: Largest number of constituents that begin at one word, if known.
+            linearisation: Rule that determines which token stands for a word.
+            size: Number of IDs, including unused ones. None for the number of tokens.
+            max_opening_run: Maximum number of constituents that begin at one word, if known.
 
         Raises:
-            ZooError: `size` is too small.
+            ZooError: `size` is smaller than the number of tokens.
         """
         self.labels, self.tags, self.linearisation = tuple(labels), tuple(tags), linearisation
         self.max_opening_run = max_opening_run
@@ -97,12 +97,15 @@ class TreeTokenizer:
 
     @classmethod
     def learn(cls, lines: Iterable[str], linearisation: Linearisation, size: int) -> Self:
-        """Create a tokenizer for bracketed trees. Labels and tags are in alphabetical order.
+        """Return a tokenizer for all labels and tags in some bracketed trees, in alphabetical order.
 
         Args:
             lines: Trees, one per line, each with ROOT at its top.
-            linearisation: Which tokens stand for words.
-            size: Number of IDs.
+            linearisation: Rule that determines which token stands for a word.
+            size: Number of IDs, including unused ones.
+
+        Raises:
+            ZooError: There is no tree, or `size` is smaller than the number of tokens.
         """
         labels, tags, longest_run = Counter[str](), Counter[str](), 1
         for line in lines:
@@ -114,13 +117,13 @@ class TreeTokenizer:
                     tags[_word_token(linearisation, label, following)] += 1
             labels[ROOT] -= _line_hides_root(line)
         if not labels:
-            raise ZooError("there is no tree to learn brackets from")
+            raise ZooError("there is no tree to learn brackets from", hint="add a treebank to `corpus.train`")
         known_run = longest_run if longest_run <= MAX_OPENING_RUN else None
         return cls(sorted(+labels), sorted(tags), linearisation, size, known_run)
 
     @classmethod
     def from_bytes(cls, content: bytes) -> Self:
-        """Load a tokenizer from its `content`.
+        """Return the tokenizer that the property `content` has stored as JSON.
 
         Raises:
             ValueError: The content is damaged.
@@ -147,7 +150,7 @@ class TreeTokenizer:
         return list(self._ids(with_root(read_tree(text))))
 
     def encode_all(self, texts: Iterable[str]) -> list[list[int]]:
-        """Return the IDs of each tree, as `encode` does."""
+        """Return the token IDs of each bracketed tree, as `encode` does."""
         return list(map(self.encode, texts))
 
     def sample(self, ids: list[int], alpha: float) -> list[int]:
@@ -166,15 +169,15 @@ class TreeTokenizer:
         """Return the token IDs that the words of a sentence must have in its tree.
 
         Returns:
-            One ID per word for the linearisation `initials`, with UNK for unknown initials. Empty for the other
-            linearisations, whose tokens are not determined by the words.
+            For the linearisation `initials`, one ID per word, with UNK for unknown initials. For the other
+            linearisations, an empty tuple, because their tokens do not depend on the words.
         """
         if self.linearisation != "initials":
             return ()
         return tuple(self._word_ids.get(_initial(word), UNK) for word in words)
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Return the linearised tree without its words, for instance `(S (NP XX )NP )S`."""
+        """Return the tokens of a linearised tree as text, for instance `(S (NP XX )NP )S`."""
         return " ".join(self._names.get(id, _UNKNOWN) for id in ids if id >= _FIRST or id == UNK)
 
     def token_strings(self, ids: Iterable[int]) -> list[str]:
@@ -221,7 +224,7 @@ class TreeTokenizer:
 
 
 def _initial(word: str) -> str:
-    """Return the initial of a word in a tree: the first character, 0 for any digit, or the escape of a bracket."""
+    """Return a word's token in the linearisation `initials`: its first character, `0`, or an escaped bracket."""
     first = next((escape for escape in ESCAPED if word.startswith(escape)), word[0])
     return "0" if first.isdigit() else first
 
@@ -232,7 +235,7 @@ def _word_token(linearisation: Linearisation, tag: str, word: str) -> str:
 
 
 def _line_hides_root(line: str) -> bool:
-    """Return the same as `_hides_root` for a tree in bracketed notation, without parsing it completely."""
+    """Return the same as `_hides_root` for a line with a tree in bracketed notation, without parsing the tree."""
     depth = children = 0
     for bracket in _ROUND_BRACKET.findall(line):
         children += depth == 1 and bracket == "("

@@ -10,7 +10,7 @@ from typing import NamedTuple
 ROOT = "TOP"
 """Label of the constituent that covers a whole sentence."""
 MAX_DEPTH = 500
-"""Largest number of nested constituents in a tree from a file. Code that draws trees can therefore use recursion."""
+"""Maximum number of nested constituents in a tree from a file, so that code for drawing can use recursion."""
 XX = "XX"
 """Tag of a word whose part of speech is not specified."""
 _SPACE_BEFORE_PUNCTUATION = re.compile(r" (?=[.,?])")
@@ -20,7 +20,7 @@ ESCAPED = tuple(_ESCAPES.values())
 
 
 class Visit(NamedTuple):
-    """Step of a traversal: a constituent opens, a word is reached, or a constituent closes (`closes` is True)."""
+    """Step of a traversal: the start of a constituent, a word, or the end of a constituent (`closes` is True)."""
 
     tree: Tree
     closes: bool
@@ -28,7 +28,9 @@ class Visit(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False, repr=False)
 class Tree:
-    """Constituent (a label with children) or leaf (a part of speech with a word). Create them with `node` and `leaf`.
+    """Constituent (a label with children) or leaf (a part of speech with a word).
+
+    Create constituents with `node`, and leaves with `leaf`.
 
     `str(tree)` is the bracketed notation, such as `(NP (DT the) (NN dog))`. Two trees are equal if their notation is
     the same. Methods do not use recursion, so trees may have any depth.
@@ -39,7 +41,7 @@ class Tree:
     word: str = ""
 
     def walk(self) -> Iterator[Visit]:
-        """Traverse the tree depth first, from left to right."""
+        """Yield the steps of a depth-first traversal from left to right."""
         stack = [Visit(self, False)]
         while stack:
             visit = stack.pop()
@@ -67,7 +69,7 @@ class Tree:
         return hash(str(self))
 
     def leaves(self) -> Iterator[str]:
-        """Return the words from left to right."""
+        """Yield the words from left to right."""
         return (tree.word for tree, _ in self.walk() if tree.word)
 
     def capitalise(self) -> Tree:
@@ -78,31 +80,31 @@ class Tree:
 
 
 def node(label: str, *children: Tree) -> Tree:
-    """Build a constituent with at least one child."""
+    """Return a constituent with at least one child."""
     return Tree(label, children)
 
 
 def leaf(label: str, word: str) -> Tree:
-    """Build a leaf: a word with its part of speech."""
+    """Return a leaf: a word with its part of speech as the label."""
     return Tree(label, (), word)
 
 
 def with_root(tree: Tree) -> Tree:
-    """Return the tree with ROOT as its root. In treebanks, the root may have no label or the label `ROOT`."""
+    """Return the tree with the label ROOT at its root, where treebanks may have no label or the label `ROOT`."""
     if tree.label in ("", "ROOT") and tree.children:
         return replace(tree, label=ROOT)
     return tree if tree.label == ROOT and tree.children else node(ROOT, tree)
 
 
 def escape_brackets(word: str) -> str:
-    """Convert a word of a sentence to treebank notation, where round brackets are escaped: `(` becomes `-LRB-`."""
+    """Return a word in treebank notation, in which round brackets are escaped: `(` becomes `-LRB-`."""
     for sign, escape in _ESCAPES.items():
         word = word.replace(sign, escape)
     return word
 
 
 def unescape_brackets(word: str) -> str:
-    """Convert a word of a tree to its form in the sentence: `-LRB-` becomes `(`."""
+    """Return the form of a tree's word in the sentence: `-LRB-` becomes `(`."""
     for sign, escape in _ESCAPES.items():
         word = word.replace(escape, sign)
     return word
@@ -114,8 +116,8 @@ def capitalise(text: str) -> str:
 
 
 def detokenise(words: Iterable[str]) -> str:
-    """Join words and punctuation marks into a sentence, without a space before `.`, `,` and `?`.
+    """Return the sentence that consists of these words and punctuation marks.
 
-    The Penn Treebank splits `cannot` into two words, which are joined again.
+    There is no space before `.`, `,` and `?`. The words `can not`, which the Penn Treebank separates, become `cannot`.
     """
     return _SPACE_BEFORE_PUNCTUATION.sub("", " ".join(words)).replace("can not ", "cannot ")

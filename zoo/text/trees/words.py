@@ -1,4 +1,4 @@
-"""Tokenisation into words as in treebanks: punctuation marks and parts of contractions are separate words."""
+"""Tokenisation into words as in treebanks, where punctuation marks and parts of contractions are separate words."""
 
 from functools import lru_cache
 from typing import Any
