@@ -1,1 +1,1 @@
-"""Preparation of parallel corpora: clean the text, store it as tokens, and form batches."""
+"""Preparation of parallel corpora: cleaning of the text, storage as token IDs, and batches for training."""

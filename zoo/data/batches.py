@@ -1,4 +1,4 @@
-"""Batches of pairs with similar lengths, within a budget of source and of target tokens (paper, section 5.1)."""
+"""Batches of sentence pairs with similar lengths. Each batch has a maximum number of tokens (paper, section 5.1)."""
 
 from __future__ import annotations
 
@@ -23,11 +23,15 @@ Lengths = npt.NDArray[np.int32]
 
 _BYTES_PER_ORDERED_PAIR = 64  # index, lengths and sort keys of a pair
 _LENGTH_NOISE = 0.05
-"""Relative noise of the lengths by which pairs are sorted. It adds one percent of padding. In return, only half as many
-pairs are in the same batch again in the next epoch."""
+"""Relative random noise that is added to lengths before pairs are sorted by length.
+
+The noise adds one percent of padding, but halves the number of pairs that share a batch again in the next epoch.
+"""
 _BANDS_PER_SQRT_BATCHES = 1.5
-"""Number of length bands, divided by the square root of the number of batches. In measurements, padding was smallest
-with slightly more bands than batches in each band."""
+"""Number of bands (groups of similar source lengths), divided by the square root of the number of batches.
+
+In measurements, there was least padding with slightly more bands than batches in each band.
+"""
 
 
 @dataclass(frozen=True)
@@ -48,23 +52,23 @@ class Batch:
 
     @classmethod
     def of(cls, source: Stream, target: Stream) -> Self:
-        """Build a batch and count its tokens. The lengths must be on the CPU."""
+        """Return a batch of these sources and targets, and count its tokens. The lengths must be on the CPU."""
         return cls(source, target, int(source.lengths.sum()), int(target.lengths.sum()) - len(target.lengths))
 
     @classmethod
     def empty(cls) -> Self:
-        """Return a batch of one row without tokens to predict. Its loss and gradients are zero."""
+        """Return a batch of one pair without tokens to predict, so that its loss and its gradients are zero."""
         return cls.of(Stream.pad([[EOS]]), Stream(torch.tensor([[BOS, PAD]]), torch.tensor([1])))
 
     def __len__(self) -> int:
         return len(self.source.lengths)
 
     def to(self, device: torch.device | str) -> Batch:
-        """Copy the batch to a device asynchronously."""
+        """Return a copy of the batch on a device. The copy is made asynchronously."""
         return Batch(self.source.to(device), self.target.to(device), self.source_tokens, self.target_tokens)
 
     def split(self, parts: int) -> list[Batch]:
-        """Split the batch into at most `parts` batches of nearly equal numbers of rows. Trim padding of each part."""
+        """Return at most `parts` smaller batches with nearly equal numbers of pairs, without superfluous padding."""
         rows = [len(part) for part in np.array_split(np.arange(len(self)), parts) if len(part)]
         if len(rows) == 1:
             return [self]
@@ -73,7 +77,7 @@ class Batch:
 
 
 class BatchSize(NamedTuple):
-    """Numbers of rows and tokens of a batch, or of several batches together."""
+    """Numbers of pairs (rows) and tokens in a batch, or in several batches together."""
 
     rows: int
     source_tokens: int
@@ -84,12 +88,12 @@ class BatchSize(NamedTuple):
     """Source and target tokens, with EOS and padding."""
 
     def share(self, count: int) -> BatchSize:
-        """Return the size of one of `count` equal shares, rounded up."""
+        """Return the size divided by `count`, with all numbers rounded up."""
         return BatchSize(*(-(-number // max(1, count)) for number in self))
 
 
 class EpochBatches:
-    """Batches of one epoch. A batch is an array of indices of pairs, and each pair is in exactly one batch.
+    """Batches of one epoch. Each batch is an array of indices of sentence pairs in the training text.
 
     Attributes:
         total: Size of all batches together.
@@ -99,7 +103,7 @@ class EpochBatches:
         """Divide ordered pairs into batches.
 
         Args:
-            order: Indices of pairs, in the order in which they are divided.
+            order: Indices of all pairs of the epoch, ordered so that each batch is a slice of this array.
             bounds: Start and end of each batch in `order`, `[batches, 2]`.
             total: Size of all batches together.
         """
@@ -108,13 +112,13 @@ class EpochBatches:
 
     @property
     def padding(self) -> float:
-        """Fraction of padding in all source and target tokens."""
+        """Fraction of source and target tokens that are padding."""
         tokens = self.total.source_tokens + self.total.target_tokens
         return 1 - tokens / self.total.padded_tokens if self.total.padded_tokens else 0.0
 
     @property
     def mean(self) -> BatchSize:
-        """Mean size of a batch."""
+        """Mean size of a batch, rounded up."""
         return self.total.share(len(self))
 
     def __len__(self) -> int:
@@ -136,7 +140,7 @@ class Pairs(NamedTuple):
 
     @classmethod
     def from_store(cls, store: Store, indices: npt.ArrayLike) -> Self:
-        """Read the pairs at `indices`, in this order."""
+        """Return the pairs of a token store that have these indices, in this order."""
         rows = [int(index) for index in np.asarray(indices)]
         return cls([store.source(row) for row in rows], [store.target(row) for row in rows])
 
@@ -147,14 +151,14 @@ class Pairs(NamedTuple):
         return BatchSize(len(source), sum(source), sum(target), len(source) * (max(source) + max(target)))
 
     def share(self, rank: int, count: int) -> Pairs:
-        """Return every `count`-th pair, starting at `rank`, for one of `count` processes.
+        """Return the share of process `rank` of `count` processes: every `count`-th pair, starting at `rank`.
 
-        If pairs are sorted by length, all shares have similar lengths.
+        If the pairs are sorted by length, the sentences of all shares have similar lengths.
         """
         return Pairs(self.sources[rank::count], self.targets[rank::count])
 
     def to_batch(self) -> Batch:
-        """Pad the pairs to a batch. Without pairs, return `Batch.empty()`."""
+        """Return the pairs as a padded batch. If there are no pairs, return `Batch.empty()`."""
         if not self.sources:
             return Batch.empty()
         return Batch.of(_pad(self.sources, prefix=()), _pad(self.targets, prefix=(BOS,)))
@@ -163,22 +167,22 @@ class Pairs(NamedTuple):
 def epoch_batches(
     store: Store, source_tokens: int, target_tokens: int, seed: int, epoch: int, weights: Sequence[float] = ()
 ) -> EpochBatches:
-    """Divide the pairs of an epoch into batches of similar lengths.
+    """Return the batches of an epoch. The pairs of a batch have similar lengths.
 
     In each batch, the number of rows times the length of the longest source with EOS is at most `source_tokens`. The
     same applies to targets. The result depends only on `seed` and `epoch`.
 
     Args:
         store: Tokens of the training text.
-        source_tokens: Largest number of source tokens per batch, with padding.
-        target_tokens: Largest number of target tokens per batch, with padding.
-        seed: Seed of the training.
+        source_tokens: Maximum number of source tokens per batch, with padding.
+        target_tokens: Maximum number of target tokens per batch, with padding.
+        seed: Seed of the training run.
         epoch: Number of the epoch.
         weights: How often an epoch contains the pairs of each part of the corpus. For a fraction such as 0.5, each
-            epoch draws other pairs at random. Defaults to 1 for all parts.
+            epoch draws that fraction of the pairs at random. Empty: 1 for all parts.
 
     Raises:
-        ZooError: A pair is too long for a batch, or the weights leave no pair.
+        ZooError: A pair is too long for a batch, or the weights are so small that no pair is left.
     """
     pairs = _draw_pairs(store, weights, seed, epoch)
     source, target = store.source_lengths[pairs] + 1, store.target_lengths[pairs] + 1
@@ -194,7 +198,7 @@ def epoch_batches(
 
 
 def batch_pairs(pairs: Pairs, source_tokens: int, target_tokens: int, seed: int) -> list[Pairs]:
-    """Divide a few thousand pairs into batches with at most these numbers of tokens. The seed determines the order.
+    """Return a few thousand pairs as batches with at most these numbers of tokens, in an order given by the seed.
 
     For so few pairs, the method of `epoch_batches` would put very different target lengths into one batch. Each pair
     must fit into a batch.
@@ -209,7 +213,7 @@ def batch_pairs(pairs: Pairs, source_tokens: int, target_tokens: int, seed: int)
 
 
 def _draw_pairs(store: Store, weights: Sequence[float], seed: int, epoch: int) -> Indices | slice:
-    """Select the pairs of an epoch by the weights of their parts."""
+    """Return the indices of the pairs of an epoch. `weights` says how often it contains each part of the corpus."""
     if all(weight == 1.0 for weight in weights):
         return slice(None)
     total = sum(count * weight for count, weight in zip(store.parts, weights, strict=True))
@@ -228,7 +232,7 @@ def _draw_pairs(store: Store, weights: Sequence[float], seed: int, epoch: int) -
 
 
 def _order_by_length(source: Lengths, target: Lengths, random: np.random.Generator) -> Indices:
-    """Order pairs by source length, then by target length. Random noise gives each epoch other batches.
+    """Return indices that order pairs by source length, then by target length. Random noise varies the order.
 
     Target lengths rise for one source length and fall for the next one, so that neighbours always have similar lengths.
     """
@@ -240,7 +244,7 @@ def _order_by_length(source: Lengths, target: Lengths, random: np.random.Generat
 
 
 def _order_in_bands(source: Lengths, target: Lengths, count: int) -> Indices:
-    """Divide pairs into `count` equally large bands by source length, and order each band by target length."""
+    """Return indices that order pairs by band, then by target length. `count` equal bands divide the source lengths."""
     by_source = np.lexsort((target, source))
     band = np.empty(len(source), np.int64)
     band[by_source] = np.arange(len(source)) * count // max(1, len(source))
@@ -248,13 +252,13 @@ def _order_in_bands(source: Lengths, target: Lengths, count: int) -> Indices:
 
 
 def _noisy_lengths(lengths: Lengths, random: np.random.Generator) -> npt.NDArray[np.integer[Any]]:
-    """Add noise to lengths. The result has 16 bits if possible, because numpy sorts such integers in linear time."""
+    """Return lengths with noise. They have 16 bits if possible, because numpy sorts such integers in linear time."""
     noisy = np.rint(lengths * (1 + _LENGTH_NOISE * random.random(len(lengths), np.float32)))
     return noisy.astype(np.int16 if noisy.max(initial=0) < 1 << 15 else np.int32)
 
 
 def _batch_bounds(source: Lengths, target: Lengths, max_source: int, max_target: int) -> Indices:
-    """Divide ordered pairs into consecutive batches, each with as many pairs as both maximums allow.
+    """Divide ordered pairs into consecutive batches, each with as many pairs as both token limits allow.
 
     Returns:
         Start and end of each batch, `[batches, 2]`.
@@ -291,7 +295,7 @@ def _check_longest(lengths: Lengths, budget: int, side: str) -> None:
 
 
 def _pad(rows: Sequence[Tokens], prefix: tuple[int, ...]) -> Stream:
-    """Return a stream whose rows consist of `prefix`, the tokens and EOS."""
+    """Return sequences of token IDs as a padded stream. Each row has the IDs in `prefix`, the tokens and EOS."""
     width = max(map(len, rows), default=0) + len(prefix) + 1
     array = np.full((len(rows), width), PAD, np.int64)
     array[:, : len(prefix)] = prefix

@@ -1,4 +1,4 @@
-"""Selection of the pairs of the training text to train on, with counts of the reasons why others are dropped."""
+"""Cleaning of the training text: select the pairs to train on, and count the pairs that are dropped per reason."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from zoo.system.memory import machine_memory, require_memory
 from zoo.text.lines import clean
 
 PairStatuses = npt.NDArray[np.uint8]
-_BYTES_PER_PAIR, _BYTES_PER_HASHED_PAIR = 2, 40  # the second is for hashes and their order, for each kind of hash
+_BYTES_PER_PAIR, _BYTES_PER_HASHED_PAIR = 2, 40  # memory for its status, and for each hash and its sort index
 _PAIRS_BETWEEN_MEMORY_CHECKS = 1 << 20
 _MEMORY_HINT = "train on fewer pairs, or set `corpus.deduplicate=false` and hold out no pairs"
 
@@ -31,30 +31,30 @@ class PairStatus(IntEnum):
     DEV = 3
     TEST = 4
     SAME_SOURCE = 5
-    """Not used, because a pair of dev or test has the same source."""
+    """Not used, because a held-out pair of dev or test has the same source."""
 
 
 @dataclass(frozen=True)
 class CleaningCounts:
-    """Number of training pairs by how they are used. Each pair counts once. `control` is counted in addition."""
+    """Numbers of training pairs that are kept, held out, and dropped for each reason."""
 
     read: int = 0
     empty: int = 0
-    """Dropped, because a side has no text."""
+    """Dropped, because the source or the target has no text."""
     duplicate: int = 0
     """Dropped, because the same pair occurred before."""
     held_out: int = 0
-    """Not trained on, because the pair is held out for dev or test, or has the same source as such a pair."""
+    """Not trained on, because they are held out for dev or test, or have the same source as a held-out pair."""
     long: int = 0
-    """Dropped, because a side has more than `corpus.max_length` tokens."""
+    """Dropped, because the source or the target has more than `corpus.max_length` tokens."""
     ratio: int = 0
     """Dropped, because one side has more than `corpus.max_ratio` times the tokens of the other."""
     kept: int = 0
     control: int = 0
-    """Pairs with control characters, which were replaced by spaces. They are not dropped for this reason."""
+    """Pairs with control characters, which were replaced by spaces. These pairs also count in another field."""
 
     def __str__(self) -> str:
-        """Return all counts in one line."""
+        """Return a description of all counts on one line."""
         reasons = {
             "with an empty side": self.empty,
             "duplicates": self.duplicate,
@@ -72,12 +72,12 @@ def classify_pairs(
 ) -> tuple[PairStatuses, CleaningCounts]:
     """Determine how each training pair is used: kept, dropped, or held out for dev or test.
 
-    Pairs whose sources have the smallest hashes are held out. The selection therefore does not depend on the order of
-    the sentences. All pairs of a source are held out together. If the last source of a set has more pairs than the set
-    needs, the remaining pairs are not used.
+    The pairs whose sources have the smallest hashes are held out, so that the selection does not depend on the order of
+    the sentences. All pairs with the same source are held out together. If the last source of dev or test has more
+    pairs than are needed, the remaining pairs are not used.
 
-    The result takes 2 bytes per pair. While the function runs, it needs 40 more bytes per pair for dropping duplicates,
-    and 40 more for holding out pairs.
+    The function needs up to 2 bytes of memory per pair, 40 more bytes per pair to find duplicates, and 40 more bytes
+    per pair to hold out pairs.
 
     Args:
         pairs: The training text.
@@ -86,10 +86,11 @@ def classify_pairs(
         test: Number of pairs to hold out for test.
 
     Returns:
-        Status of each pair, `[pairs]`, and the counts. They do not include lengths yet (see `filter_by_length`).
+        Status of each pair, `[pairs]`, and the counts. Pairs with unsuitable lengths still count as kept (see
+        `filter_by_length`).
 
     Raises:
-        ZooError: There are too few pairs to hold out, or too little memory.
+        ZooError: There are fewer pairs than are to be held out, or there is too little memory.
     """
     statuses, source_hashes, pair_hashes = array("B"), array("Q"), array("Q")
     control = 0
@@ -123,7 +124,7 @@ def classify_pairs(
 
 
 def pairs_with_status(pairs: Iterable[Pair], statuses: PairStatuses, status: PairStatus) -> Iterator[Pair]:
-    """Yield the cleaned pairs that have a status."""
+    """Yield the pairs that have this status, cleaned."""
     for (source, target), pair_status in zip(pairs, statuses, strict=False):
         if pair_status == status:
             yield clean(source), clean(target)
@@ -135,7 +136,7 @@ def filter_by_length(
     """Select the pairs that satisfy `corpus.max_length` and `corpus.max_ratio`.
 
     Returns:
-        Indices of these pairs, and updated `counts`, in which the other pairs are counted as dropped.
+        Indices of the selected pairs, and `counts` in which all other pairs now count as dropped.
     """
     lengths = np.array([[len(row) for row in side] for side in (source, target)], np.int64).reshape(2, -1)
     shorter, longer = lengths.min(0), lengths.max(0)
@@ -176,7 +177,7 @@ def _hold_out(statuses: PairStatuses, hashes: npt.NDArray[np.uint64], sets: Iter
         end = start + count
         if end > len(order):
             raise ZooError(
-                f"`corpus.{status.name.lower()}` holds out {count:,} pairs, but train has only "
+                f"`corpus.{status.name.lower()}` holds out {count:,} pairs, but `corpus.train` has only "
                 f"{len(order) - start:,} left",
                 hint="hold out fewer pairs, or add training text",
             )

@@ -1,4 +1,4 @@
-"""Reading of a corpus as sentence pairs, from files, archives, treebanks or the built-in corpus."""
+"""Functions that read a corpus as sentence pairs, from files, archives, treebanks or the built-in corpus."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _BUILTIN_FILES = ("source.txt", "target.txt")
 
 
 class MissingFileError(ZooError):
-    """Error for a file of the corpus that does not exist. `name` is the path in the spec."""
+    """Error because a file of the corpus does not exist. `name` is the file's path as the spec gives it."""
 
     def __init__(self, problem: str, *, hint: str, name: str, where: str | None = None) -> None:
         super().__init__(problem, hint=hint, where=where)
@@ -41,7 +41,7 @@ class MissingFileError(ZooError):
 
 
 class ParallelCorpus:
-    """Corpus of a spec as sentence pairs, which are read from the files on each call. Call `close` at the end."""
+    """Corpus of a spec as sentence pairs, which each call reads from the files again. Call `close` at the end."""
 
     def __init__(self, spec: Spec, report: Report, scratch: Path | None = None) -> None:
         """Prepare to read a corpus.
@@ -49,8 +49,8 @@ class ParallelCorpus:
         Args:
             spec: Spec that describes the corpus.
             report: Receives warnings and the progress of downloads.
-            scratch: Folder for temporary files with sentences of the built-in corpus, until `close`. None: generate the
-                sentences again on each call.
+            scratch: Folder for temporary files with generated sentences of the built-in corpus, which `close` deletes.
+                None: generate the sentences again on each call.
         """
         self.corpus, self._scratch = spec.corpus, scratch
         self._trees = isinstance(spec.task, Parsing)
@@ -63,7 +63,7 @@ class ParallelCorpus:
                     self._check_sides(part, f"corpus.{split}[{number}]")
 
     def _check_sides(self, part: Files | Archive, name: str) -> None:
-        """Raise ZooError if a part of the corpus has the same file on both sides."""
+        """Raise ZooError if source and target of a part of the corpus are the same file."""
         if os.path.normpath(part.source) == os.path.normpath(part.target):
             hint = "give two files: line n of the target translates line n of the source"
             raise ZooError(f"`{name}` has the same file for source and target: `{part.source}`", hint=hint)
@@ -75,23 +75,24 @@ class ParallelCorpus:
         self._generated.clear()
 
     def held_out(self, split: Split) -> int:
-        """Return how many pairs of the training text are held out for a split."""
+        """Return how many pairs of the training text are held out for `split` (dev or test)."""
         return sum(part.held_out for part in getattr(self.corpus, split) if isinstance(part, HeldOut))
 
     def pairs(self, split: Split) -> Iterator[Pair]:
         """Yield the pairs of a split, unchanged and in the order of the files.
 
-        Pairs that are held out of the training text belong to `train` here. Archives that are not on this machine are
-        downloaded.
+        Pairs of `train` that are held out for dev or test are yielded for `train`. Archives that are not on this
+        machine are downloaded.
 
         Raises:
-            ZooError: A file is missing, empty, damaged or not UTF-8, or two sides have different numbers of lines.
+            ZooError: A file is missing, empty, damaged or not UTF-8, or a source and its target file have different
+                numbers of lines.
         """
         for part in range(len(getattr(self.corpus, split))):
             yield from self.part_pairs(split, part)
 
     def part_pairs(self, split: Split, number: int) -> Iterator[Pair]:
-        """Yield the pairs of one part of a split. Raises ZooError as `pairs` does."""
+        """Yield the pairs of part `number` of a split. Raise the same errors as `pairs`."""
         part = getattr(self.corpus, split)[number]
         if isinstance(part, Grammar):
             yield from turned(self._generated_pairs(split, part), part, self.corpus)
@@ -103,7 +104,7 @@ class ParallelCorpus:
             yield from _file_pairs(*self._side_files(part))
 
     def bytes(self) -> int:
-        """Estimate the size of the uncompressed text. Downloads archives that are not on this machine."""
+        """Return an estimate of the size of the uncompressed text in bytes. Download archives that are missing here."""
         total = 0
         for part in (part for split in SPLITS for part in getattr(self.corpus, split)):
             if isinstance(part, Grammar):
@@ -115,7 +116,7 @@ class ParallelCorpus:
         return total
 
     def identity(self) -> dict[str, Any]:
-        """Return JSON data that identifies the corpus by content, such as hashes of files.
+        """Return JSON data that identifies the corpus by its content, such as the hashes of its files.
 
         The same text has the same identity in any folder. An archive is only downloaded if neither the spec nor
         `corpus.lock` contains its hash.
@@ -136,7 +137,7 @@ class ParallelCorpus:
         return ["files", *(["sgm" if is_sgml(path) else "lines", digest(path)] for path in self._side_files(part))]
 
     def _generated_pairs(self, split: Split, part: Grammar) -> Iterator[Pair]:
-        """Yield sentences of the built-in corpus. Store them in a temporary file first, because generating is slow."""
+        """Yield pairs of the built-in corpus. Store them in a temporary file, because generating them again is slow."""
         if (split, part.grammar) in self._generated:
             yield from _read_generated(self._generated[split, part.grammar])
             return
@@ -180,14 +181,14 @@ class ParallelCorpus:
 
 
 def corpus_path(corpus: Corpus, name: str) -> Path:
-    """Return the path of a corpus file in the spec. `~` is replaced by the user's home folder."""
+    """Return the path of a file whose name the spec's corpus gives. `~` is replaced by the user's home folder."""
     return Path(os.path.expanduser(corpus.folder)) / os.path.expanduser(name)
 
 
 def missing_part(spec: Spec) -> str | None:
-    """Return a description of the first part of the corpus that is not on this machine, or None.
+    """Describe the first part of a spec's corpus that is missing on this machine. Return None if none is missing.
 
-    Nothing is downloaded or read.
+    No file is downloaded or read.
     """
     if not spec.corpus.train:
         return "it has no training corpus"
@@ -205,7 +206,7 @@ def missing_part(spec: Spec) -> str | None:
 
 
 def corpus_name(corpus: Corpus) -> str:
-    """Return a short name for the training text: its folder, or the name of its first part."""
+    """Return a short name for the training text, such as its folder or the name of its first file."""
     if not corpus.train:
         return "no corpus"
     first, *rest = corpus.train
@@ -221,28 +222,28 @@ def corpus_name(corpus: Corpus) -> str:
 
 
 def is_turned(part: Grammar, corpus: Corpus) -> bool:
-    """Return whether a part of the built-in English-German corpus has German as its source."""
+    """Return whether a part of a corpus uses the built-in English-German pairs with German as the source."""
     return corpus.direction(part)[0] == "de"
 
 
 def turned(pairs: Iterable[Pair], part: Grammar, corpus: Corpus) -> Iterator[Pair]:
-    """Yield English-German pairs in the direction of a part of a corpus."""
+    """Yield English-German pairs, with German as the source if this part of the corpus specifies it."""
     german_first = is_turned(part, corpus)
     for source, target in pairs:
         yield (target, source) if german_first else (source, target)
 
 
 def builtin_pairs(split: Split, count: int, *, trees: bool) -> Iterator[Pair]:
-    """Generate pairs of the built-in corpus: sentences with translations, or sentences with trees."""
+    """Yield pairs of the built-in corpus: sentences with their translations or, if `trees`, with their trees."""
     for pair in builtin.sentences(split, count):
         yield tree_pair(simplify(pair.tree)) if trees else (pair.source, pair.target)
 
 
 def cached_builtin_pairs(split: Split, count: int, *, trees: bool = False) -> list[Pair]:
-    """Return the dev or test set of the built-in corpus. It is cached in the folder of prepared corpora.
+    """Return the dev or test set of the built-in corpus. The set is cached in the folder of prepared corpora.
 
-    The cache is useful because generating the set takes as long as translating it. If the cache cannot be written, the
-    set is generated each time.
+    Without the cache, generating the set would take as long as translating it. If the cache cannot be written, the set
+    is generated on each call.
     """
     folder = storage.prepared() / f"{split}-{count}-{builtin.VERSION}{'-trees' if trees else ''}"
     with suppress(ZooError):
@@ -258,12 +259,12 @@ def cached_builtin_pairs(split: Split, count: int, *, trees: bool = False) -> li
 
 
 def tree_pair(tree: Tree) -> Pair:
-    """Return the pair of a tree: its sentence as the source, and its bracketed notation as the target."""
+    """Return the sentence of a tree as the source, and its bracketed notation as the target."""
     return " ".join(map(unescape_brackets, tree.leaves())), str(tree)
 
 
 def _read_generated(file: IO[bytes]) -> Iterator[Pair]:
-    """Yield the pairs of a temporary file. Several iterators may read the file alternately."""
+    """Yield the pairs in a temporary file. Several iterators may read the same file at the same time."""
     offset = 0
     while True:
         file.seek(offset)

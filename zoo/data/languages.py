@@ -1,4 +1,4 @@
-"""Detection of corpora that are not in the language that the spec specifies."""
+"""Detection of the language of a text, to find corpora that are not in the language that the spec specifies."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MIN_LINES, _MAX_CHARACTERS = 20, 500
 
 
 def other_language(lines: Iterable[str], language: str) -> str | None:
-    """Return the code of the language of the lines if it is clearly not the expected one, otherwise None.
+    """Return the language of the lines if they are clearly not in the expected language, otherwise None.
 
     Args:
         lines: Some hundred lines of text.
@@ -20,7 +20,7 @@ def other_language(lines: Iterable[str], language: str) -> str | None:
 
     Returns:
         The code of another language, if most of the long lines are in that language, and at most a fifth as many are
-        in `language`. None otherwise, or if the text is too short, or if py3langid does not support `language`.
+        in `language`. None otherwise, and also if there is too little text or py3langid does not know `language`.
     """
     expected = language.partition("-")[0]
     long_lines = [line[:_MAX_CHARACTERS] for line in lines if sum(map(str.isalpha, line)) >= _MIN_LETTERS]

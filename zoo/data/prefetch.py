@@ -1,4 +1,4 @@
-"""Background threads that compute the next items of an iterator while earlier items are used."""
+"""Functions that compute in background threads, such as the next items of an iterator."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _POLL_SECONDS = 0.05  # between two checks whether the consumer still exists
 def prefetch(items: Iterator[Item], max_items: int = 2) -> Generator[Item, None, None]:
     """Run an iterator in a background thread, and yield its items.
 
-    If the iterator raises an exception, it is raised here, after the items before it. The thread ends when the returned
-    generator is exhausted, closed or garbage-collected.
+    If the iterator raises an exception, the items before it are yielded first, and then the exception is raised. The
+    thread ends when the returned generator is exhausted, closed or garbage-collected.
 
     Args:
-        items: Iterator to run in the thread.
+        items: The iterator.
         max_items: Maximum number of items that are computed in advance.
     """
     queue: Queue[tuple[Item | None, BaseException | None]] = Queue(max_items)
@@ -60,7 +60,7 @@ def prefetch(items: Iterator[Item], max_items: int = 2) -> Generator[Item, None,
 
 
 def run_in_thread(work: Callable[[], Item]) -> Future[Item]:
-    """Start a function in a daemon thread, so that the process can exit before it is done.
+    """Start a function in a daemon thread, so that the process can exit before the function is done.
 
     Returns:
         Future of the function's result or exception.

@@ -1,4 +1,4 @@
-"""`zoo prepare`: turn the corpus of a spec into a vocabulary and token stores, once per corpus."""
+"""`zoo prepare`: convert the corpus of a spec to a vocabulary and token stores, once per corpus."""
 
 from __future__ import annotations
 
@@ -53,15 +53,15 @@ _COUNTS_FILE, _SECTIONS_FILE = "counts.json", "sections.yaml"
 _HASHED_BYTES = 1 << 30
 
 TokenChunk = tuple[list[list[int]], list[list[int]]]
-"""Token IDs of the sources and of the targets of some pairs."""
+"""Token IDs of the sources and the targets of some sentence pairs."""
 
 
 class PreparedCorpus:
-    """Folder with everything that training reads: a vocabulary, and a token store per split.
+    """Folder with all data for training: a vocabulary, and a token store for each of train, dev and test.
 
     Attributes:
         folder: The folder.
-        fingerprint: Name of the folder, a hash of the content of the corpus and the settings (see `fingerprint`).
+        fingerprint: Name of the folder: a hash of the corpus content and its settings (see the function `fingerprint`).
     """
 
     def __init__(self, folder: Path) -> None:
@@ -92,43 +92,43 @@ class PreparedCorpus:
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
-        """Vocabulary of both languages."""
+        """Vocabulary for sources and targets."""
         return Vocabulary.load(self.folder)
 
     @cached_property
     def counts(self) -> CleaningCounts:
-        """Number of training pairs that cleaning kept, and dropped for each reason."""
+        """Numbers of training pairs that cleaning kept, and that it dropped for each reason."""
         return CleaningCounts(**read_json(self.folder / _COUNTS_FILE))
 
     def store(self, split: Split) -> Store:
-        """Open the token store of a split."""
+        """Return the token store of a split."""
         return Store(self.folder / split)
 
     def texts(self, split: Split) -> tuple[list[str], list[str]]:
-        """Return the sources and targets of dev or test as text, without control characters."""
+        """Return the sources and the targets of dev or test as text, without control characters."""
         source, target = (read_lines(self.folder / split / f"{side}.txt") for side in ("source", "target"))
         return source, target
 
     def directions(self, split: Split) -> list[Direction]:
-        """Return the languages of each pair of dev or test, if the corpus has several directions."""
+        """Return the source and target language of each pair of dev or test, for a model of several languages."""
         lines = read_lines(self.folder / split / "languages.txt")
         return [(source, target) for source, _, target in (line.partition(" ") for line in lines)]
 
 
 def prepare(spec: Spec, report: Report, vocabulary: Vocabulary | None = None) -> PreparedCorpus:
-    """Return the prepared corpus of a spec, and create it in `storage.prepared()` if it does not exist.
+    """Return the prepared corpus of a spec. If it does not exist yet, create it in `storage.prepared()`.
 
-    Downloads archives, learns the vocabulary from the training text, and writes token stores and cleaning counts. The
-    folder is created atomically. If another process creates it first, that folder is used. A damaged folder is created
-    again, with a warning.
+    Creating a prepared corpus downloads archives, learns the vocabulary from the training text, and writes token stores
+    and cleaning counts. The folder is created atomically. If another process creates it first, that folder is used. A
+    damaged folder is created again, with a warning.
 
     Args:
         spec: Spec with the sections `corpus`, `vocabulary` and `task`.
         report: Receives progress and warnings.
-        vocabulary: Vocabulary to use, if the training starts from an existing model. None: learn a vocabulary.
+        vocabulary: Vocabulary of the model that training starts from, if any. None: learn a vocabulary.
 
     Raises:
-        ZooError: The corpus or the size of the vocabulary is not usable, the network or the disk fails, or the model
+        ZooError: The corpus or the vocabulary size cannot be used, a download fails, the disk is full, or the model
             does not read text.
     """
     spec.require_text()
@@ -182,7 +182,7 @@ def _check_suffixes(spec: Spec, report: Report) -> None:
 
 
 def _open_existing(folder: Path, report: Report) -> PreparedCorpus | None:
-    """Open a prepared folder that exists. If it is damaged, remove it. Return None if there is no folder then."""
+    """Return the prepared corpus in a folder, or None if the folder does not exist. Remove a damaged folder first."""
     with suppress(FileNotFoundError, NotADirectoryError):
         identity = hashes.file_identity(folder)
         try:
@@ -198,14 +198,14 @@ def _open_existing(folder: Path, report: Report) -> PreparedCorpus | None:
 
 
 def known_counts(spec: Spec) -> CleaningCounts | None:
-    """Return the cleaning counts of a prepared corpus. None if it was not prepared. Nothing is downloaded."""
+    """Return the cleaning counts of a spec's prepared corpus, or None if the corpus is not prepared."""
     with closing(ParallelCorpus(spec, Report())) as corpus:
         path = storage.prepared() / fingerprint(spec, corpus) / _COUNTS_FILE
     return CleaningCounts(**read_json(path)) if path.is_file() else None
 
 
 def fingerprint(spec: Spec, corpus: ParallelCorpus, vocabulary: Vocabulary | None = None) -> str:
-    """Return a hash of everything that determines the content of the prepared corpus, as 16 hexadecimal digits."""
+    """Return a hash of all inputs that determine the content of a prepared corpus, as 16 hexadecimal digits."""
     section, tokens = spec.corpus, spec.vocabulary.model_dump(mode="json", exclude={"separate_models"})
     # These fields were added later. Leave them out if they are not used, so that older fingerprints stay valid.
     if not tokens["byte_fallback"]:
@@ -226,7 +226,7 @@ def fingerprint(spec: Spec, corpus: ParallelCorpus, vocabulary: Vocabulary | Non
 
 
 class _Preparation:
-    """Writer of the files of one prepared corpus."""
+    """Creates the files of one prepared corpus."""
 
     def __init__(
         self, spec: Spec, corpus: ParallelCorpus, vocabulary: Vocabulary | None, folder: Path, report: Report
@@ -237,12 +237,12 @@ class _Preparation:
         self._first_pairs: dict[Direction, list[Pair]] = {}
         """The first training pairs of each direction from files and archives, to detect the languages."""
         self._scored_pairs: dict[Split, set[Pair]] = {}
-        """The pairs of dev and test, except for pairs that are held out from the training text."""
+        """The pairs of dev and test, without the pairs that are held out from the training text."""
         self._overlap: dict[Split, set[Pair]] = {"dev": set(), "test": set()}
         """The pairs in `_scored_pairs` that are also in the training text."""
 
     def write(self) -> None:
-        """Read and clean the corpus, learn the vocabulary, encode the text, and write everything."""
+        """Read and clean the corpus, learn the vocabulary, encode the text, and write all files."""
         # Read the small sets first, to report their errors before the long work.
         scored = {split: self._read_scored(split) for split in _SCORED_SPLITS}
         self._scored_pairs = {split: {pair for pair, _ in pairs} for split, pairs in scored.items()}
@@ -274,7 +274,7 @@ class _Preparation:
         self._write_description(counts)
 
     def _read_scored(self, split: Split) -> list[tuple[Pair, Direction]]:
-        """Return the pairs of dev or test with their languages. They must fit into memory."""
+        """Return the pairs of dev or test with their languages. Raise ZooError if they have too much text."""
         pairs, memory = [], 0
         for number, part in enumerate(getattr(self.spec.corpus, split)):
             direction = self.spec.corpus.direction(part)
@@ -311,7 +311,7 @@ class _Preparation:
                 )
 
     def _check_languages(self) -> None:
-        """Warn if a side of the corpus seems to be in another language than the spec specifies."""
+        """Warn if the sources or the targets seem to be in a different language than the spec specifies."""
         for direction, pairs in self._first_pairs.items():
             for side, language, lines in zip(("source", "target"), direction, zip(*pairs, strict=True), strict=True):
                 if seen := other_language(lines, language):
@@ -413,7 +413,7 @@ def encode_pairs(pairs: Iterable[Pair], vocabulary: Vocabulary) -> Generator[Tok
 
 
 def _chunks(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
-    """Group pairs into chunks with a limited number of pairs and of characters."""
+    """Yield the pairs in chunks with limited numbers of pairs and characters."""
     chunk: list[Pair] = []
     characters = 0
     for pair in pairs:

@@ -1,4 +1,4 @@
-"""Token store: the tokens of sentence pairs on disk, in memory-mapped shards. Only the lengths are kept in memory."""
+"""Token store: token IDs of sentence pairs in memory-mapped files (shards). Only the lengths are kept in memory."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ TokenRows = Sequence[Sequence[int]]
 
 
 class StoreWriter:
-    """Context manager that writes a token store into an existing folder, chunk by chunk. The header is written last.
+    """Context manager that writes a token store into an existing folder, chunk by chunk. It writes the header last.
 
-    A shard holds `shard_pairs` pairs, and the last shard holds the rest. Each side of a shard has two little-endian
-    files:
+    Each shard contains `shard_pairs` pairs, and the last shard contains the remaining pairs. A shard has two
+    little-endian files for the sources and two for the targets (SIDE is `source` or `target`):
 
     - `NNNNN.SIDE.tokens`: all tokens, one sentence after another.
     - `NNNNN.SIDE.offsets`: the index of the first token of each sentence, and the total number of tokens, as int64.
@@ -39,7 +39,7 @@ class StoreWriter:
 
         Args:
             folder: Folder for the files of the store.
-            size: Number of tokens in the vocabulary, which determines the integer type.
+            size: Number of tokens in the vocabulary. It determines the integer type of token IDs.
             parts: Number of parts of the corpus.
             shard_pairs: Pairs per shard.
         """
@@ -151,7 +151,7 @@ class Store:
 
     def _row(self, side: Side, index: int) -> npt.NDArray[np.int32]:
         if not 0 <= index < len(self):
-            raise IndexError(f"pair {index} of {len(self)}")
+            raise IndexError(f"there is no pair {index}: the store has {len(self)} pairs, counted from 0")
         number, row = divmod(index, self._shard_pairs)
         shard = self._shards[side][number]
         start, end = shard.offsets[row : row + 2]
@@ -159,7 +159,7 @@ class Store:
 
 
 class _ShardSide(NamedTuple):
-    """Memory-mapped arrays of the sources or the targets of a shard."""
+    """Memory-mapped arrays for the sources or the targets of a shard."""
 
     tokens: npt.NDArray[Any]
     offsets: npt.NDArray[np.int64]
@@ -190,7 +190,7 @@ def _shard_path(folder: Path, number: int, suffix: str) -> Path:
 
 
 class _ShardCounts(BaseModel):
-    """Number of pairs of a shard, and numbers of tokens on both sides."""
+    """Number of pairs in a shard, and numbers of source and target tokens."""
 
     pairs: NonNegativeInt
     source: NonNegativeInt
@@ -206,7 +206,7 @@ class _Header(BaseModel):
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """Read a header and check that its numbers are consistent."""
+        """Return the header in a file, after checking that its numbers are consistent."""
         try:
             header = cls.model_validate(read_json(path))
         except ValidationError:

@@ -1,4 +1,4 @@
-"""Reading of corpus files: plain text or SGML, compressed or not. Also the hashes of files."""
+"""Functions that read corpus files (plain text or SGML, compressed or not) and compute their hashes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from zoo.report import size
 from zoo.text.lines import bounded_lines, decoded_lines
 
 MAX_LINE_BYTES = 1_000_000
-"""Maximum length of a line in a corpus file. Encoding a line takes fifty times its size in memory."""
+"""Maximum length of a line in a corpus file, in bytes. Encoding a line needs fifty times as much memory."""
 _MAX_TAG_LENGTH = 4_096
 # A tag cannot contain "<", so that the search does not scan the text repeatedly if a tag is never closed.
 _SEGMENT_TAG = re.compile(r"<(/?)seg(?:\s[^<>]*)?>", re.IGNORECASE)
@@ -26,11 +26,11 @@ _INCOMPLETE_TAG = re.compile(r"</?seg(?:\s[^<>]*)?$", re.IGNORECASE)
 
 
 def read_sentences(path: Path) -> Iterator[str]:
-    """Yield the sentences of a file: the lines, or the segments of an SGML file. `.gz` files are decompressed.
+    """Yield the sentences of a file: its lines or, for SGML, its segments. `.gz` files are decompressed.
 
     Raises:
-        ZooError: The file is missing or damaged, is implausibly large after decompression, or has a line that is not
-            UTF-8 or is longer than MAX_LINE_BYTES.
+        ZooError: The file is missing, damaged, or implausibly large after decompression, or a line is not UTF-8 or is
+            longer than MAX_LINE_BYTES.
     """
     with file_errors(path), open_gzip(path) if path.suffix == ".gz" else path.open("rb") as stream:
         lines = decoded_lines(bounded_lines(stream, str(path), MAX_LINE_BYTES), str(path))
@@ -39,7 +39,7 @@ def read_sentences(path: Path) -> Iterator[str]:
 
 @contextmanager
 def file_errors(path: Path) -> Iterator[None]:
-    """Convert errors of reading a file to ZooErrors with the path of the file."""
+    """Convert errors that occur while a file is read to ZooErrors that contain the file's path."""
     try:
         yield
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -50,15 +50,15 @@ def file_errors(path: Path) -> Iterator[None]:
 
 
 def is_sgml(path: Path) -> bool:
-    """Return whether a file is an SGML file, compressed or not, by its name."""
+    """Return whether a file has the name of an SGML file, such as `test.sgm` or `test.sgm.gz`."""
     return path.name.removesuffix(".gz").lower().endswith((".sgm", ".sgml"))
 
 
 def digest(path: Path) -> str:
-    """Return the SHA-256 of a file.
+    """Return the SHA-256 of a file in hexadecimal.
 
     Raises:
-        ZooError: The file cannot be read, or was not written completely.
+        ZooError: The file cannot be read, or parts of its content are missing.
     """
     with file_errors(path):
         _check_complete(path)
@@ -66,7 +66,7 @@ def digest(path: Path) -> str:
 
 
 def _check_complete(path: Path) -> None:
-    """Raise ZooError if a file has a hole (see lseek), as after an interrupted copy that has the final size already."""
+    """Raise ZooError if a file has a hole (a range without content, see lseek), as after an interrupted copy."""
     with path.open("rb") as file:
         descriptor, end = file.fileno(), path.stat().st_size
         hole = os.lseek(descriptor, 0, os.SEEK_HOLE) if end and hasattr(os, "SEEK_HOLE") else end
@@ -76,7 +76,7 @@ def _check_complete(path: Path) -> None:
 
 
 def _segments(lines: Iterable[str], path: Path) -> Iterator[str]:
-    """Yield the text of the `<seg>` elements, as in the test sets of WMT.
+    """Yield the text of the `<seg>` elements of an SGML file, the format of WMT's test sets.
 
     Raises:
         ZooError: A segment is not closed within MAX_LINE_BYTES characters.

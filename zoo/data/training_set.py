@@ -20,7 +20,7 @@ from zoo.data.store import Store
 from zoo.text.vocabulary import Side, Vocabulary
 
 POOL_BATCHES = 64
-"""Number of batches in a pool. With subword regularisation, the pairs of a pool are tokenised again together.
+"""With subword regularisation, number of consecutive batches whose pairs are tokenised together (a pool).
 
 With 25,000 tokens per side, sampling a pool takes some seconds and 30 MB, while the model trains on the previous pool.
 A larger pool would need less padding.
@@ -28,24 +28,24 @@ A larger pool would need less padding.
 
 
 class SubwordSampler:
-    """Sampler of other tokenisations of the same sentences (subword regularisation), with SentencePiece.
+    """Samples random tokenisations of the same sentences (subword regularisation) with SentencePiece.
 
     With a BPE vocabulary, merges are skipped at random (BPE-dropout). With a unigram vocabulary, tokenisations are
-    sampled by their probabilities.
+    sampled according to their probabilities.
     """
 
     def __init__(self, vocabulary: Vocabulary, alpha: float, max_length: int) -> None:
-        """Set the parameters.
+        """Create a sampler.
 
         Args:
             vocabulary: Vocabulary of the sentences.
             alpha: Probability to skip a merge (BPE), or exponent of the probabilities (unigram).
-            max_length: Largest number of tokens per sentence. If a sample is longer, the sentence keeps its tokens.
+            max_length: Maximum number of tokens per sentence. If a sample is longer, the sentence keeps its tokens.
         """
         self._vocabulary, self._alpha, self._max_length = vocabulary, alpha, max_length
 
     def __call__(self, pairs: Pairs, seed: int) -> Pairs:
-        """Return the same sentences with sampled tokens. The result depends only on the 63-bit seed."""
+        """Return the same sentences with sampled tokens. For the same pairs, they only depend on the 63-bit seed."""
         # SentencePiece seeds its random numbers once per thread, so each call needs a new thread.
         with ThreadPoolExecutor(1) as thread:
             return thread.submit(self._sample_pairs, pairs, seed).result()
@@ -63,34 +63,34 @@ class SubwordSampler:
 
 
 class TrainingBatch(NamedTuple):
-    """Batch to train on, and the position in the training data after this batch, for checkpoints."""
+    """Batch to train on, and the position in the training data after it, which checkpoints store."""
 
     pairs: Pairs
     """Token IDs of the batch."""
     epoch: int
     batch: int
-    """Number of finished batches of the epoch. With subword regularisation, the number before the current pool."""
+    """Number of finished batches in the epoch. With subword regularisation, only those before the current pool."""
     pool_batch: int
-    """Number of finished batches of the current pool. 0 without subword regularisation."""
+    """Number of finished batches in the current pool (see POOL_BATCHES). 0 without subword regularisation."""
 
 
 class TrainingSet:
-    """Batches of a training run. The content of a batch depends only on the spec's seed and the position in the data.
+    """Batches of a training run. Their content depends only on the data, the spec and the position in the data.
 
-    With subword regularisation, sentences get other lengths than in the store, so the batches of the epoch do not fit.
-    Therefore the pairs of POOL_BATCHES batches are sampled together, and divided into batches again.
+    Subword regularisation changes the lengths of sentences, so that batches planned for the stored lengths would not
+    fit. Therefore the pairs of POOL_BATCHES batches are sampled together, and divided into batches again.
     """
 
     def __init__(
         self, spec: Spec, store: Store, sampler: SubwordSampler | None = None, verified: Future[None] | None = None
     ) -> None:
-        """Combine a store with the training settings.
+        """Create the batches of a token store for the training settings of a spec.
 
         Args:
             spec: Spec with the sections `training` and `corpus`.
             store: Tokens of the training text.
-            sampler: Sampler for subword regularisation. None: do not use it.
-            verified: Future of a verification of the store in the background, if any.
+            sampler: Sampler for subword regularisation. None: no subword regularisation.
+            verified: Future of a background check of the store's files, if any.
         """
         self._spec, self.store, self._sampler, self._verified = spec, store, sampler, verified
         self._epoch: tuple[int, EpochBatches] | None = None
@@ -98,7 +98,7 @@ class TrainingSet:
 
     @classmethod
     def from_prepared(cls, spec: Spec, prepared: PreparedCorpus, verified: Future[None] | None = None) -> Self:
-        """Create the training set of a prepared corpus. Use subword regularisation if the spec specifies it."""
+        """Return the training set of a prepared corpus, with subword regularisation if the spec specifies it."""
         alpha = spec.training.subword_regularization
         sampler = None if alpha is None else SubwordSampler(prepared.vocabulary, alpha, spec.corpus.max_length)
         return cls(spec, prepared.store("train"), sampler, verified)
@@ -109,7 +109,7 @@ class TrainingSet:
         return self._sampler is not None
 
     def epoch_batches(self, epoch: int) -> EpochBatches:
-        """Return the batches of an epoch. Their sizes do not consider subword regularisation.
+        """Return the batches of an epoch. Their sizes are those before subword regularisation.
 
         The last requested epoch is cached. The method is not thread-safe.
 
@@ -167,14 +167,14 @@ class TrainingSet:
                 pool_batch = 0
 
     def _positions(self, epoch: int, batch: int, step: int) -> Iterator[tuple[int, int]]:
-        """Yield pairs of epoch and batch number endlessly, starting from a position, in steps of `step` batches."""
+        """Yield epochs and batch numbers endlessly, starting from the given ones, in steps of `step` batches."""
         while True:
             for number in range(batch, len(self.epoch_batches(epoch)), step):
                 yield epoch, number
             epoch, batch = epoch + 1, 0
 
     def _sample_pool(self, epoch: int, start: int) -> list[Pairs]:
-        """Return the batches of the pool at a position. The last requested pool is cached."""
+        """Return the batches of the pool that begins at batch `start` of an epoch. The last pool is cached."""
         if self._pool is None or self._pool[0] != (epoch, start):
             assert self._sampler is not None
             self._pool, training = None, self._spec.training
@@ -191,13 +191,13 @@ class TrainingSet:
         return self._pool[1]
 
     def verify(self, *, wait: bool = True) -> None:
-        """Check the result of the verification of the store in the background.
+        """Raise an error if the background check of the store's files has found one.
 
         Args:
-            wait: Whether to wait for the result. If false, an unfinished verification is ignored.
+            wait: Whether to wait for the check to finish. If false, do nothing while it is unfinished.
 
         Raises:
-            ZooError: A file of the store has changed since it was written.
+            ZooError: A file of the prepared corpus is damaged or cannot be read.
         """
         if self._verified and (wait or self._verified.done()):
             self._verified.result()
@@ -212,7 +212,7 @@ def part_weights(corpus: Corpus, pairs: Sequence[int]) -> list[float]:
 
     Args:
         corpus: The corpus.
-        pairs: Number of pairs of each part.
+        pairs: Number of sentence pairs in each part of the training set.
     """
     weights = [getattr(part, "weight", 1.0) for part in corpus.train]
     if corpus.temperature == 1.0:

@@ -94,7 +94,7 @@ def test_all_pairs_of_a_source_leave_train_together():
 
 
 def test_too_few_pairs_to_hold_out_are_reported():
-    with pytest.raises(ZooError, match=r"`corpus\.test` holds out 3 pairs, but train has only 2 left"):
+    with pytest.raises(ZooError, match=r"`corpus\.test` holds out 3 pairs, but `corpus\.train` has only 2 left"):
         classify_pairs([(str(n), "x") for n in range(4)], deduplicate=False, dev=2, test=3)
 
 

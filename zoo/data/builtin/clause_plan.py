@@ -1,4 +1,4 @@
-"""Inputs of the clause sampler: verbs with their frames, and the requirements of a clause."""
+"""Inputs of the clause sampler: verbs with the complements that they take (frames), and requirements of a clause."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -11,14 +11,14 @@ from zoo.data.builtin.nominals import Nominal, NounPhrase
 
 SUBJECT_MARKING = CaseMarking("", "", Case.NOMINATIVE)
 CLAUSE_KINDS = frozenset({"that", "question", "infinitive"})
-"""Kinds of slots that contain a clause."""
+"""Kinds of slots (complements of a verb) that contain a clause."""
 
 
 class VerbFrame(NamedTuple):
-    """Verb in one of its frames.
+    """Verb with one of its frames. A frame lists the slots (complements without the subject) that the verb takes.
 
     `gap` is the index of the nominal that a question asks for, or that a relative pronoun replaces. 0 is the subject,
-    and 1 the first slot.
+    and 1 is the first slot.
     """
 
     verb: Verb
@@ -26,28 +26,28 @@ class VerbFrame(NamedTuple):
     gap: int = 0
 
     def slot_index(self, kind: str) -> int | None:
-        """Return the index of the first slot of a kind, or None."""
+        """Return the index, from 1, of the first slot of this kind, or None if there is none."""
         return next((index for index, slot in enumerate(self.frame, 1) if slot.kind == kind), None)
 
     @property
     def gap_marking(self) -> CaseMarking:
-        """Prepositions and German case of the nominal at the gap."""
+        """Prepositions and German case of the nominal at `gap`."""
         return self.frame[self.gap - 1].marking if self.gap else SUBJECT_MARKING
 
 
 WeightedFrames = list[tuple[float, VerbFrame]]
-"""Verb frames with their weights in sampling."""
+"""Verbs with their frames, each with its weight in sampling."""
 
 
 class FrameIndex:
-    """Verb frames of a lexicon, by their use.
+    """Verbs of a lexicon with their frames, grouped by the constructions that can use them.
 
     Attributes:
-        all: All frames.
-        simple: Frames without a slot for a clause.
-        weather: Frames of weather verbs.
-        by_gap: Simple frames with a gap, by sort of the nominal at the gap.
-        with_place: Simple frames with a slot for a place or direction.
+        all: All verbs with all their frames.
+        simple: Those without a slot for a clause.
+        weather: Verbs of the weather, such as `rain`.
+        by_gap: Entries of `simple` with a gap, by the semantic sort of the nominal at the gap.
+        with_place: Entries of `simple` with a slot for a place or a direction.
     """
 
     def __init__(self, lexicon: Lexicon) -> None:
@@ -66,10 +66,10 @@ class FrameIndex:
 
 
 def _frames_with_gap(frames: WeightedFrames, sort: str) -> Iterator[tuple[float, VerbFrame]]:
-    """Yield the frames in which a nominal of a semantic sort can be missing: the gap of a question or relative clause.
+    """Yield the frames in which a nominal of this semantic sort can be the gap of a question or relative clause.
 
-    If a frame has two objects without prepositions, neither can be the gap. In English, the sentence would not show
-    which of the two is missing.
+    If a frame has two objects without prepositions, neither can be the gap, because an English sentence would
+    not show which of the two is missing.
     """
     for weight, (verb, frame, _) in frames:
         if sort in verb.subject:
@@ -87,10 +87,10 @@ class ClauseRequest:
     Attributes:
         type: Type of the clause.
         past: Whether the finite verb must be in the past, or None for any tense.
-        depth: How many clauses may be nested inside.
-        fixed: Constituents that are already decided, by index in the frame (0 is the subject).
-        front: Constituent that opens the clause, possibly one of `fixed`.
-        antecedent: Noun phrase to which `it` may refer.
+        depth: Maximum depth of clauses that are nested inside this one.
+        fixed: Constituents that are already chosen, by index in the frame (0 is the subject).
+        front: Constituent at the beginning of the clause, possibly one of `fixed`. None: not chosen yet.
+        antecedent: Earlier noun phrase to which `it` may refer, if any.
     """
 
     type: ClauseType = ClauseType.STATEMENT
@@ -107,11 +107,11 @@ class ClauseDraft:
 
     Attributes:
         request: Requirements of the clause.
-        verb_frame: Verb and frame.
+        verb_frame: Verb with its frame.
         polarity: `+` (affirmative), `-` (negated) or `never`.
         subject: The subject.
         tense: Tense or mood.
-        nominals: Nominals of the clause so far, starting with the subject.
+        nominals: Nominals that were sampled so far, starting with the subject.
     """
 
     request: ClauseRequest

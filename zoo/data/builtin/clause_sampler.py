@@ -1,4 +1,4 @@
-"""Sample clauses at random: verb, subject, tense, complements, adjuncts, order.
+"""Random sampling of clauses: verb, subject, tense, complements, adjuncts and word order.
 
 One principle keeps English unambiguous: long constituents come last. After a constituent that ends in a clause, the
 outer clause has no further constituents.
@@ -21,14 +21,14 @@ THAT = Conjunction("that", "dass", "dass")
 WHETHER = Conjunction("whether", "ob", "ob")
 _PERSON: Sorts = frozenset({"person"})
 _ANIMATE: Sorts = frozenset({"person", "animal"})
-# Groups of determiners of subjects, by polarity. The subject of a negated clause is definite: `nicht` cannot negate it.
-# Only the last object of a negated clause may have a determiner that becomes `kein`.
+# Permitted groups of determiners (see `Determiner`), by polarity. The subject of a negated clause is definite, because
+# `nicht` cannot negate it. Only the last object of a negated clause may have a determiner that becomes `kein`.
 _SUBJECT_GROUPS = {"+": "diqn", "-": "d", "never": "d"}
 _OBJECT_GROUPS = {"+": "diq", "-": "d", "never": "diq"}
 
 
 class ClauseSampler:
-    """Samples clauses with everything that is embedded in them."""
+    """Samples clauses with all clauses and phrases that are embedded in them."""
 
     def __init__(self, random: RandomChoices, lexicon: Lexicon) -> None:
         self._random = random
@@ -47,7 +47,7 @@ class ClauseSampler:
         }
 
     def clause(self, request: ClauseRequest) -> Clause:
-        """Sample a clause with any verb."""
+        """Sample a clause with any verb. If no clause may be nested inside, no complement of the verb is a clause."""
         frames = self._frames.all if request.depth else self._frames.simple
         return self._clause_with(self._random.weighted(frames), request)
 
@@ -67,7 +67,7 @@ class ClauseSampler:
         return self._random.weighted(choices)(request)
 
     def _clause_with(self, verb_frame: VerbFrame, request: ClauseRequest) -> Clause:
-        """Sample a clause with a given verb and frame."""
+        """Sample a clause with the given verb and its complements."""
         draft = self._draft(verb_frame, request)
         parts: list[Constituent] = []
         if request.type is not ClauseType.INFINITIVE:
@@ -86,7 +86,7 @@ class ClauseSampler:
         return Clause(request.type, verb_frame.verb, draft.tense, agreement, tuple(parts), front_index, negated)
 
     def _draft(self, verb_frame: VerbFrame, request: ClauseRequest) -> ClauseDraft:
-        """Sample polarity, subject and tense."""
+        """Return a draft of a clause with sampled polarity, subject and tense."""
         weights = {ClauseType.INFINITIVE: (1, 0, 0), ClauseType.QUESTION: (90, 8, 2)}.get(request.type, (79, 17, 4))
         polarity = self._random.weighted(tuple(zip(weights, ("+", "-", "never"), strict=True)))
         subject = self._subject(verb_frame, request, polarity)
@@ -112,7 +112,7 @@ class ClauseSampler:
         return self._with_modifier(self._nominals.nominal(constraints), request.depth, in_subject=True)
 
     def _complements(self, draft: ClauseDraft) -> Iterator[Constituent]:
-        """Sample the constituents of the frame, in English order."""
+        """Yield the complements of the draft's verb, in English word order. Sample those that are not fixed."""
         for index, slot in enumerate(draft.verb_frame.frame, 1):
             if index in draft.request.fixed:
                 yield draft.request.fixed[index]
@@ -120,7 +120,7 @@ class ClauseSampler:
                 yield self._slot_samplers[slot.kind](slot, draft)
 
     def _object(self, slot: Slot, draft: ClauseDraft) -> Constituent:
-        """Sample an object. A clause has at most one `I` and one `it`. A second object is not a pronoun."""
+        """Sample an object. A clause has at most one `I` or `we` and one `it`. A second object is no pronoun."""
         frame, negated = draft.verb_frame.frame, draft.polarity == "-"
         bare = [other for other in frame if other.kind == "nominal" and not other.marking.english]
         second = slot in bare[1:]
@@ -168,7 +168,7 @@ class ClauseSampler:
         return SubordinateClause(self._clause_with(verb_frame, ClauseRequest(ClauseType.INFINITIVE, fixed=fixed)))
 
     def _with_modifier(self, nominal: Nominal, depth: int, in_subject: bool) -> Nominal:
-        """Add a relative clause, a genitive or a prepositional phrase to some noun phrases."""
+        """Return the nominal. If it is a noun phrase, sometimes add a relative clause, a genitive or a place."""
         if not isinstance(nominal, NounPhrase):
             return nominal
         choices: tuple[tuple[float, Callable[[NounPhrase, int], NounPhrase]], ...] = (
@@ -186,16 +186,16 @@ class ClauseSampler:
         return replace(phrase, modifier=SubordinateClause(clause))
 
     def _with_genitive(self, phrase: NounPhrase, depth: int) -> NounPhrase:
-        """Add a genitive, with `of` in English. Its determiner must show the case in German."""
+        """Add a genitive (in English with `of`) to a noun phrase. Its determiner shows the German case."""
         owner = self._nominals.noun_phrase(NominalConstraints(_PERSON, "d"))
         return replace(phrase, modifier=Argument(owner, GENITIVE))
 
     def _with_place(self, phrase: NounPhrase, depth: int) -> NounPhrase:
-        """Add a place to a noun phrase. Only subjects get one, because after an object it could modify the verb."""
+        """Add a place to the noun phrase of a subject. After an object, the place could also modify the verb."""
         return replace(phrase, modifier=self._place(self._lexicon.locations, Position.PLACE))
 
     def _clause_with_gap(self, nominal: Nominal, verb_frame: VerbFrame, request: ClauseRequest) -> Clause:
-        """Sample a clause that begins with `nominal`, taken from the gap of the frame."""
+        """Sample a clause that begins with `nominal`, which fills the gap of the frame."""
         argument = Argument(nominal, verb_frame.gap_marking)
         return self._clause_with(verb_frame, replace(request, fixed={verb_frame.gap: argument}, front=argument))
 
@@ -203,7 +203,7 @@ class ClauseSampler:
         return self._clause_with_gap(WHO, self._random.weighted(self._frames.by_gap["person"]), request)
 
     def _what_clause(self, request: ClauseRequest) -> Clause:
-        """Sample a clause with `what` as a bare object. After a preposition, German would need worauf or womit."""
+        """Sample a clause with the object `what`, never after a preposition: German would need `worauf` or `womit`."""
         frames = [
             (weight, verb_frame)
             for weight, verb_frame in self._frames.by_gap["thing"]
@@ -216,7 +216,7 @@ class ClauseSampler:
         return self._clause_with_gap(phrase, self._random.weighted(self._frames.by_gap[phrase.sort]), request)
 
     def _where_clause(self, request: ClauseRequest) -> Clause:
-        """Sample a clause with `where`, which is wo for a place and wohin for a direction."""
+        """Sample a clause with `where`. German uses `wo` for a place and `wohin` for a direction."""
         verb_frame = self._random.weighted(self._frames.with_place)
         place = verb_frame.slot_index("place")
         index = place or verb_frame.slot_index("direction") or verb_frame.slot_index("goal") or 0
@@ -235,7 +235,7 @@ class ClauseSampler:
             yield Adjunct(self._random.uniform(self._lexicon.frequencies), Position.FREQUENCY)
 
     def _adjuncts(self, draft: ClauseDraft) -> Iterator[Constituent]:
-        """Sample adjuncts that the verb permits, in English order. Embedded clauses have fewer of them."""
+        """Sample adjuncts that the verb permits, in English order. Embedded clauses have fewer adjuncts."""
         factor = 1.0 if draft.request.type in (ClauseType.STATEMENT, ClauseType.QUESTION) else 0.5
         permitted = draft.verb_frame.verb.adjuncts
         if "m" in permitted and self._random.chance(0.14 * factor):
@@ -254,9 +254,9 @@ class ClauseSampler:
             yield Adjunct(self._random.uniform(self._random.weighted(groups)), Position.TIME)
 
     def _front(self, draft: ClauseDraft, parts: list[Constituent], ends_in_clause: bool) -> Constituent | None:
-        """Sample the time or place that opens a statement, or return None if the subject opens it.
+        """Return the time or place at the beginning of a statement, or None if the statement begins with the subject.
 
-        If the clause ends in another clause, it has no time or place elsewhere.
+        If the statement ends in a nested clause, only a new time can be at the beginning.
         """
         if ends_in_clause:
             return next(self._time(draft), None) if self._random.chance(0.12) else None
@@ -265,7 +265,7 @@ class ClauseSampler:
 
 
 def _relative_pronoun(phrase: NounPhrase, verb_frame: VerbFrame) -> RelativePronoun:
-    """Return who or whom for persons, otherwise that, or which after a preposition."""
+    """Return `who` or `whom` for a person. For other nouns, return `which` after a preposition, otherwise `that`."""
     if phrase.sort == "person":
         return RelativePronoun(phrase, "whom" if verb_frame.gap else "who")
     return RelativePronoun(phrase, "which" if verb_frame.gap_marking.english else "that")

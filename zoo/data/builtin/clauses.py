@@ -31,10 +31,10 @@ _CONTRACTIONS = {
 
 
 class Position(IntEnum):
-    """Position of a constituent in the German middle field, in order.
+    """Position of a constituent in the German middle field (between the verbs), in ascending order.
 
     Known information precedes new information: pronouns, then definite objects, then indefinite objects. `nicht` comes
-    before the new information. POSTFIELD follows the verbs at the end of the clause.
+    before the new information. POSTFIELD comes after the verbs at the end of the clause.
     """
 
     SUBJECT_PRONOUN = 0
@@ -69,11 +69,11 @@ _BARE_NOMINAL_POSITIONS = {
     (Case.DATIVE, Definiteness.DEFINITE): Position.DEFINITE_DATIVE,
     (Case.DATIVE, Definiteness.INDEFINITE): Position.INDEFINITE_DATIVE,
 }
-"""Positions of subjects, and of objects without a preposition."""
+"""Positions of subjects and of objects without a preposition, by case and definiteness."""
 
 
 class Constituent:
-    """Part of a clause."""
+    """Part of a clause, such as the subject, an object or a subordinate clause."""
 
     __slots__ = ()
 
@@ -91,13 +91,16 @@ class Constituent:
         raise NotImplementedError
 
     def negated(self) -> Constituent | None:
-        """Return the constituent with `kein`, or None if it is not negated that way."""
+        """Return the constituent with `kein` as its determiner, or None if `kein` cannot negate it."""
         return None
 
 
 @dataclass(frozen=True, slots=True)
 class Argument(Constituent):
-    """Nominal with its marking: a subject, an object, or a prepositional phrase at `prepositional_position`."""
+    """Nominal with the marking of its role: a subject, an object or a prepositional phrase.
+
+    `prepositional_position` is the position if the marking has a German preposition.
+    """
 
     nominal: Nominal
     marking: CaseMarking
@@ -130,7 +133,7 @@ class Argument(Constituent):
         return phrase, self.nominal.extraposed
 
     def negated(self) -> Constituent | None:
-        """Return a bare object with `kein`, or None for all other arguments."""
+        """Return an object without preposition with `kein`, or None if `kein` cannot negate the argument."""
         if self.marking.german or self.marking.case is Case.NOMINATIVE:
             return None
         nominal = self.nominal.negated()
@@ -160,7 +163,7 @@ class Adjunct(Constituent):
 
 @dataclass(frozen=True, slots=True)
 class Predicate(Constituent):
-    """Predicative adjective, two of them, or a comparison with a nominal."""
+    """One or two predicative adjectives, or a comparative with the nominal that follows `than`."""
 
     adjectives: tuple[AdjectivePhrase, ...]
     than: Nominal | None = None
@@ -206,15 +209,15 @@ class SubordinateClause(Constituent):
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """Verb with its constituents in English order, the subject first.
+    """Verb with its constituents in English order, beginning with the subject.
 
     Attributes:
         type: Type of the clause.
         verb: The verb.
         tense: Tense or mood.
-        agreement: Agreement features of the subject. For an infinitive, which has no subject, those of the main clause.
+        agreement: Person, number and gender of the subject. An infinitive takes them from its main clause.
         constituents: Subject and other constituents.
-        front: Index of the constituent that opens the clause in both languages instead of the subject, if any.
+        front: Index of the constituent at the beginning of the clause in both languages. None: the subject.
         negated: Whether the clause is negated with `not`.
     """
 
@@ -243,7 +246,7 @@ class Clause:
         return node(label, front, *comma, *words)
 
     def _english_words(self, subject: Sequence[Tree], parts: Sequence[Constituent], inverted: bool) -> list[Tree]:
-        """Order subject, verbs and other constituents. If `inverted`, the auxiliary precedes the subject.
+        """Return subject, verbs and other constituents in order. If `inverted`, the auxiliary precedes the subject.
 
         Adverbs of frequency precede a full verb and follow an auxiliary. `subject` is empty in an infinitive, and if
         the subject is the question word or relative pronoun at the front.
@@ -260,10 +263,10 @@ class Clause:
         return [*subject, *frequency, _verb_phrase(verbs, negation, complements)]
 
     def _english_verbs(self, needs_auxiliary: bool) -> tuple[list[Tree], bool]:
-        """Return the verbs, the finite one first, and whether that one is an auxiliary.
+        """Return the English verbs, the finite verb first, and whether the finite verb is an auxiliary.
 
         Args:
-            needs_auxiliary: Whether a finite verb that is no auxiliary gets the auxiliary `do`.
+            needs_auxiliary: Whether to add the auxiliary `do` if the finite verb is not an auxiliary.
         """
         verb, tense = self.verb.english, self.tense
         if self.type is ClauseType.INFINITIVE:
@@ -277,7 +280,7 @@ class Clause:
         return [DO.finite(self.agreement, tense.past), leaf("VB", first.base), *rest], True
 
     def _english_complements(self, parts: Sequence[Constituent]) -> list[Tree]:
-        """Return what follows the verb. A particle comes first, except after an unstressed pronoun."""
+        """Return the constituents after the verb. A particle precedes all of them except a pronoun object."""
         trees = [part.english() for part in parts]
         if self.verb.particle:
             after_pronoun = bool(parts) and parts[0].position is Position.ACCUSATIVE_PRONOUN
@@ -299,7 +302,7 @@ class Clause:
         return (*prefield, *left, *middle, *right, *postfield)
 
     def _german_bracket(self) -> tuple[Words, Words]:
-        """Return the verbs before and after the middle field.
+        """Return the German verbs before and after the middle field.
 
         In main clauses, the finite verb comes before the middle field. In other clauses, all verbs follow it.
         """
@@ -314,9 +317,10 @@ class Clause:
         return (finite,), non_finite or tuple(filter(None, [verb.prefix]))
 
     def _german_parts(self, parts: list[Constituent]) -> Iterator[tuple[Position, Words]]:
-        """Yield the words after the prefield with their positions.
+        """Yield the German words of the given constituents, each with its position.
 
-        A negated clause has `kein` in the first object that can take it, or `nicht`.
+        In a negated clause, the first object that can be negated by `kein` has `kein`. If there is none, `nicht` is
+        added.
         """
         if self.verb.reflexive:
             yield Position.REFLEXIVE, (reflexive_pronoun(self.agreement),)
@@ -330,7 +334,7 @@ class Clause:
 
 
 def _verb_phrase(verbs: Sequence[Tree], after_first: Sequence[Tree], complements: Sequence[Tree]) -> Tree:
-    """Nest one VP per verb. An infinitive with `to` is in an S of its own."""
+    """Return one VP per verb, each inside the previous one. An infinitive with `to` is in a separate S."""
     first, *rest = verbs
     if not rest:
         return node("VP", first, *after_first, *complements)
@@ -340,7 +344,7 @@ def _verb_phrase(verbs: Sequence[Tree], after_first: Sequence[Tree], complements
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """One main clause, or two. `conjunction` has the English and the German word between them."""
+    """Sentence with one or two main clauses. `conjunction` is the English and the German word between them."""
 
     first: Clause
     conjunction: tuple[str, str] = ("", "")
@@ -348,18 +352,18 @@ class Sentence:
 
     @property
     def mark(self) -> str:
-        """Final punctuation mark."""
+        """Punctuation mark at the end of the sentence: `?` for a question, otherwise `.`."""
         return "?" if self.first.type is ClauseType.QUESTION else "."
 
     def english(self, plain: bool = False) -> Tree:
-        """Return the English tree. If `plain`, it has neither an initial capital nor a final mark."""
+        """Return the English tree. If `plain`, it has no initial capital and no final punctuation mark."""
         tree = self.first.english()
         if self.second:
             tree = node("S", tree, leaf(",", ","), leaf("CC", self.conjunction[0]), self.second.english())
         return tree if plain else node(tree.label, *tree.children, leaf(".", self.mark)).capitalise()
 
     def german(self, plain: bool = False) -> str:
-        """Return the German text. If `plain`, it has neither an initial capital nor a final mark."""
+        """Return the German text. If `plain`, it has no initial capital and no final punctuation mark."""
         words = self.first.german()
         if self.second:
             words = (*words, ",", self.conjunction[1], *self.second.german())
@@ -368,6 +372,6 @@ class Sentence:
 
 
 def _merge_commas(words: Words) -> Words:
-    """Remove superfluous commas. Embedded clauses have commas on both sides, even at the ends of the sentence."""
+    """Return the words without superfluous commas: repeated commas, and commas at both ends of the sentence."""
     kept = [word for word, previous in zip(words, (",", *words), strict=False) if (word, previous) != (",", ",")]
     return tuple(kept[:-1] if kept[-1] == "," else kept)

@@ -16,19 +16,19 @@ from zoo.data.builtin.nominals import NounPhrase
 from zoo.text.trees.tree import Tree, detokenise
 
 VERSION = 1
-"""Version of the grammar. Increase it whenever a sentence changes: prepared corpora depend on it."""
+"""Version of the grammar. Increase it whenever a generated sentence changes, because prepared corpora depend on it."""
 MAX_PAIRS = {"train": 5_000_000, "dev": 50_000, "test": 50_000}
-"""Guaranteed number of distinct pairs of each set."""
+"""Number of distinct pairs that each set is guaranteed to have."""
 MAX_WORDS = 22
-"""Maximum number of words of an English sentence."""
+"""Maximum number of words in an English sentence."""
 PLAIN_SHARE = 0.25
-"""Share of pairs without an initial capital and a final mark, as people type them."""
+"""Fraction of pairs without an initial capital and a final punctuation mark, as people type them."""
 _REMOVE_MARKS = str.maketrans("", "", ".,?'")
 
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """English sentence, German translation, and constituency tree of the English sentence."""
+    """English sentence, its German translation, and its constituency tree."""
 
     source: str
     target: str
@@ -36,9 +36,9 @@ class Pair:
 
 
 def sentences(split: str, count: int, seed: int = 0) -> Iterator[Pair]:
-    """Generate distinct pairs of a set. The same arguments give the same pairs on every machine.
+    """Yield distinct pairs of train, dev or test. The same arguments give the same pairs on every machine.
 
-    No sentence is in two sets, whatever the seeds.
+    The sets have no sentence in common, even with different seeds.
 
     Args:
         split: `train`, `dev` or `test`.
@@ -46,11 +46,11 @@ def sentences(split: str, count: int, seed: int = 0) -> Iterator[Pair]:
         seed: Seed of the random choices.
 
     Raises:
-        ZooError: The set does not exist, or has fewer pairs.
+        ZooError: The set does not exist, or has fewer than `count` pairs.
     """
     if split not in MAX_PAIRS:
         name = nearest(split, MAX_PAIRS)
-        hint = f"did you mean `{name}`?" if name else f"its sets are {', '.join(MAX_PAIRS)}"
+        hint = f"did you mean `{name}`?" if name else f"use one of {', '.join(MAX_PAIRS)}"
         raise ZooError(f"`{split}` is not a set of the built-in corpus", hint=hint)
     if not 0 <= count <= MAX_PAIRS[split]:
         raise ZooError(
@@ -61,7 +61,7 @@ def sentences(split: str, count: int, seed: int = 0) -> Iterator[Pair]:
 
 
 def split_of(source: str) -> str:
-    """Return the set that an English sentence belongs to: `dev` and `test` for a tenth each, otherwise `train`."""
+    """Return the set of an English sentence: `train`, or, for a tenth of all sentences each, `dev` or `test`."""
     return _split_of_identity(_identity(source))
 
 
@@ -81,7 +81,7 @@ def _distinct_pairs(split: str, seed: int) -> Iterator[Pair]:
 
 
 def _identity(source: str) -> bytes:
-    """Return a hash of the words of a sentence, independent of capitals and punctuation."""
+    """Return a hash of a sentence that does not depend on capitals and punctuation."""
     return blake2b(source.lower().translate(_REMOVE_MARKS).encode(), digest_size=8).digest()
 
 
@@ -90,7 +90,7 @@ def _split_of_identity(identity: bytes) -> str:
 
 
 class SentenceSampler:
-    """Samples sentences of a lexicon, from one sequence of random numbers."""
+    """Samples sentences with the words of a lexicon, using one random number generator."""
 
     def __init__(self, random: RandomChoices, lexicon: Lexicon = LEXICON) -> None:
         self._random = random
@@ -118,7 +118,10 @@ class SentenceSampler:
         return Sentence(self._clauses.wh_clause(ClauseRequest(ClauseType.QUESTION)))
 
     def _complex_sentence(self) -> Sentence:
-        """Sample a main clause and an adverbial clause before or after it. In one after it, `it` may refer back."""
+        """Sample a main clause with an adverbial clause before or after it.
+
+        In an adverbial clause after the main clause, `it` may refer to a noun phrase in the main clause.
+        """
         opens = self._random.chance(0.35)
         main_type = ClauseType.QUESTION if not opens and self._random.chance(0.15) else ClauseType.STATEMENT
         main = self._clauses.clause(ClauseRequest(main_type))
@@ -132,14 +135,14 @@ class SentenceSampler:
         return Sentence(replace(main, constituents=parts, front=len(parts) - 1 if opens else main.front))
 
     def _compound_sentence(self) -> Sentence:
-        """Sample two main clauses. In the second, `it` may refer back."""
+        """Sample two main clauses. In the second one, `it` may refer to a noun phrase in the first one."""
         first = self._clauses.clause(ClauseRequest())
         conjunction = self._random.uniform(self._lexicon.coordinating)
         return Sentence(first, conjunction, self._clauses.clause(ClauseRequest(antecedent=_antecedent(first))))
 
 
 def _antecedent(clause: Clause) -> NounPhrase | None:
-    """Return the noun phrase to which `it` refers in the next clause: the first singular one that is not a person."""
+    """Return the noun phrase to which `it` in the next clause refers: the first singular one that is not a person."""
     bare = (part.nominal for part in clause.constituents if isinstance(part, Argument) and not part.marking.german)
     phrases = (nominal for nominal in bare if isinstance(nominal, NounPhrase))
     return next((phrase for phrase in phrases if not phrase.plural and phrase.sort != "person"), None)

@@ -21,7 +21,7 @@ from zoo.text.trees.bracketed import read_tree
 from zoo.text.trees.tree import Tree
 
 Sorts = frozenset[str]
-"""Semantic sorts of nouns (person, food, place ...), by which verbs and adjectives select their nouns."""
+"""Semantic sorts of nouns, such as person, food and place. Verbs and adjectives only combine with certain sorts."""
 
 _TIMES = ("past", "perfect", "present", "future")
 _CASES = {"nom": Case.NOMINATIVE, "acc": Case.ACCUSATIVE, "dat": Case.DATIVE, "gen": Case.GENITIVE}
@@ -31,7 +31,7 @@ _AUXILIARIES = {"be", "have", "will", "can", "must", "may", "should"}
 
 @dataclass(frozen=True, slots=True)
 class Noun:
-    """Countable noun."""
+    """Countable noun: its English singular and plural, and its German forms."""
 
     sort: str
     singular: str
@@ -41,7 +41,7 @@ class Noun:
 
 @dataclass(frozen=True, slots=True)
 class Adjective:
-    """Adjective. The comparative may be empty. German endings are added to `stem`, as in dunkel, dunkl-e."""
+    """Adjective. `comparative` is empty if there is none. German endings are added to `stem`, as in dunkel, dunkl-e."""
 
     sorts: Sorts
     english: str
@@ -53,9 +53,10 @@ class Adjective:
 
 @dataclass(frozen=True, slots=True)
 class Determiner:
-    """Determiner. Singular or plural is None if it does not exist, and empty if no word expresses it.
+    """Determiner. `singular` or `plural` is None if the form does not exist, and empty if the form has no word.
 
-    `group` is d(efinite), i(ndefinite), q(uantity), n(egative) or w (interrogative). Clauses permit certain groups.
+    `group` is d(efinite), i(ndefinite), q(uantity), n(egative) or w (interrogative). A clause may only permit certain
+    groups.
     """
 
     singular: str | None
@@ -68,7 +69,10 @@ class Determiner:
 
 @dataclass(frozen=True, slots=True)
 class CaseMarking:
-    """Marking of a nominal's role: an English preposition or none, a German preposition or none, and a case."""
+    """Marking of a nominal's role in a clause: English preposition, German preposition, and German case.
+
+    A preposition is empty if there is none.
+    """
 
     english: str
     german: str
@@ -77,7 +81,14 @@ class CaseMarking:
 
 @dataclass(frozen=True, slots=True)
 class Slot:
-    """Complement of a verb other than the subject: a nominal of certain sorts, or a phrase of another `kind`."""
+    """Complement that a verb takes besides its subject.
+
+    Attributes:
+        kind: "nominal", or the kind of a different phrase or clause, such as "place" or "that".
+        marking: For a nominal, its prepositions and case.
+        sorts: For a nominal, its permitted semantic sorts.
+        optional: Whether a clause may omit the complement.
+    """
 
     kind: str
     marking: CaseMarking
@@ -87,9 +98,9 @@ class Slot:
 
 @dataclass(frozen=True, slots=True)
 class Verb:
-    """Verb in both languages, with the sorts of its subject, its permitted adjuncts and its frames.
+    """Verb in both languages, with the permitted sorts of its subject, and the permitted adjuncts.
 
-    The slots of a frame are in English order. `perfect_auxiliary` is haben or sein.
+    `frames` are the alternative lists of complements, in English order. `perfect_auxiliary` is haben or sein.
     """
 
     english: EnglishVerb
@@ -104,7 +115,7 @@ class Verb:
 
 @dataclass(frozen=True, slots=True)
 class Adverb:
-    """Fixed adverbial phrase, and the times (past, perfect, present, future) of clauses that may contain it."""
+    """Adverbial phrase, and the times (past, perfect, present, future) of the clauses that may contain it."""
 
     english: Tree
     german: Words
@@ -113,20 +124,23 @@ class Adverb:
 
 @dataclass(frozen=True, slots=True)
 class Conjunction:
-    """Subordinating conjunction. German may have another one in the past (`when` is wenn or als), or none."""
+    """Subordinating conjunction. German may have a different one in the past: `when` is `wenn` or `als`.
+
+    `german_past` is None if the conjunction is not used in the past.
+    """
 
     english: str
     german: str
     german_past: str | None
 
     def translation(self, past: bool) -> str | None:
-        """Return the German conjunction of a clause in the past or in another tense."""
+        """Return the German conjunction for a clause, depending on whether the clause is in the past, or None."""
         return self.german_past if past else self.german
 
 
 @dataclass(frozen=True, slots=True)
 class PlacePreposition:
-    """Preposition of place, and the sorts of nouns that may follow it."""
+    """Preposition of place, and the semantic sorts of the nouns that may follow it."""
 
     marking: CaseMarking
     sorts: Sorts
@@ -134,7 +148,7 @@ class PlacePreposition:
 
 @dataclass(frozen=True)
 class Lexicon:
-    """All words, grouped as they are sampled. A number before words is their weight in sampling."""
+    """All words, in the groups from which they are sampled. A number in a tuple is a weight in sampling."""
 
     nouns: Mapping[str, tuple[Noun, ...]]
     adjectives: Mapping[str, tuple[Adjective, ...]]
@@ -163,7 +177,7 @@ def _rows(table: str) -> Iterator[list[str]]:
 
 
 def _entries(text: str) -> tuple[tuple[str, ...], ...]:
-    """Split a list at commas, and each entry into its words."""
+    """Return the entries of a list that is separated by commas, each as a tuple of its words."""
     return tuple(tuple(entry.split()) for entry in text.split(","))
 
 
@@ -181,18 +195,18 @@ _IRREGULAR_GERMAN = _principal_parts(tables.IRREGULAR_GERMAN)
 
 
 def english_verb(base: str) -> EnglishVerb:
-    """Return the English verb of an infinitive."""
+    """Return the English verb with this infinitive."""
     return EnglishVerb.from_parts(_IRREGULAR_ENGLISH.get(base, base), base in _AUXILIARIES)
 
 
 def german_verb(infinitive: str) -> GermanVerb:
-    """Return the German verb of an infinitive, such as `auf+heben` with a separable prefix."""
+    """Return the German verb with this infinitive. `+` follows a separable prefix, as in `auf+heben`."""
     prefix, plus, simple = infinitive.rpartition("+")
     return GermanVerb.from_parts(prefix + plus + _IRREGULAR_GERMAN.get(simple, simple))
 
 
 def _sorts(text: str) -> Sorts:
-    """Parse sorts of nouns, and replace the names of groups by their sorts."""
+    """Return the semantic sorts in a text. The name of a group of sorts stands for all sorts of the group."""
     return frozenset(sort for name in text.split() for sort in tables.SORTS.get(name, name).split())
 
 
@@ -204,7 +218,7 @@ def _marking(text: str) -> CaseMarking:
 
 
 def _slot(text: str) -> Slot:
-    """Parse a slot of a verb such as `=acc:person`, `?for=für+acc:person` or `@place`."""
+    """Parse a complement of a verb, such as `=acc:person`, `?for=für+acc:person` (optional) or `@place`."""
     if text.startswith("@"):
         return Slot(text[1:], CaseMarking("", "", Case.NOMINATIVE), frozenset())
     marking, _, sorts = text.removeprefix("?").partition(":")
@@ -219,7 +233,7 @@ def _noun(sort: str, cells: list[str]) -> Noun:
 
 
 def _adjective(sorts: str, cells: list[str]) -> Adjective:
-    """Parse a row such as `dark darker | dunkel/dunkl dunkler`. `more` stands for a comparative with that word."""
+    """Parse a row such as `dark darker | dunkel/dunkl dunkler`. `more` means that `more` forms the comparative."""
     positive, _, comparative = cells[0].partition(" ")
     german, _, german_comparative = cells[1].partition(" ")
     word, _, stem = german.partition("/")
@@ -278,7 +292,7 @@ def _adverb(cells: list[str]) -> Adverb:
 
 
 def _simple_adverbs(text: str) -> tuple[Adverb, ...]:
-    """Parse pairs such as `often oft`, which do not depend on the time of the clause."""
+    """Parse pairs such as `often oft`. Clauses of any time may contain these adverbs."""
     return tuple(
         Adverb(read_tree(f"(ADVP (RB {english}))"), (german,), frozenset()) for english, german in _entries(text)
     )
@@ -297,7 +311,7 @@ def _conjunction(line: str) -> tuple[float, Conjunction]:
 
 
 def _adjectives() -> Mapping[str, tuple[Adjective, ...]]:
-    """Return the adjectives by the sort of noun that they modify."""
+    """Return the adjectives that can modify a noun of each semantic sort."""
     all_adjectives = [_adjective(sorts, row) for sorts, table in tables.ADJECTIVES.items() for row in _rows(table)]
     return {sort: tuple(adj for adj in all_adjectives if sort in adj.sorts) for sort in tables.NOUNS}
 
@@ -308,9 +322,10 @@ def _verbs() -> tuple[tuple[float, tuple[Verb, ...]], ...]:
 
 
 def _times() -> Mapping[str, tuple[tuple[float, tuple[Adverb, ...]], ...]]:
-    """Return the adverbs by time. The weights make the few fixed phrases more frequent than hours and years."""
+    """Return the weighted adverbs of time that fit clauses of each time (past, perfect, present and future)."""
     hours = [tables.OCLOCK.format(english=word, german=german) for word, german in _entries(tables.NUMERALS)]
     years = [tables.YEAR.format(year=year) for year in tables.YEARS]
+    # The weights make the few phrases in TIMES more frequent than the many hours and years.
     weighted_tables = ((12, tables.TIMES), (3, "\n".join(hours)), (2, "\n".join(years)))
     groups = [(weight, tuple(map(_adverb, _rows(table)))) for weight, table in weighted_tables]
     by_time = {

@@ -1,4 +1,4 @@
-"""Morphology: grammatical features, declension and conjugation in German, verb forms in English.
+"""Morphology: grammatical features, declension and conjugation in German, and verb forms in English.
 
 This module determines all endings of articles, adjectives, nouns and verbs.
 """
@@ -14,13 +14,13 @@ from typing import Literal, NamedTuple
 from zoo.text.trees.tree import Tree, leaf
 
 Words = tuple[str, ...]
-"""German words in order. A comma is a word of its own."""
+"""German words in order. A comma is a separate word."""
 Forms = tuple[str, str, str]
-"""Finite forms with I (ich), with it (es), with they (sie)."""
+"""Finite verb forms for I (ich), it (es) and they (sie)."""
 VerbForm = Literal["infinitive", "participle"]
-"""Form of a verb that an auxiliary governs."""
+"""Form of the verb after an auxiliary."""
 Paradigm = tuple[tuple[str, ...], ...]
-"""Endings by case (rows) and by gender or plural (columns)."""
+"""Endings of a word, by case (rows) and by gender or plural (columns)."""
 
 
 class Case(IntEnum):
@@ -42,21 +42,21 @@ class GenderNumber(IntEnum):
 
 
 class Agreement(NamedTuple):
-    """Features that a subject shares with its verb, and a noun with its pronoun. `person` is 1 or 3."""
+    """Features that a subject shares with its verb, and a noun shares with its pronoun. `person` is 1 or 3."""
 
     person: int
     gender_number: GenderNumber
 
     @property
     def form(self) -> int:
-        """Index of the finite form in `Forms`. It is the same for both languages."""
+        """Index of the agreeing verb form in `Forms`, the same for both languages."""
         if self.gender_number is GenderNumber.PLURAL:
             return 2
         return 0 if self.person == 1 else 1
 
 
 class Definiteness(Enum):
-    """Definiteness of a nominal, which decides its position in a German clause."""
+    """Definiteness of a nominal, which determines its position in a German clause."""
 
     PRONOUN = "pronoun"
     DEFINITE = "definite"
@@ -64,7 +64,7 @@ class Definiteness(Enum):
 
 
 class ClauseType(Enum):
-    """Type of a clause, which decides the position of the verb."""
+    """Type of a clause, which determines the position of its verb."""
 
     STATEMENT = "statement"
     QUESTION = "question"
@@ -111,7 +111,7 @@ _PARADIGMS = {
     "adjective": _STRONG,
     "uninflected": (("",) * 4,) * 4,
 }
-"""Paradigms of determiners, by the names that the tables use."""
+"""Paradigms of determiners, by the names in `zoo.data.builtin.tables`."""
 
 _PRONOUNS = {
     Agreement(1, GenderNumber.MASCULINE): ("ich", "mich", "mir"),
@@ -122,7 +122,7 @@ _PRONOUNS = {
     Agreement(3, GenderNumber.PLURAL): ("sie", "sie", "ihnen"),
 }
 
-# After these stems, -t would be inaudible without e: arbeit-e-t, öffn-e-t, zeichn-e-t, but wohn-t.
+# After these stems, e must precede the ending -t: arbeit-e-t, öffn-e-t, zeichn-e-t, but wohn-t.
 _STEM_NEEDS_E = re.compile(r"([td]|chn|[^aeiouäöühlrmn][mn])$")
 _PARTICIPLE_WITHOUT_GE = re.compile(r"^(be|er|ge|ver)|ieren$")
 
@@ -139,7 +139,7 @@ class GermanNoun:
     def form(self, case: Case, gender_number: GenderNumber) -> str:
         """Return the inflected noun.
 
-        A masculine noun whose genitive ends in n is weak: it has that form in all cases except the nominative.
+        A masculine noun whose genitive ends in n is weak: its genitive form is used in all cases except the nominative.
         """
         if gender_number is GenderNumber.PLURAL:
             return self.plural + ("n" if case is Case.DATIVE and self.plural[-1] not in "ns" else "")
@@ -150,7 +150,7 @@ class GermanNoun:
 
 @dataclass(frozen=True, slots=True)
 class GermanDeterminer:
-    """Stem of a determiner and the name of its paradigm: `d` article, `kein` possessive, `viel` adjective."""
+    """Stem of a determiner and the name of its paradigm, such as `d` and article, or `kein` and possessive."""
 
     stem: str
     paradigm: str
@@ -162,7 +162,7 @@ class GermanDeterminer:
     def marks_case(self, case: Case, gender_number: GenderNumber) -> bool:
         """Return whether the ending marks the case, so that a following adjective is weak.
 
-        Determiners that are inflected like adjectives are followed by strong adjectives.
+        Determiners that are inflected like adjectives never mark the case, so strong adjectives follow them.
         """
         return self.paradigm != "adjective" and _PARADIGMS[self.paradigm][case][gender_number] != ""
 
@@ -178,13 +178,13 @@ def decline(
     case: Case,
     gender_number: GenderNumber,
 ) -> Words:
-    """Return determiner, numeral, adjectives and noun in agreement.
+    """Return the inflected words of a noun phrase: determiner, numeral, adjectives and noun.
 
     Adjectives have strong endings, which mark the case, unless the determiner marks it.
 
     Args:
-        determiner: The determiner, possibly uninflected and empty.
-        numeral: A numeral, or nothing.
+        determiner: The determiner. Its form may be empty.
+        numeral: The numeral as one word, or ().
         adjectives: Words of each adjective phrase. The last word of each is the stem of the adjective.
         noun: The noun.
         case: Case of the phrase.
@@ -197,17 +197,17 @@ def decline(
 
 
 def relative_pronoun(case: Case, gender_number: GenderNumber) -> str:
-    """Return the relative pronoun, which equals the article except for `denen`, `dessen` and `deren`."""
+    """Return the German relative pronoun. It equals the definite article except for `denen`, `dessen` and `deren`."""
     return "d" + _RELATIVE[case][gender_number]
 
 
 def personal_pronoun(agreement: Agreement, case: Case) -> str:
-    """Return the personal pronoun in any case but the genitive."""
+    """Return the German personal pronoun in any case except the genitive."""
     return _PRONOUNS[agreement][case]
 
 
 def reflexive_pronoun(agreement: Agreement) -> str:
-    """Return the reflexive pronoun in the accusative: `sich`, or the personal pronoun in the first person."""
+    """Return the German reflexive pronoun in the accusative: `sich`, or, in the first person, `mich` or `uns`."""
     return "sich" if agreement.person == 3 else personal_pronoun(agreement, Case.ACCUSATIVE)
 
 
@@ -215,7 +215,7 @@ def reflexive_pronoun(agreement: Agreement) -> str:
 class EnglishVerb:
     """Forms of an English verb.
 
-    An auxiliary is negated and inverted without `do`. A modal is an auxiliary with an empty participle.
+    An auxiliary forms negations and questions without `do`. A modal verb is an auxiliary with an empty participle.
     """
 
     base: str
@@ -226,12 +226,12 @@ class EnglishVerb:
 
     @classmethod
     def from_parts(cls, parts: str, auxiliary: bool = False) -> EnglishVerb:
-        """Build a verb from its principal parts.
+        """Return the English verb with these principal parts.
 
         Args:
             parts: `visit` for a regular verb, or `see sees saw seen`. A tense may have three forms, as in
                 `be am/is/are was/was/were been`. The participle of a modal is `-`.
-            auxiliary: Whether it is an auxiliary.
+            auxiliary: Whether the verb is an auxiliary.
         """
         base, *irregular = parts.split()
         third, past, participle = irregular or _regular_english(base)
@@ -239,7 +239,7 @@ class EnglishVerb:
         return cls(base, present, _three_forms(past, (past,) * 3), participle.strip("-"), auxiliary)
 
     def finite(self, agreement: Agreement, past: bool) -> Tree:
-        """Return the finite form, as a leaf."""
+        """Return a tree leaf with the finite form that agrees with the subject, in the past or present."""
         word = (self.past if past else self.present)[agreement.form]
         if not self.participle:
             return leaf("MD", word)
@@ -248,7 +248,7 @@ class EnglishVerb:
         return leaf("VBZ" if agreement.form == 1 else "VBP", word)
 
     def non_finite(self, form: VerbForm) -> Tree:
-        """Return the form that an auxiliary governs, as a leaf."""
+        """Return a tree leaf with the form that follows an auxiliary: participle or infinitive."""
         return leaf("VBN", self.participle) if form == "participle" else leaf("VB", self.base)
 
 
@@ -257,7 +257,7 @@ DO = EnglishVerb("do", ("do", "does", "do"), ("did", "did", "did"), "done", auxi
 
 @dataclass(frozen=True, slots=True)
 class GermanVerb:
-    """Forms of a German verb without its separable prefix, and the prefix."""
+    """Forms of a German verb without its separable prefix, and the prefix (empty if there is none)."""
 
     infinitive: str
     present: Forms
@@ -267,7 +267,7 @@ class GermanVerb:
 
     @classmethod
     def from_parts(cls, parts: str) -> GermanVerb:
-        """Build a verb from its principal parts.
+        """Return the German verb with these principal parts.
 
         Args:
             parts: `besuchen` for a regular verb, or `sehen sieht sah gesehen`. A tense may have three forms, as in
@@ -282,7 +282,7 @@ class GermanVerb:
         return cls(infinitive, present, _three_forms(past, (past, past, plural_past)), participle, prefix)
 
     def finite(self, agreement: Agreement, past: bool) -> str:
-        """Return the finite form without a separable prefix, such as "sieht" of "ansehen"."""
+        """Return the finite form without the separable prefix, such as "sieht" for "ansehen"."""
         return (self.past if past else self.present)[agreement.form]
 
     def non_finite(self, form: VerbForm) -> str:
@@ -290,23 +290,23 @@ class GermanVerb:
         return self.prefix + (self.participle if form == "participle" else self.infinitive)
 
     def with_zu(self) -> Words:
-        """Return the infinitive with `zu`, which goes between a separable prefix and the verb."""
+        """Return the infinitive with `zu`, as in `zu sehen` or, with a separable prefix, `anzusehen`."""
         return (f"{self.prefix}zu{self.infinitive}",) if self.prefix else ("zu", self.infinitive)
 
 
 @dataclass(frozen=True, slots=True)
 class Tense:
-    """Tense or mood: present or past of the verb itself, or of an auxiliary.
+    """Tense or mood of a clause, formed by the verb alone or with an auxiliary.
 
     Attributes:
-        english: English auxiliary, or None if the verb itself is finite.
-        german: German auxiliary, or None if the verb itself is finite or selects haben or sein.
-        form: Form of the verb that the auxiliary governs.
+        english: English auxiliary, or None if there is none.
+        german: German auxiliary, or None if the tense has none, or uses the verb's perfect auxiliary (haben or sein).
+        form: Form of the verb after the auxiliary.
         past: Whether the finite verb is in the past.
-        to: Whether `to` precedes the English infinitive (wants to see).
+        to: Whether `to` precedes the English infinitive, as in "wants to see".
         polarity: Contains `+` if the clause may be affirmative, and `-` if it may be negated.
-        time: Time to which adverbs may refer: past, perfect, present or future.
-        animate: Whether the subject must be animate.
+        time: Time for the choice of adverbs of time: past, perfect, present or future.
+        animate: Whether the subject must be a person or an animal.
     """
 
     english: EnglishVerb | None
@@ -320,7 +320,7 @@ class Tense:
 
 
 def _three_forms(written: str, default: Forms) -> Forms:
-    """Split three forms that are separated by slashes. Return the default if there is only one."""
+    """Return the three forms that slashes separate in `written`, or `default` if there is only one form."""
     first, *others = written.split("/")
     return (first, others[0], others[1]) if others else default
 

@@ -1,4 +1,4 @@
-"""Sample nominals at random, within the constraints of a clause."""
+"""Random sampling of nominals (such as noun phrases and pronouns) that satisfy the constraints of a clause."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -25,9 +25,9 @@ WEATHER_IT = Pronoun(Agreement(3, GenderNumber.NEUTER), "it", "it", "weather")
 
 
 class RandomChoices:
-    """Random choices that are the same in all versions of Python.
+    """Random choices that, for the same seed, are the same in all versions of Python.
 
-    Python guarantees equal numbers from equal seeds in all versions only for `random()`, so all choices use it.
+    All choices use `Random.random()`, because Python only guarantees the same numbers for this method.
     """
 
     def __init__(self, seed: str) -> None:
@@ -38,7 +38,7 @@ class RandomChoices:
         return self._random() < probability
 
     def uniform(self, choices: Sequence[T]) -> T:
-        """Return one of the choices, all with equal probability."""
+        """Return one of the choices. All have the same probability."""
         return choices[int(self._random() * len(choices))]
 
     def weighted(self, choices: Sequence[tuple[float, T]]) -> T:
@@ -56,11 +56,11 @@ class NominalConstraints:
     """Constraints for a nominal.
 
     Attributes:
-        sorts: Permitted semantic sorts.
-        groups: Permitted groups of determiners (see `Determiner`).
+        sorts: Permitted semantic sorts, such as person and food.
+        groups: Permitted groups of determiners, one letter each (see `Determiner`).
         pronoun: Whether a pronoun is permitted.
         first_person: Whether pronouns of the first person are permitted.
-        antecedent: Noun phrase to which `it` may refer, if any.
+        antecedent: Earlier noun phrase to which `it` may refer, if any.
     """
 
     sorts: Sorts
@@ -79,7 +79,7 @@ class NominalSampler:
         self._determiners: dict[tuple[str, bool], list[tuple[float, Determiner]]] = {}
 
     def nominal(self, constraints: NominalConstraints) -> Nominal:
-        """Sample any nominal."""
+        """Sample a nominal: a noun phrase, a pronoun, a name or a coordination."""
         antecedent = constraints.antecedent
         if antecedent and antecedent.sort in constraints.sorts and self._random.chance(0.85):
             return Pronoun(antecedent.agreement, "it", "it", antecedent.sort)
@@ -94,7 +94,7 @@ class NominalSampler:
         return self._random.weighted(choices)(constraints)
 
     def noun_phrase(self, constraints: NominalConstraints) -> NounPhrase:
-        """Sample a noun phrase of determiner, numeral, adjectives and noun."""
+        """Sample a noun phrase: a determiner, a numeral or none, adjectives and a noun."""
         sort = self._random.uniform(sorted(constraints.sorts & self._lexicon.nouns.keys()))
         noun = self._random.uniform(self._lexicon.nouns[sort])
         plural = self._random.chance(0.35) and bool(self._determiner_choices(constraints.groups, True))
@@ -106,7 +106,7 @@ class NominalSampler:
         return NounPhrase(determiner, noun, plural, self._attributes(sort, determiner.group), numeral)
 
     def predicative_adjectives(self, sort: str) -> tuple[AdjectivePhrase, ...]:
-        """Sample one or two adjectives that describe a subject of a sort."""
+        """Sample one or two adjectives that can describe a subject of this semantic sort."""
         if self._random.chance(0.15):
             return tuple(map(AdjectivePhrase, self._adjectives(sort, 2)))
         return (self._adjective_phrase(sort, "very" if self._random.chance(0.15) else "positive"),)
@@ -116,9 +116,9 @@ class NominalSampler:
         return self._adjective_phrase(sort, "comparative")
 
     def _attributes(self, sort: str, group: str) -> tuple[AdjectivePhrase, ...]:
-        """Sample the adjectives before a noun.
+        """Sample up to two adjectives before a noun of a semantic sort.
 
-        After a quantity there is no comparative, because `many more expensive lamps` would be ambiguous.
+        After a quantity, no adjective is a comparative, because `many more expensive lamps` would be ambiguous.
         """
         number = self._random.weighted(((65, 0), (31, 1), (4, 2)))
         if number != 1:
@@ -127,7 +127,7 @@ class NominalSampler:
         return (self._adjective_phrase(sort, self._random.weighted(degrees)),)
 
     def _adjective_phrase(self, sort: str, degree: str) -> AdjectivePhrase:
-        """Sample an adjective in a degree, or in the positive if it is not gradable."""
+        """Sample an adjective in the given degree, or in the positive if the adjective is not gradable."""
         (adjective,) = self._adjectives(sort, 1)
         gradable = adjective.comparative != ""
         return AdjectivePhrase(adjective, gradable and degree == "comparative", gradable and degree == "very")
@@ -139,7 +139,7 @@ class NominalSampler:
         return [adjectives[index] for index in sorted(indices)]
 
     def _determiner_choices(self, groups: str, plural: bool) -> list[tuple[float, Determiner]]:
-        """Return the determiners of some groups that exist in the singular or plural, with their weights."""
+        """Return the determiners of these groups that have a singular (or plural) form, with their weights."""
         if (groups, plural) not in self._determiners:
             self._determiners[groups, plural] = [
                 (weight, determiner)
@@ -155,7 +155,7 @@ class NominalSampler:
         return Name(self._random.uniform(self._lexicon.names))
 
     def _coordination(self, constraints: NominalConstraints) -> Nominal:
-        """Sample two noun phrases with definite determiners, so that the first determiner cannot apply to both."""
+        """Sample two noun phrases joined by `and`. Both are definite, so that neither determiner applies to both."""
         definite = NominalConstraints(constraints.sorts, "d", pronoun=False)
         first, second = self.noun_phrase(definite), self.noun_phrase(definite)
         return first if first.noun is second.noun else Coordination(first, second)

@@ -22,14 +22,14 @@ from zoo.text.trees.tree import Tree, leaf, node
 
 @dataclass(frozen=True, slots=True)
 class AdjectivePhrase:
-    """Adjective, optionally in the comparative or with `very`."""
+    """Adjective in the positive or the comparative, or with `very`."""
 
     adjective: Adjective
     comparative: bool = False
     very: bool = False
 
     def english(self) -> Tree:
-        """Return a JJ or JJR leaf, or an ADJP of two words."""
+        """Return the English tree: a leaf with the tag JJ or JJR, or an ADJP of two words."""
         adjective = self.adjective
         if self.very:
             return node("ADJP", leaf("RB", "very"), leaf("JJ", adjective.english))
@@ -40,7 +40,7 @@ class AdjectivePhrase:
         return leaf("JJR", adjective.comparative)
 
     def german(self, attributive: bool) -> Words:
-        """Return the German words. Before a noun (attributive), the last one is a stem without its ending."""
+        """Return the German words. If `attributive` (before a noun), the last word is a stem without an ending."""
         positive = self.adjective.stem if attributive else self.adjective.german
         word = self.adjective.german_comparative if self.comparative else positive
         return ("sehr", word) if self.very else (word,)
@@ -53,7 +53,7 @@ class Modifier(Protocol):
         """Return the English tree."""
 
     def german(self) -> tuple[Words, Words]:
-        """Return the words after the noun, and the words that may move to the end of the clause."""
+        """Return the German words directly after the noun, and the words that may move to the end of the clause."""
 
 
 class Nominal:
@@ -63,35 +63,35 @@ class Nominal:
 
     @property
     def sort(self) -> str:
-        """Semantic sort of the nominal. The default is "person"."""
+        """Semantic sort of the nominal, by default "person"."""
         return "person"
 
     @property
     def agreement(self) -> Agreement:
-        """Agreement features, by default third person singular."""
+        """Person, number and gender for agreement, by default third person singular."""
         return Agreement(3, GenderNumber.MASCULINE)
 
     @property
     def definiteness(self) -> Definiteness:
-        """Definiteness, which decides the position in a German clause."""
+        """Definiteness, which determines the position in a German clause."""
         return Definiteness.DEFINITE
 
     def english(self, case: Case) -> Tree:
-        """Return the English constituent. English distinguishes only the nominative from the other cases."""
+        """Return the English tree. In English, only the nominative differs from the other cases."""
         raise NotImplementedError
 
     def german(self, case: Case) -> Words:
-        """Return the German words."""
+        """Return the German words in this case."""
         raise NotImplementedError
 
     @property
     def extraposed(self) -> Words:
-        """German words, such as a relative clause, that may be separated and follow at the end of the clause."""
+        """German words that may move to the end of the clause, such as a relative clause."""
         return ()
 
     @property
     def contracts(self) -> bool:
-        """Whether its article may contract with a preposition: im, zum."""
+        """Whether the German article may contract with a preposition, as in `im` and `zum`."""
         return False
 
     def negated(self) -> Nominal | None:
@@ -101,7 +101,7 @@ class Nominal:
 
 @dataclass(frozen=True, slots=True)
 class NounPhrase(Nominal):
-    """Noun phrase: a determiner, a numeral (in English and German), adjectives, a noun, and at most one modifier."""
+    """Noun phrase: a determiner, an English and German numeral, adjectives, a noun, and at most one modifier."""
 
     determiner: Determiner
     noun: Noun
@@ -117,17 +117,17 @@ class NounPhrase(Nominal):
 
     @property
     def agreement(self) -> Agreement:
-        """Agreement features."""
+        """Person, number and gender for agreement with a verb or a pronoun."""
         return Agreement(3, GenderNumber.PLURAL if self.plural else self.noun.german.gender)
 
     @property
     def definiteness(self) -> Definiteness:
-        """Definiteness."""
+        """Definiteness of the determiner."""
         return self.determiner.definiteness
 
     @property
     def contracts(self) -> bool:
-        """Whether its article may contract: only the definite article does, and not before a relative clause."""
+        """Whether the German article may contract with a preposition: a definite article without a relative clause."""
         return self.determiner.german.paradigm == "article" and not self.extraposed
 
     @property
@@ -136,7 +136,7 @@ class NounPhrase(Nominal):
         return self.modifier.german()[1] if self.modifier else ()
 
     def english(self, case: Case) -> Tree:
-        """Return the English constituent."""
+        """Return the English tree for this case."""
         label = "WHNP" if self.determiner.group == "w" else "NP"
         numeral = [leaf("CD", self.numeral[0])] if self.numeral else []
         noun = leaf("NNS", self.noun.plural) if self.plural else leaf("NN", self.noun.singular)
@@ -156,7 +156,7 @@ class NounPhrase(Nominal):
         return (leaf(self.determiner.tag, word),)
 
     def german(self, case: Case) -> Words:
-        """Return the German words."""
+        """Return the German words in this case."""
         numeral = self.numeral[1:] if self.numeral else ()
         stems = (adjective.german(attributive=True) for adjective in self.adjectives)
         gender_number = self.agreement.gender_number
@@ -164,7 +164,7 @@ class NounPhrase(Nominal):
         return (*words, *self.modifier.german()[0]) if self.modifier else words
 
     def negated(self) -> Nominal | None:
-        """Return the phrase with `kein` if its determiner is indefinite and it has no numeral."""
+        """Return the phrase with `kein`, or None if the determiner is not indefinite or there is a numeral."""
         if self.determiner.group != "i" or self.numeral:
             return None
         return replace(self, determiner=replace(self.determiner, german=KEIN))
@@ -172,7 +172,7 @@ class NounPhrase(Nominal):
 
 @dataclass(frozen=True, slots=True)
 class Pronoun(Nominal):
-    """Personal pronoun. English `it` does not show the gender that German marks."""
+    """Personal pronoun. For English `it`, `features` contain the German gender, which English does not show."""
 
     features: Agreement
     nominative: str
@@ -187,15 +187,15 @@ class Pronoun(Nominal):
 
     @property
     def agreement(self) -> Agreement:
-        """Agreement features."""
+        """Person, number and gender for agreement with a verb or a pronoun."""
         return self.features
 
     def english(self, case: Case) -> Tree:
-        """Return the English constituent."""
+        """Return the English tree for this case."""
         return node("NP", leaf("PRP", self.nominative if case is Case.NOMINATIVE else self.objective))
 
     def german(self, case: Case) -> Words:
-        """Return the German words."""
+        """Return the German words in this case."""
         return (personal_pronoun(self.features, case),)
 
 
@@ -206,17 +206,17 @@ class Name(Nominal):
     name: str
 
     def english(self, case: Case) -> Tree:
-        """Return the English constituent."""
+        """Return the English tree for this case."""
         return node("NP", leaf("NNP", self.name))
 
     def german(self, case: Case) -> Words:
-        """Return the German words."""
+        """Return the German words in this case."""
         return (self.name,)
 
 
 @dataclass(frozen=True, slots=True)
 class Coordination(Nominal):
-    """Two nominals that are joined by `and`."""
+    """Two nominals joined by `and`."""
 
     first: Nominal
     second: Nominal
@@ -228,17 +228,17 @@ class Coordination(Nominal):
         return self.first.sort
 
     def english(self, case: Case) -> Tree:
-        """Return the English constituent."""
+        """Return the English tree for this case."""
         return node("NP", self.first.english(case), leaf("CC", "and"), self.second.english(case))
 
     def german(self, case: Case) -> Words:
-        """Return the German words."""
+        """Return the German words in this case."""
         return (*self.first.german(case), "und", *self.second.german(case))
 
 
 @dataclass(frozen=True, slots=True)
 class InterrogativePronoun(Nominal):
-    """`who` or `what`, with the German forms of nominative, accusative and dative."""
+    """`who` or `what`. `translations` are the German nominative, accusative and dative."""
 
     nominative: str
     objective: str
@@ -251,17 +251,17 @@ class InterrogativePronoun(Nominal):
         return self.semantic_sort
 
     def english(self, case: Case) -> Tree:
-        """Return the English constituent."""
+        """Return the English tree for this case."""
         return node("WHNP", leaf("WP", self.nominative if case is Case.NOMINATIVE else self.objective))
 
     def german(self, case: Case) -> Words:
-        """Return the German words."""
+        """Return the German words in this case."""
         return (self.translations[case],)
 
 
 @dataclass(frozen=True, slots=True)
 class RelativePronoun(Nominal):
-    """Relative pronoun. It has the gender and number of its antecedent, and its own case."""
+    """Relative pronoun `word`. It has the gender and number of its antecedent, but a case of its own."""
 
     antecedent: Nominal
     word: str
@@ -273,15 +273,15 @@ class RelativePronoun(Nominal):
 
     @property
     def agreement(self) -> Agreement:
-        """Agreement features."""
+        """Person, number and gender for agreement with a verb or a pronoun."""
         return self.antecedent.agreement
 
     def english(self, case: Case) -> Tree:
-        """Return the English constituent."""
+        """Return the English tree for this case."""
         return node("WHNP", leaf("WP" if self.word.startswith("who") else "WDT", self.word))
 
     def german(self, case: Case) -> Words:
-        """Return the German words."""
+        """Return the German words in this case."""
         return (relative_pronoun(case, self.agreement.gender_number),)
 
 

@@ -1,4 +1,4 @@
-"""Tables of the words of the built-in corpus, as text. `zoo.data.builtin.lexicon` parses them.
+"""Words of the built-in corpus in tables, as text. `zoo.data.builtin.lexicon` parses the tables.
 
 Each English word has exactly one translation.
 """
@@ -99,7 +99,7 @@ SORTS = {
     "goods": "thing text food machine vehicle furniture",
     "all": "person animal thing text food machine vehicle furniture opening landmark site place",
 }
-"""Names for groups of sorts."""
+"""Groups of semantic sorts: the name of each group, and its sorts."""
 
 # By sorts of nouns, in the order in which several adjectives precede a noun. Columns: English positive and comparative
 # (`more` if it is formed with that word, nothing if there is none) | German positive, its stem after a slash if it

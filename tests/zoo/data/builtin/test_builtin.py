@@ -87,7 +87,7 @@ def test_the_set_of_a_sentence_does_not_depend_on_its_spelling():
     ("split", "count", "problem", "hint"),
     [
         ("tests", 1, "`tests` is not a set of the built-in corpus", "did you mean `test`?"),
-        ("x", 1, "`x` is not a set of the built-in corpus", "its sets are train, dev, test"),
+        ("x", 1, "`x` is not a set of the built-in corpus", "use one of train, dev, test"),
         ("dev", 50_001, "the built-in corpus cannot generate 50,001 pairs for `dev`", "request 0 to 50,000 pairs"),
         ("test", -1, "cannot generate -1 pairs for `test`", "request 0 to 50,000 pairs"),
     ],
