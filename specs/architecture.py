@@ -11,12 +11,12 @@ from specs.sublayers import Activation, DecoderSubLayer, Dimension, EncoderSubLa
 
 LayerCount = Annotated[int, Field(ge=1, le=128)]
 MAX_DILATION_REACH = 16_384
-"""Maximum number of positions that a dilated convolution spans. One decoding step stores as many inputs."""
+"""Maximum number of positions that a dilated convolution spans. The decoder caches as many inputs."""
 MAX_SUBLAYERS = 16
 
 
 class Depths(Section):
-    """Numbers of layers of the encoder and of the decoder, if they differ."""
+    """Number of encoder layers and number of decoder layers, for a model in which they differ."""
 
     encoder: LayerCount = Field(description="Number of encoder layers (N in section 3.1). Unit: layers.")
     decoder: LayerCount = Field(description="Number of decoder layers (N in section 3.1). Unit: layers.")
@@ -35,8 +35,8 @@ class Architecture(Section):
     N: Annotated[
         Annotated[LayerCount, Tag("number")] | Annotated[Depths, Tag("pair")], Discriminator(_form_of_depth)
     ] = Field(
-        description="N, the number of layers of the encoder and of the decoder (section 3.1: 6). For different numbers "
-        "write `{encoder: 12, decoder: 2}`. Unit: layers."
+        description="N, the number of encoder layers and of decoder layers (section 3.1: 6). If the two numbers "
+        "differ, write `{encoder: 12, decoder: 2}`. Unit: layers."
     )
     encoder: Annotated[tuple[EncoderSubLayer, ...], Field(strict=False)] = Field(
         min_length=1,
@@ -49,7 +49,10 @@ class Architecture(Section):
         description="Sub-layers of each decoder layer, in order (section 3.1: self-attention, cross-attention, "
         "feed-forward).",
     )
-    source: Source = Field(description="What the encoder reads: tokens (section 3.4) or features (section 7).")
+    source: Source = Field(
+        description="Input of the encoder: tokens (section 3.4), or features such as frames of a "
+        "spectrogram (section 7)."
+    )
     d_model: Dimension = Field(
         description="d_model, the dimension of embeddings and of every sub-layer's output (section 3.1: 512). "
         "Unit: features."
@@ -74,18 +77,18 @@ class Architecture(Section):
         "tensor2tensor, the code of its authors). Unit: probability."
     )
     activation: Activation = Field(
-        description="Activation of the feed-forward networks (section 3.3: ReLU). silu is x sigmoid(x) (Elfwing et al. "
-        "2018, also called swish), gelu is x Phi(x) (Hendrycks & Gimpel 2016), and gelu_tanh its approximation by "
-        "tanh. Convolutions and experts always use ReLU."
+        description="Activation of the feed-forward networks (section 3.3: ReLU). silu is x sigmoid(x) (Elfwing et "
+        "al. 2018, also called swish). gelu is x Phi(x) (Hendrycks & Gimpel 2016), and gelu_tanh is its approximation "
+        "by tanh. Convolutional sub-layers and mixtures of experts do not use this field."
     )
     attention_score: Literal["scaled_dot_product", "dot_product", "additive"] = Field(
-        description="Score of a query and a key in every attention (section 3.2.1: scaled dot product). dot_product "
-        "omits the factor 1/sqrt(d_k). additive is v tanh(W_Q q + W_K k), with a learned v per head (Bahdanau et al. "
-        "2015)."
+        description="Function that scores a query against a key, in all attention sub-layers (section 3.2.1: scaled "
+        "dot product). dot_product omits the factor 1/sqrt(d_k). additive is v tanh(W_Q q + W_K k), with a learned "
+        "vector v per head (Bahdanau et al. 2015)."
     )
     positions: Positions = Field(description="Positional encoding, PE (section 3.5; Table 3, row E).")
     norm: Norm = Field(
-        description="Kind and position of normalisation (section 3.1: LayerNorm after the residual sum)."
+        description="Kind of normalisation, and where it is applied (section 3.1: LayerNorm after the residual sum)."
     )
     scale_embeddings: bool = Field(description="Whether embeddings are multiplied by sqrt(d_model) (section 3.4: yes).")
     scale_logits: bool = Field(
@@ -93,17 +96,17 @@ class Architecture(Section):
         "(section 3.4: no; the original T5: yes)."
     )
     tied_embeddings: Literal["all", "target", "embeddings", "none"] = Field(
-        description="Matrices that share weights (section 3.4: all). all: source embedding, target embedding and the "
-        "pre-softmax projection. target: target embedding and projection. embeddings: source and target "
-        "embedding. none: no sharing."
+        description="Which embedding matrices share weights (section 3.4: all). all: source embedding, target "
+        "embedding and the pre-softmax projection. target: target embedding and projection. embeddings: source and "
+        "target embedding. none: no sharing."
     )
     projection_bias: bool = Field(
         description="Whether the projections W_Q, W_K, W_V and W_O have biases (section 3.2.2: no)."
     )
     output_bias: bool = Field(description="Whether the logits have a bias per token (section 3.4: no).")
     initial_weights: Literal["glorot_uniform", "glorot_normal", "glorot_uniform_half_qkv"] = Field(
-        description="Distribution of the initial weight matrices (the paper gives none). glorot_uniform_half_qkv "
-        "halves the variance of W_Q, W_K and W_V, as fairseq does."
+        description="Distribution from which the initial weight matrices are drawn (the paper gives none). "
+        "glorot_uniform_half_qkv is glorot_uniform with half the variance for W_Q, W_K and W_V, as in fairseq."
     )
 
     @field_validator("N")
@@ -113,7 +116,7 @@ class Architecture(Section):
 
     @property
     def depths(self) -> Depths:
-        """Numbers of layers of the encoder and of the decoder, also if `N` is a single number."""
+        """Number of encoder layers and number of decoder layers. If `N` is a single number, both are equal to it."""
         return self.N if isinstance(self.N, Depths) else Depths(encoder=self.N, decoder=self.N)
 
     @property
@@ -122,13 +125,13 @@ class Architecture(Section):
         return self.positions.rows if isinstance(self.positions, Learned) else None
 
     def option(self, sublayer: Sublayer, name: str) -> Any:
-        """Return an option of a sub-layer, or the architecture's field of the same name if the sub-layer sets none."""
+        """Return the value of a sub-layer's option. If the sub-layer does not set it, use the architecture's."""
         value = getattr(sublayer, name)
         return getattr(self, name) if value is None else value
 
     @property
     def own_options(self) -> Iterator[str]:
-        """Names of the options that differ from their defaults in single sub-layers, such as `encoder[0].kv_heads`."""
+        """Names of all options of sub-layers that differ from their defaults, such as `encoder[0].kv_heads`."""
         for side in ("encoder", "decoder"):
             for index, sublayer in enumerate(getattr(self, side)):
                 yield from (f"{side}[{index}].{name}" for name in sublayer.own_options)
@@ -178,7 +181,8 @@ class Architecture(Section):
             reject(
                 "tied_embeddings",
                 "source.kind",
-                problem="`architecture.tied_embeddings` is `all`, but a source of features has no embedding",
+                problem="`architecture.tied_embeddings` is `all`, but a model that reads features has no "
+                "source embedding",
                 hint="write `architecture: {tied_embeddings: target}`",
             )
         return self
@@ -214,14 +218,14 @@ class Architecture(Section):
                     reject(
                         f"{side}.{index}.kv_heads",
                         "h",
-                        problem=f"{h} heads of queries cannot be divided among {kv_heads} heads of keys and values",
+                        problem=f"{h} query heads cannot be divided evenly among {kv_heads} key-value heads",
                         hint="write a `kv_heads` that divides `h`",
                     )
                 if kv_heads not in (None, h) and self.attention_score == "additive":
                     reject(
                         f"{side}.{index}.kv_heads",
                         "attention_score",
-                        problem="additive attention needs as many heads of keys and values as of queries",
+                        problem="additive attention needs as many key-value heads as query heads",
                         hint="remove `kv_heads`",
                     )
                 if isinstance(self.positions, Rotary) and sublayer.kind != "cross_attention" and d_k % 2:
@@ -271,7 +275,8 @@ class Architecture(Section):
                 reject(
                     side,
                     "positions",
-                    problem=f"the self-attentions of a layer of `architecture.{side}` have different numbers of heads "
-                    f"({', '.join(map(str, sorted(heads)))}), but share the learned numbers of relative positions",
+                    problem=f"the self-attention sub-layers of `architecture.{side}` have different numbers of heads "
+                    f"({', '.join(map(str, sorted(heads)))}), but relative positions use the same biases in "
+                    "all of them",
                     hint="write the same `h` in all of them, or other `positions`",
                 )

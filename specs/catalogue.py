@@ -1,4 +1,4 @@
-"""The shipped specs by name, and the file that a reference (a name or a path) stands for."""
+"""List the specs that are part of zoo, and find the file of a spec by its name or path."""
 
 import os
 from dataclasses import dataclass
@@ -14,12 +14,12 @@ _MAX_BYTES = 1_000_000
 
 @dataclass(frozen=True)
 class Source:
-    """The file of a spec.
+    """File that contains a spec.
 
     Attributes:
         path: Absolute path of the file.
-        file: Name of the file in error messages.
-        short_name: Name of the spec in the catalogue ("big", "table3/a-h1"), or the stem of a user's file.
+        file: Path of the file as it is shown to users, such as "specs/big.yaml".
+        short_name: Name of a shipped spec ("big", "table3/a-h1"), or the stem of a user's file.
     """
 
     path: Path
@@ -28,7 +28,7 @@ class Source:
 
     @property
     def is_shipped(self) -> bool:
-        """Whether the file is part of zoo, as opposed to a file that a user has written."""
+        """Whether the file is part of zoo. False for a file that a user has written."""
         return self.path.is_relative_to(FOLDER)
 
     def text(self) -> str:
@@ -50,7 +50,7 @@ class Source:
 
 
 def names() -> tuple[str, ...]:
-    """Return the short names of all shipped specs: first those at the top level, then folder by folder."""
+    """Return the names of all shipped specs, such as "big" and "table3/a-h1". Names without a folder come first."""
     found = [path.relative_to(FOLDER).with_suffix("").as_posix() for path in FOLDER.rglob("*.yaml")]
     return tuple(sorted(found, key=lambda name: (name.count("/"), name)))
 
@@ -72,14 +72,17 @@ def specs_in_folder(reference: str) -> tuple[str, ...]:
 
 
 def find(reference: str, *, referrer: str = "", where: str | None = None) -> Source:
-    """Find the file of a spec by its path or, for a shipped spec, by its name.
+    """Find the file of a spec by its path or, if the spec is part of zoo, by its name.
 
     Args:
         reference: A path that ends in .yaml or .yml, or a name. A name may omit the folder if it is unique: "a-h1"
             stands for "table3/a-h1".
-        referrer: The file that contains the reference. Relative paths start from its folder, or from the current
-            folder if it is empty.
-        where: Location of the reference, for error messages.
+        referrer: Path of the spec that contains the reference in its field `extends`. A relative `reference` starts
+            from the folder of that spec. If empty, it starts from the current folder.
+        where: Location of the reference ("mine.yaml:1"), for error messages.
+
+    Returns:
+        The file, which exists.
 
     Raises:
         ZooError: There is no such file and no such shipped spec.

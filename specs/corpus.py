@@ -1,4 +1,7 @@
-"""The section `corpus`: where sentence pairs come from, and which of them are kept (section 5.1)."""
+"""The section `corpus`: training, dev and test data, and the filters for training pairs (section 5.1).
+
+Each of the three sets is a list of parts. A part is one origin of data, such as two text files or an archive.
+"""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Self
@@ -38,13 +41,13 @@ def _check_url(url: str) -> str:
 
 
 class Weighted(Section):
-    """Base class of the parts of a corpus that can be sampled more or less often than once per epoch."""
+    """Base class of corpus parts with a weight, which sets how often an epoch contains their pairs."""
 
     weight: Positive = Field(
         default=1.0,
         le=1_000,
-        description="How often each pair of this part of `train` occurs in an epoch (not in the paper). With 2, each "
-        "pair occurs twice. With 0.25, each epoch draws a different quarter of the pairs.",
+        description="How often an epoch contains each sentence pair of this part of `corpus.train` (not in the "
+        "paper). With 2, it contains each pair twice. With 0.25, each epoch contains a different quarter of the pairs.",
     )
 
     @model_serializer(mode="wrap")
@@ -53,13 +56,15 @@ class Weighted(Section):
 
 
 class Directed(Weighted):
-    """Base class of the parts that may have languages of their own, in a spec with `languages`."""
+    """Base class of corpus parts that can set their own languages, in the spec of a multilingual model."""
 
     source_language: LanguageCode | None = Field(
-        default=None, description="Language of this part's source, one of `languages.codes`. Default: `corpus.source`."
+        default=None,
+        description="Source language of this part of the corpus, one of `languages.codes`. Default: `corpus.source`.",
     )
     target_language: LanguageCode | None = Field(
-        default=None, description="Language of this part's target, one of `languages.codes`. Default: `corpus.target`."
+        default=None,
+        description="Target language of this part of the corpus, one of `languages.codes`. Default: `corpus.target`.",
     )
 
 
@@ -67,7 +72,7 @@ _DEFAULTS = (("weight", 1.0), ("source_language", None), ("target_language", Non
 
 
 class Grammar(Directed):
-    """Sentence pairs from the built-in synthetic English-German corpus. No pair occurs in two splits."""
+    """Sentence pairs from the built-in synthetic English-German corpus. No pair is in two of train, dev and test."""
 
     grammar: Size = Field(
         le=5_000_000,
@@ -78,37 +83,47 @@ class Grammar(Directed):
 class Files(Directed):
     """Two local text files with one sentence per line. Line n of one is the translation of line n of the other."""
 
-    source: Path = Field(description="Path of the source sentences, relative to `folder`. May be .gz or .sgm.")
-    target: Path = Field(description="Path of the target sentences, relative to `folder`. May be .gz or .sgm.")
+    source: Path = Field(
+        description="Path of the file with the source sentences, relative to `corpus.folder`. It may "
+        "be a .gz or .sgm file."
+    )
+    target: Path = Field(
+        description="Path of the file with the target sentences, relative to `corpus.folder`. It may "
+        "be a .gz or .sgm file."
+    )
 
 
 class Archive(Directed):
-    """Two members of an archive (.tgz, .tar.gz, .tar, .zip) that is downloaded once and cached."""
+    """Two text files in an archive (.tgz, .tar.gz, .tar or .zip), which is downloaded once and cached."""
 
     archive: Annotated[str, Field(pattern=r"^(https?|file)://\S+$", max_length=4_096), AfterValidator(_check_url)] = (
         Field(description="URL of the archive: http://, https:// or file://.")
     )
     sha256: Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")] | None = Field(
-        description="SHA-256 of the archive, in lower-case hexadecimal. If null, the hash of the first download is "
-        "recorded in `corpus.lock`."
+        description="SHA-256 of the archive, in lower-case hexadecimal. null: the hash of the first download is "
+        "stored in the file `corpus.lock`, and later downloads must match it."
     )
-    source: Path = Field(description="Archive member with the source sentences. May be .gz or .sgm.")
-    target: Path = Field(description="Archive member with the target sentences. May be .gz or .sgm.")
+    source: Path = Field(
+        description="Path of the file with the source sentences inside the archive. It may be a .gz or .sgm file."
+    )
+    target: Path = Field(
+        description="Path of the file with the target sentences inside the archive. It may be a .gz or .sgm file."
+    )
 
 
 class Treebank(Weighted):
     """Bracketed constituency trees. Each tree is the target, and its words are the source."""
 
     trees: Path = Field(
-        description="Path, relative to `folder`, of a file of trees in Penn Treebank notation (section 6.3: WSJ). May "
-        "be .gz, or a folder whose files are read in the order of their names."
+        description="Path of the trees in Penn Treebank notation, relative to `corpus.folder` (section 6.3: WSJ). It "
+        "is a file, a .gz file, or a folder whose files are read in alphabetical order."
     )
 
 
 class HeldOut(Section):
     """Pairs that are moved from the training set to the dev or test set.
 
-    A hash of the source line selects them, so they are always the same.
+    The pairs are selected by a hash of the source line, so the selection is always the same.
     """
 
     held_out: Size = Field(
@@ -117,7 +132,7 @@ class HeldOut(Section):
 
 
 def _kind_of_part(part: Any) -> str | None:
-    """Return the name of the class that `part` matches, or None if it matches none or several."""
+    """Return the name of the class for a corpus part, such as "Files". None if its keys match no class, or several."""
     if isinstance(part, Section):
         return type(part).__name__
     if not isinstance(part, Mapping):
@@ -149,28 +164,32 @@ class Corpus(Section):
         description="Target language (section 5.1), as a code such as de. For a parser, the same as `source`."
     )
     folder: Path = Field(
-        description="Folder that the paths of parts are relative to. The folder itself is relative to the spec's file "
-        "(in a shipped spec or an override, to the current folder)."
+        description="Folder from which the paths in `train`, `dev` and `test` start. If `folder` is relative, it "
+        "starts from the folder of the spec file. In a shipped spec or an override, it starts from the current folder."
     )
     train: Parts = Field(
-        description="Parts of the training set, concatenated (section 5.1). Empty for an imported model."
+        description="Training set: a list of parts, such as pairs of files, which are concatenated (section 5.1). "
+        "Empty for an imported model."
     )
-    dev: Parts = Field(description="Parts of the development set (section 6.2: newstest2013).")
-    test: Parts = Field(description="Parts of the test set (section 6.1: newstest2014).")
+    dev: Parts = Field(description="Development set: a list of parts, as in `train` (section 6.2: newstest2013).")
+    test: Parts = Field(description="Test set: a list of parts, as in `train` (section 6.1: newstest2014).")
     max_length: Size = Field(
         le=1_048_576,
-        description="Maximum length of each side of a training pair; longer pairs are dropped (not in the paper; 256 "
-        "in tensor2tensor, the code of its authors). EOS not counted. Unit: tokens.",
+        description="Maximum length of the source and of the target of a training pair, without EOS. Longer pairs are "
+        "dropped (not in the paper; 256 in tensor2tensor, the code of the paper's authors). Unit: tokens.",
     )
     max_ratio: Annotated[float, Field(ge=1, le=1_048_576)] | None = Field(
-        description="Maximum ratio of the longer to the shorter side of a training pair, in tokens; pairs above it are "
-        "dropped (not in the paper). null: no limit."
+        description="Maximum length of the longer side of a training pair, divided by the length of the shorter side, "
+        "in tokens. Pairs with a larger ratio are dropped (not in the paper). null: no limit."
     )
-    deduplicate: bool = Field(description="Whether repeated training pairs are dropped (not in the paper).")
+    deduplicate: bool = Field(
+        description="Whether repetitions of a training pair are dropped, so that it occurs only "
+        "once (not in the paper)."
+    )
     temperature: Annotated[float, Field(ge=1, le=1_000)] = Field(
-        description="T, with which directions of different sizes are sampled: a direction with the share p of the "
-        "training pairs gets a share in proportion to p^(1/T) (not in the paper; Arivazhagan et al. 2019). 1 leaves "
-        "the sizes as they are; a large T makes them equal."
+        description="T, the temperature for sampling translation directions (not in the paper; Arivazhagan et al. "
+        "2019). If a direction has the share p of all training pairs, its share in training is proportional to "
+        "p^(1/T). 1 keeps the original shares. A large T makes all shares equal."
     )
 
     @model_validator(mode="after")
@@ -198,7 +217,7 @@ class Corpus(Section):
         return (*self.train, *self.dev, *self.test)
 
     def direction(self, part: Section) -> Direction:
-        """Return the source and the target language of a part."""
+        """Return the codes of the source and the target language of a corpus part."""
         if not isinstance(part, Directed):
             return self.source, self.target
         return part.source_language or self.source, part.target_language or self.target

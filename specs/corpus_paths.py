@@ -1,4 +1,4 @@
-"""The files of a corpus: their paths, relative to the file that lists them, and their languages."""
+"""Resolve the paths of corpus files, and check that the languages of training files are set."""
 
 import os
 import re
@@ -16,19 +16,19 @@ _PATH_FIELDS = ("source", "target", "trees")
 
 
 def resolve_folder(spec: LocatedValue, user_files: Collection[str], overrides: Collection[str] = ()) -> LocatedValue:
-    """Make `corpus.folder` relative to the current folder, and return the changed values.
+    """Return the values of a spec, changed so that `corpus.folder` is relative to the current folder.
 
-    If a user's file sets `folder`, its value is relative to that file. In a shipped spec, in a complete spec (such as
-    that of a run) and in an override, it is already relative to the current folder.
+    If a user's file sets `folder`, its value is relative to that file. In a shipped spec, in a spec without
+    `extends` (such as that of a run) and in an override, it is already relative to the current folder.
 
     If no user's file sets `folder`, and the shipped spec has `.`, the path of each corpus part is relative to the file
     that lists the part. `folder` then becomes the folder of the first such file. Paths from other files are rewritten
     to be relative to it.
 
     Args:
-        spec: The merged values.
-        user_files: Files of the user that extend another spec.
-        overrides: Origins of overrides.
+        spec: The merged values of all files and overrides.
+        user_files: Names of the user's files that extend another spec.
+        overrides: Names of the overrides, which their located values have in place of a file.
     """
     corpus = spec.at(["corpus"]).value
     folder = corpus.get("folder") if isinstance(corpus, dict) else None
@@ -55,15 +55,15 @@ def resolve_folder(spec: LocatedValue, user_files: Collection[str], overrides: C
 
 
 def require_languages(layers: Sequence[LocatedValue], corpus: Corpus) -> None:
-    """Check that training files do not inherit the languages of another corpus.
+    """Check that a spec which lists training files also sets their languages, instead of inheriting others.
 
     Args:
-        layers: The values of each file and of all overrides, in the order in which they are laid over each other.
-        corpus: The corpus that results.
+        layers: The values of each spec file, then those of all overrides. Later values replace earlier ones.
+        corpus: The corpus after merging all layers.
 
     Raises:
-        ZooError: A file or override lists training files whose suffixes are not the languages of the corpus, and
-            neither it nor a later one sets these languages.
+        ZooError: A layer lists training files whose suffixes differ from the languages of `corpus`, and neither this
+            layer nor a later one sets these languages.
     """
     listing = [index for index, layer in enumerate(layers) if _training_files(layer)]
     if not listing:
@@ -82,14 +82,14 @@ def require_languages(layers: Sequence[LocatedValue], corpus: Corpus) -> None:
         is_override = files[0].line is None
         codes = ", with codes such as en, de or pt-BR" if "CODE" in missing.values() else ""
         raise ZooError(
-            f"the language of {' and '.join(missing)} is not given for the files of `corpus.train`",
+            f"the {' and '.join(missing)} language of the files in `corpus.train` is not given",
             where=files[0].where,
             hint=f"add `{as_override if is_override else in_file}`{codes}",
         )
 
 
 def _training_files(layer: LocatedValue) -> list[LocatedValue]:
-    """Return the parts of `corpus.train` in a file or override that name a source and a target."""
+    """Return those entries of `corpus.train` in a file or override that have a source and a target path."""
     parts = _parts(_mapping(layer.at(["corpus"])), "train")
     return [part for part in parts if {"source", "target"} <= part.value.keys()]
 
@@ -99,7 +99,7 @@ def _mapping(located: LocatedValue) -> Mapping[str, LocatedValue]:
 
 
 def language_suffix(path: Path | str) -> str:
-    """Return the last suffix of a file name that does not denote a file format, such as `de` for `test.de.gz`."""
+    """Return the last suffix of a file name that is not a file format, such as `de` for `test.de.gz`."""
     path = Path(path)
     while path.suffix.lower() in (".gz", ".sgm", ".sgml", ".txt"):
         path = path.with_suffix("")
@@ -107,7 +107,7 @@ def language_suffix(path: Path | str) -> str:
 
 
 def _rebased(part: LocatedValue, base: str, user_files: Collection[str]) -> LocatedValue:
-    """Return a part whose paths are relative to `base` instead of the folder of the file that lists the part."""
+    """Return a corpus part with paths relative to `base`, instead of to the folder of the spec that lists the part."""
     start = _folder_of(part.file, user_files)
     if start == base or not _has_paths(part.value):
         return part
@@ -125,7 +125,7 @@ def _parts(corpus: Mapping[str, LocatedValue], split: str) -> list[LocatedValue]
 
 
 def _folder_of(file: str, user_files: Collection[str]) -> str:
-    """Return the folder that relative paths in `file` refer to, itself relative to the current folder."""
+    """Return the folder from which relative paths in a spec file start. An empty result is the current folder."""
     return os.path.dirname(file) if file in user_files else ""
 
 
@@ -134,5 +134,5 @@ def _is_relative(path: str) -> bool:
 
 
 def _has_paths(part: Any) -> bool:
-    """Return whether a part names local files."""
+    """Return whether a corpus part contains paths of local files."""
     return isinstance(part, Mapping) and ("trees" in part or ("source" in part and "archive" not in part))

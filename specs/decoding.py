@@ -36,7 +36,7 @@ class Decoding(Section):
     )
     stopping_rule: Literal["admissible", "shrinking", "full"] = Field(
         description="When beam search ends (not in the paper). admissible: when no unfinished hypothesis can still "
-        "become one of the best `beam`. shrinking: each finished hypothesis reduces the beam size by one, and search "
+        "become one of the `beam` best. shrinking: each finished hypothesis reduces the beam size by one, and search "
         "ends at 0, as in Marian. full: when `beam` hypotheses are finished, as in fairseq and CTranslate2."
     )
     length_factor: Annotated[float, Field(ge=0, le=MAX_LENGTH_FACTOR)] = Field(
@@ -50,8 +50,8 @@ class Decoding(Section):
     )
     min_length: Count = Field(
         le=10_000,
-        description="Minimum length of a translation, as far as the maximum length permits (not in the paper; fairseq "
-        "and CTranslate2: 1). EOS not counted. Unit: tokens.",
+        description="Minimum length of a translation, without EOS (not in the paper; fairseq and CTranslate2: 1). If "
+        "it exceeds the maximum length, the maximum length applies. Unit: tokens.",
     )
     suppressed_tokens: Annotated[tuple[Annotated[int, Field(ge=0, le=MAX_TOP_K)], ...], Field(strict=False)] = Field(
         max_length=1_000,
@@ -60,8 +60,8 @@ class Decoding(Section):
     )
     max_source_length: Size = Field(
         le=100_000,
-        description="Maximum length of a source (not in the paper). A longer one is split at sentence boundaries and "
-        "translated in parts; a single sentence that is longer is an error. Unit: tokens.",
+        description="Maximum length of a source (not in the paper). A longer source is split at sentence boundaries, "
+        "and its parts are translated one by one. A single sentence above the maximum is an error. Unit: tokens.",
     )
     temperature: Positive = Field(
         le=MAX_TEMPERATURE,

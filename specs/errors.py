@@ -1,4 +1,4 @@
-"""The exception for every error that a user can read and act upon: the problem, its location and a hint."""
+"""`ZooError`, the exception for every error that a user can act upon. It has a problem, a location and a hint."""
 
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
@@ -11,7 +11,7 @@ _MIN_PREFIX = 3  # letters
 
 
 class ZooError(Exception):
-    """An error that a user can read and act upon.
+    """Error that a user can read and act upon.
 
     Text that comes from files or the command line is escaped, so that it is safe to print. `str(error)` contains all
     problems and hints.
@@ -21,7 +21,7 @@ class ZooError(Exception):
         where: Location where the value was written ("specs/mine.yaml:4"), or None.
         hint: What to do, or None.
         exit_code: 2 if the user made a mistake; 1 if the environment failed (network, disk, a damaged file).
-        additional: The other errors of the same spec, in the order of the file.
+        additional: Further errors in the same spec, in the order of its lines.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class ZooError(Exception):
 
 
 def nearest(word: str, choices: Iterable[str]) -> str | None:
-    """Return the choice that is spelled most like `word`, or None if none is similar."""
+    """Return the choice that is spelled most like `word`, or None if no choice is similar."""
     choice_of, lower = {choice.lower(): choice for choice in choices}, word.lower()
     cutoff = _MIN_SIMILARITY_OF_SHORT_WORDS if len(lower) <= _SHORT_WORD else _MIN_SIMILARITY
     if matches := get_close_matches(lower, choice_of, n=1, cutoff=cutoff):

@@ -1,7 +1,8 @@
-"""Formats of written specs: older ones are upgraded step by step, newer ones are refused.
+"""Versions of the format of spec files: an older format is upgraded step by step, a newer one is refused.
 
-To change a field, increase FORMAT and register in UPGRADES the step from the previous format. A step supplies literal
-values: `base.yaml` may change later, but a trained model must keep its meaning.
+To change a field, increase FORMAT and add to UPGRADES a function that upgrades from the previous format. The function
+must contain literal values instead of reading `base.yaml`, which may change later: a trained model must keep its
+meaning.
 """
 
 import re
@@ -13,31 +14,31 @@ from specs.notation import quote
 from specs.reader import LocatedValue, locate
 
 FORMAT = 1
-"""The format that is written. Increase it with every field that older files lack or write differently."""
+"""Format that this version of zoo writes. Increase it when a field is added or is written differently."""
 FIRST_FORMAT = 1
 WRITTEN_BY = "# written by zoo "
 
 _WRITER = re.compile(rf"{re.escape(WRITTEN_BY)}(\S+)\n")
 
 UPGRADES: dict[int, Callable[[LocatedValue], LocatedValue]] = {}
-"""The upgrade from each format to the next one."""
+"""Format -> function that converts the values of a spec from this format to the next one."""
 
 
 class NewerFormatError(ZooError):
-    """The file is intact, but a newer version of zoo wrote it."""
+    """Error for an undamaged spec file that a newer version of zoo wrote."""
 
 
 def writer_version(text: str) -> str | None:
-    """Return the version of zoo that wrote a spec, if the text records it."""
+    """Return the version of zoo that wrote the text of a spec. None if the text does not contain it."""
     match = _WRITER.match(text)
     return match[1] if match else None
 
 
 def upgrade(spec: LocatedValue, version: str | None = None) -> LocatedValue:
-    """Return the values of a spec's file in the current format, without the key `format`.
+    """Convert the values of a spec file to the current format. Return them without the key `format`.
 
     Args:
-        spec: The mapping in the file. Without the key `format` it is in the current format.
+        spec: The values in the file. If they have no key `format`, they are in the current format.
         version: Version of zoo that wrote the file, if known.
 
     Raises:
@@ -68,12 +69,12 @@ def _format_number(written: LocatedValue, version: str | None) -> int:
 
 
 def with_defaults(spec: LocatedValue, defaults: Mapping[str, Mapping[str, object]]) -> LocatedValue:
-    """Add values for the fields that a spec lacks. Upgrades use this function.
+    """Return the values of a spec file, with defaults for missing fields. Upgrades call this function.
 
     A file that extends another one is returned unchanged, because it inherits the missing fields.
 
     Args:
-        spec: The mapping in the file.
+        spec: The values in the file.
         defaults: Section -> field -> value. Sections that the file lacks are not added. Error messages locate the
             added values at the line of their section.
     """

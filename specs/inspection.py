@@ -1,4 +1,4 @@
-"""Differences between specs, the comments in their files, and the JSON Schema for editors."""
+"""Compare specs, read the comments in their files, and generate the JSON Schema for editors."""
 
 import os
 from collections import Counter
@@ -17,12 +17,15 @@ _EDITOR_DIRECTIVE = "yaml-language-server:"
 
 
 def difference(spec: Spec, other: Spec) -> dict[str, tuple[Any, Any]]:
-    """Return the fields that differ: dotted key -> (value in `other`, value in `spec`), in the order of a spec."""
+    """Return the fields in which two specs differ, as dotted key -> (value in `other`, value in `spec`)."""
     return _differences(spec.model_dump(), other.model_dump())
 
 
 def _differences(values: Mapping[str, Any], others: Mapping[str, Any], prefix: str = "") -> dict[str, tuple[Any, Any]]:
-    """Compare mappings that have the same keys. If the keys of inner mappings differ, report the whole mapping."""
+    """Return the differences of two mappings with equal keys: dotted key -> (other value, value).
+
+    Inner mappings are compared key by key if their keys are equal, and as a whole otherwise.
+    """
     differing: dict[str, tuple[Any, Any]] = {}
     for key, value in values.items():
         other = others[key]
@@ -38,11 +41,12 @@ def describe_head_sizes(spec: Spec, reference: str | os.PathLike[str]) -> str | 
 
     Args:
         spec: The spec with all changes.
-        reference: Path or name of the spec. Changes are relative to the nearest shipped spec that it is or extends.
+        reference: Path or name from which `spec` was loaded. It leads to the shipped spec: either this reference
+            itself, or the nearest one that it extends.
 
     Returns:
-        One line, with the override that restores the equation. None if the equation holds, or if it does not hold in
-        the shipped spec either.
+        A warning of one line, with the override that restores the equation. None if `spec` fulfils the equation, or
+        if the shipped spec does not fulfil it either.
     """
     if not _has_equal_sizes(shipped_origin(reference)) or _has_equal_sizes(spec):
         return None
@@ -62,7 +66,7 @@ def _has_equal_sizes(spec: Spec) -> bool:
 
 
 def comments(reference: str | os.PathLike[str]) -> dict[str, str]:
-    """Return the comments in the file of a spec, without those of the specs that it extends.
+    """Return the comments in a spec file. Comments in files that it extends are not included.
 
     Args:
         reference: The spec's path or name.
@@ -84,7 +88,7 @@ def comments(reference: str | os.PathLike[str]) -> dict[str, str]:
 
 
 def _comments_by_line(text: str) -> tuple[dict[int, str], str]:
-    """Return line number -> comment after a value, and the comment lines before the first value."""
+    """Return the comments that follow a value, by line number, and the joined comment lines before the first value."""
     end_of_values: dict[int, int] = {}
     for token in yaml.scan(text, Loader=yaml.SafeLoader):
         mark = token.end_mark
@@ -112,7 +116,7 @@ def _leaves(located: LocatedValue, prefix: str = "") -> Iterator[tuple[str, int 
 
 
 def field_names() -> tuple[str, ...]:
-    """Return the dotted names of all fields of a spec, such as `training.steps`, without those of list entries."""
+    """Return the dotted names of all fields of a spec, such as `training.steps`, except fields inside lists."""
     values = load("base").model_dump()
     return tuple(
         f"{section}.{field}" if field else section
@@ -122,7 +126,7 @@ def field_names() -> tuple[str, ...]:
 
 
 def schema() -> dict[str, Any]:
-    """Return the JSON Schema of a spec's file. No field is required, because a file can inherit it by `extends`."""
+    """Return the JSON Schema of spec files. No field is required, because `extends` can supply any field."""
     whole = Spec.model_json_schema()
     choices = (choice for section in whole["properties"].values() for choice in (section, *section.get("oneOf", ())))
     sections = {choice["$ref"].rpartition("/")[2] for choice in choices if "$ref" in choice}
@@ -130,13 +134,14 @@ def schema() -> dict[str, Any]:
         part.pop("required", None)
     extends = {
         "type": "string",
-        "description": "Spec that this file changes: the name of a shipped spec, or a path relative to this file.",
+        "description": "Spec that supplies all fields missing in this file: the name of a shipped spec, or a path "
+        "relative to this file.",
     }
     file_format = {
         "type": "integer",
         "minimum": FIRST_FORMAT,
         "maximum": FORMAT,
-        "description": "Format of this file. Default: the current format.",
+        "description": "Version of the file format. Default: the current version.",
     }
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

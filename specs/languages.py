@@ -1,4 +1,4 @@
-"""The section `languages`: the languages of a model that translates in several directions."""
+"""The section `languages`: languages and language tokens of a multilingual model."""
 
 from difflib import get_close_matches
 from typing import Annotated, Literal, Self
@@ -13,31 +13,36 @@ _MAX_SHOWN = 20
 
 
 class Languages(Section):
-    """Languages of one model, and the tokens that tell it which of them a sentence is in (Johnson et al. 2017)."""
+    """Languages of a multilingual model, and its language tokens (Johnson et al. 2017).
+
+    A language token, such as `<2de>`, tells the model which language to read or write.
+    """
 
     codes: Annotated[tuple[LanguageCode, ...], Field(strict=False)] = Field(
         min_length=2,
         max_length=1_000,
-        description="Codes of the languages, as users write them: `[en, de, fr]`, or `eng_Latn` in NLLB's models.",
+        description="Codes of all languages of the model, such as `[en, de, fr]`. The models of NLLB use codes such "
+        "as `eng_Latn`.",
     )
     token: Annotated[str, Field(pattern=r"^[^\s{}]*\{\}[^\s{}]*$", max_length=40)] = Field(
         default="<2{}>",
-        description="Token of a language in the vocabulary, with `{}` in place of the code: `<2{}>` gives `<2de>`. "
-        "Default: `<2{}>`.",
+        description="Pattern of the language tokens in the vocabulary. `{}` stands for the language code: `<2{}>` "
+        "gives the token `<2de>` for German. Default: `<2{}>`.",
     )
     source_token: Literal["source", "target"] | None = Field(
         default="target",
-        description="Language whose token is put before each source sentence: that of the `target` (Johnson et al. "
-        "2017) or that of the `source` (NLLB, mBART). null: none. Default: target.",
+        description="Which language token precedes each source sentence. target: the token of the target language "
+        "(Johnson et al. 2017). source: the token of the source language (NLLB, mBART). null: no language token. "
+        "Default: target.",
     )
     target_token: Literal["target"] | None = Field(
         default=None,
-        description="Language whose token is the first token of each translation (NLLB, mBART: target). null: none. "
-        "Default: null.",
+        description="Which language token precedes each translation. target: the token of the target language (NLLB, "
+        "mBART). null: no language token. Default: null.",
     )
 
     def token_of(self, code: str) -> str:
-        """Return the token of a language."""
+        """Return the language token for a language code, such as `<2de>` for `de`."""
         return self.token.replace("{}", code)
 
     @model_validator(mode="after")
@@ -52,15 +57,15 @@ class Languages(Section):
             reject(
                 "source_token",
                 "target_token",
-                problem="neither the source nor the translation has the token of the target language, so that the "
-                "model would not know which language to write",
+                problem="neither the source nor the translation has the token of the target language, so the model "
+                "cannot know which language to translate into",
                 hint="write `source_token: target`, or `target_token: target`",
             )
         return self
 
 
 def suggest_language(code: str, languages: Languages) -> str:
-    """Return a hint with the codes that are similar to an unknown one, or with all codes if there are few."""
+    """Return a hint for an unknown language code: similar codes or, if there are none, the first 20 codes."""
     lower = {each.lower(): each for each in languages.codes}
     if code.lower() in lower:
         return f"did you mean `{lower[code.lower()]}`?"

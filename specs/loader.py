@@ -1,4 +1,4 @@
-"""Load specs: find the files, overlay `extends` and overrides, validate."""
+"""Load specs: find the files, merge them along `extends`, apply overrides, and validate the result."""
 
 import os
 import re
@@ -20,7 +20,7 @@ Overrides = Sequence[str] | Mapping[str, object]
 _MAX_DOTS = 8
 _SCIENTIFIC = re.compile(r"[-+]?[0-9]+(\.[0-9]*)?[eE][-+]?[0-9]+")
 _KEYS_OF_FILES = {
-    "extends": "name the spec to start from instead, and set its fields",
+    "extends": "load that spec itself, and override its fields",
     "format": "overrides are always in the current format",
 }
 """Keys of a file that are not fields of a spec, each with the hint for an override that sets it."""
@@ -34,6 +34,9 @@ def load(reference: str | os.PathLike[str], overrides: Overrides = ()) -> Spec:
             path is used.
         overrides: Texts such as "training.steps=500", or a mapping with nested or dotted keys.
 
+    Returns:
+        The validated spec.
+
     Raises:
         ZooError: There is no such spec, a file is unreadable or of a newer version of zoo, `extends` is circular, or
             a value is invalid.
@@ -41,20 +44,20 @@ def load(reference: str | os.PathLike[str], overrides: Overrides = ()) -> Spec:
     try:
         return _merged(_chain(find(os.fspath(reference))), overrides)
     except RecursionError:  # only an override from Python can be nested so deeply
-        problem, hint = "the values are nested too deeply", "a spec has at most four levels"
+        problem, hint = "the values are nested too deeply", "use at most four levels, as every spec does"
         raise ZooError(problem, where="override", hint=hint) from None
 
 
 def where_written(reference: str | os.PathLike[str], overrides: Overrides, path: str) -> str | None:
-    """Return where the path of a corpus file was written, for error messages.
+    """Return the place where the user wrote the path of a corpus file, for error messages.
 
     Args:
         reference: The spec's path or name.
         overrides: The overrides with which the spec was loaded.
-        path: The corpus file, as the loaded spec contains it.
+        path: The path of the corpus file, exactly as in the loaded spec.
 
     Returns:
-        File and line of a spec, or an override. None if no field has this path.
+        File and line ("mine.yaml:4") or override. None if no field of the corpus has this value.
     """
     merged, _ = _merge(_chain(find(os.fspath(reference))), _located_overrides(overrides))
     return next((each.where for each in _scalars(merged.at(["corpus"])) if each.value == path), None)
@@ -75,9 +78,9 @@ def parent(reference: str | os.PathLike[str]) -> Spec | None:
 
 
 def shipped_origin(reference: str | os.PathLike[str]) -> Spec:
-    """Return the first shipped spec in the chain that begins with `reference` and follows `extends`.
+    """Return the nearest shipped spec: that of `reference`, or the first that it extends, directly or indirectly.
 
-    If no spec in the chain is shipped, return the last one.
+    If none of these specs is shipped, return the last one, which extends nothing.
     """
     chain = _chain(find(os.fspath(reference)))
     first = next((index for index, (source, _) in enumerate(chain) if source.is_shipped), len(chain) - 1)
@@ -89,7 +92,7 @@ def parse(text: str, where: str) -> Spec:
 
     Args:
         text: The spec. Without the key `format` it is read in the current format.
-        where: The name of the file for error messages.
+        where: The file that contains the text, for error messages.
 
     Raises:
         NewerFormatError: A newer version of zoo wrote the text.
@@ -101,16 +104,19 @@ def parse(text: str, where: str) -> Spec:
     except NewerFormatError:
         raise
     except ZooError as error:
-        hint = "zoo wrote this file, and it has been changed or damaged: restore it"
+        hint = "zoo wrote this file, but it was changed or damaged later: restore the original file"
         if version:
-            hint = f"zoo {version} wrote this file, and it has been changed or damaged, or another version reads it: "
-            hint += "restore it, or use that version"
+            hint = f"zoo {version} wrote this file: if it was changed or damaged later, restore the original file; "
+            hint += f"if this is another version of zoo, install zoo {version}"
         additional = [ZooError(each.problem, where=each.where, hint=hint, exit_code=1) for each in error.additional]
         raise ZooError(error.problem, where=error.where, hint=hint, exit_code=1, additional=additional) from None
 
 
 def _chain(source: Source) -> list[tuple[Source, LocatedValue]]:
-    """Return the file, the file that it extends, and so on, each in the current format and without `extends`."""
+    """Return a spec file and all files that it extends, directly or indirectly, each with its values.
+
+    The values are in the current format, without the key `extends`.
+    """
     chain: list[tuple[Source, LocatedValue]] = []
     while True:
         text = source.text()
@@ -126,7 +132,7 @@ def _chain(source: Source) -> list[tuple[Source, LocatedValue]]:
         source = find(extends.value, referrer=source.file, where=extends.where)
         if any(source.path == earlier.path for earlier, _ in chain):
             circle = " -> ".join(file.file for file in (*(earlier for earlier, _ in chain), source))
-            hint = "change one of them to extend `base`"
+            hint = "write `extends: base` in one of these files"
             raise ZooError(f"`extends` is circular: {circle}", where=extends.where, hint=hint)
 
 

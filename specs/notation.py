@@ -1,4 +1,4 @@
-"""YAML notation that YAML 1.1 and 1.2 parsers read alike, and quotation of values in error messages."""
+"""Write YAML that YAML 1.1 and 1.2 parsers read alike, and quote values in error messages."""
 
 import re
 import unicodedata
@@ -55,7 +55,7 @@ def _is_visible(char: str) -> bool:
 
 
 def escape(char: str) -> str:
-    r"""Return the escape sequence of a character, such as `\x1b`. A byte that is not UTF-8 is escaped as that byte."""
+    r"""Return the escape sequence of a character, such as `\x1b`. A surrogate for a byte is escaped as the byte."""
     code = ord(char)
     if 0xDC80 <= code <= 0xDCFF:  # Python's stand-in for a byte of a file name that is not UTF-8
         code -= 0xDC00
@@ -86,7 +86,7 @@ def quote_in_full(value: object) -> str:
 
 
 def dump(value: Mapping[str, object]) -> str:
-    """Return `value` as YAML text, with the keys in their order."""
+    """Return `value` as YAML text. The order of the keys does not change."""
     return yaml.dump(value, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
 
 

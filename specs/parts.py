@@ -1,4 +1,4 @@
-"""Sources, norms and positions of a network, of which each has several kinds with their own options."""
+"""Encoder input, normalisation and positional encoding of a network. Each has several kinds with their own options."""
 
 from math import prod
 from typing import Annotated, ClassVar, Literal, Self
@@ -9,41 +9,42 @@ from specs.section import Count, Epsilon, Section, Size, reject
 
 
 class Tokens(Section):
-    """A source of token IDs (section 3.4)."""
+    """Encoder input that consists of token IDs (section 3.4)."""
 
-    kind: Literal["tokens"] = Field(description="Token IDs, which are embedded (section 3.4).")
+    kind: Literal["tokens"] = Field(description="The encoder reads token IDs and embeds them (section 3.4).")
 
 
 class Subsampling(Section):
-    """A convolution of source features."""
+    """Options of a convolution over source features, which usually shortens the sequence."""
 
     kernel: Annotated[int, Field(ge=1, le=255)] = Field(
         description="Kernel size, an odd number: the kernel is centred on a position. Unit: positions."
     )
     stride: Annotated[int, Field(ge=1, le=16)] = Field(
-        description="Distance between two positions of the result: n positions become n / stride, rounded up. Unit: "
-        "positions."
+        description="Stride of the convolution: n input positions become n / stride output positions, rounded up. "
+        "Unit: positions."
     )
 
 
 class Features(Section):
-    """A source of float32 features, such as frames of a spectrogram or patches of an image (section 7)."""
+    """Encoder input that consists of float32 vectors, such as spectrogram frames or image patches (section 7)."""
 
     kind: Literal["features"] = Field(
-        description="Vectors of float32 numbers, such as frames of a spectrogram or patches of an image (section 7). "
-        "They are not multiplied by sqrt(d_model)."
+        description="The encoder reads float32 vectors, such as spectrogram frames or image patches (section 7). They "
+        "are not multiplied by sqrt(d_model)."
     )
-    width: Annotated[int, Field(ge=1, le=65_536)] = Field(description="Dimension of a vector. Unit: features.")
+    width: Annotated[int, Field(ge=1, le=65_536)] = Field(description="Dimension of each input vector. Unit: features.")
     subsampling: Annotated[tuple[Subsampling, ...], Field(strict=False)] = Field(
         default=(),
         max_length=8,
-        description="Convolutions over the frames, in order, each followed by the activation (Radford et al. 2022: "
-        "`[{kernel: 3, stride: 1}, {kernel: 3, stride: 2}]`). Empty: a linear map to d_model. Default: empty.",
+        description="Convolutions over the input vectors, in order, each followed by `activation` (Radford et al. "
+        "2022: `[{kernel: 3, stride: 1}, {kernel: 3, stride: 2}]`). If the list is empty, a linear map projects each "
+        "vector to d_model. Default: empty.",
     )
     activation: Literal["gelu", "glu"] = Field(
         default="gelu",
-        description="Activation of the convolutions: GELU (Radford et al. 2022), or a gated linear unit over twice as "
-        "many features (Synnaeve et al. 2020; fairseq S2T). Default: gelu.",
+        description="Activation of the convolutions. gelu: GELU (Radford et al. 2022). glu: a gated linear unit, for "
+        "which a convolution computes twice as many features (Synnaeve et al. 2020; fairseq S2T). Default: gelu.",
     )
 
     @model_validator(mode="after")
@@ -52,7 +53,7 @@ class Features(Section):
             if convolution.kernel % 2 == 0:
                 reject(
                     f"subsampling.{index}.kernel",
-                    problem=f"the kernel size of a convolution of the source must be odd, not {convolution.kernel}, "
+                    problem=f"the kernel size of a source convolution must be odd, not {convolution.kernel}, "
                     "because the kernel is centred on a position",
                     hint=f"write `kernel: {convolution.kernel + 1}`",
                 )
@@ -60,7 +61,7 @@ class Features(Section):
 
     @property
     def total_stride(self) -> int:
-        """The number of frames that become one position of the encoder."""
+        """Number of input vectors per encoder position: the product of the strides of all convolutions."""
         return prod(convolution.stride for convolution in self.subsampling)
 
 
@@ -71,10 +72,10 @@ class Norm(Section):
     """Normalisation of the sub-layers (section 3.1)."""
 
     kind: Literal["layer_norm", "rms_norm", "half_variance", "none"] = Field(
-        description="layer_norm has a gain and a bias (section 3.1; Ba et al. 2016). rms_norm divides by the root mean "
-        "square without subtracting the mean, and has a gain (Zhang & Sennrich 2019). half_variance multiplies by "
-        "sqrt(0.5), so that the residual sum of two values has their variance (Gehring et al. 2017, section 3.5). none "
-        "does nothing."
+        description="layer_norm has a gain and a bias (section 3.1; Ba et al. 2016). rms_norm divides by the root "
+        "mean square without subtracting the mean, and has a gain (Zhang & Sennrich 2019). half_variance multiplies "
+        "by sqrt(0.5), so that a sum of two values has the same variance as each of them (Gehring et al. 2017, "
+        "section 3.5). none: no normalisation."
     )
     placement: Literal["post", "pre", "both"] = Field(
         description="Position of the norms (section 3.1: post). post: after the residual sum. pre: before the "
@@ -121,35 +122,40 @@ class Learned(PositionKind):
     )
     rows: Size = Field(
         le=1_048_576,
-        description="Number of positions in the table, which is the maximum sentence length. Unit: positions.",
+        description="Number of positions in the table. It is the maximum length of a sentence, including EOS. Unit: "
+        "positions.",
     )
 
 
 class Rotary(PositionKind):
-    """Rotation of queries and keys by angles that grow with the position (Su et al. 2021)."""
+    """Rotary positional encoding: queries and keys are rotated according to their positions (Su et al. 2021)."""
 
     kind: Literal["rotary"] = Field(
         description="Rotate queries and keys of self-attention by angles that grow with the position, so that their "
-        "product depends on the distance (Su et al. 2021, section 3.2). Feature i is paired with i + d_k / 2."
+        "dot product depends on the distance between them (Su et al. 2021, section 3.2). Feature i is paired with i + "
+        "d_k / 2."
     )
     theta: Annotated[float, Field(gt=1, le=1e9)] = Field(
-        default=10_000.0, description="Base of the angles: pair i of d_k / 2 turns by theta^(-2i/d_k) per position."
+        default=10_000.0,
+        description="Base of the rotation angles. Feature pair i (of d_k / 2 pairs) is rotated by "
+        "theta^(-2i/d_k) radians per position.",
     )
 
 
 class Relative(PositionKind):
-    """Learned bias of attention scores by distance, as in T5 (Raffel et al. 2020)."""
+    """Learned biases of attention scores by the distance of query and key, as in T5 (Raffel et al. 2020)."""
 
     score_bias = "learned"
     kind: Literal["relative"] = Field(
-        description="Add a learned bias to each score of self-attention. It depends on the head and on the distance of "
-        "query and key (Raffel et al. 2020, section 2.1). All layers of a stack share these biases."
+        description="Add a learned bias to each score of self-attention. It depends on the head and on the distance "
+        "between query and key (Raffel et al. 2020, section 2.1). All encoder layers share the same biases, and so do "
+        "all decoder layers."
     )
     buckets: Annotated[int, Field(ge=4, le=4_096, multiple_of=4)] = Field(
         default=32,
-        description="Number of buckets. A bucket is a range of distances with the same learned bias. Each small "
-        "distance has its own bucket; the ranges of larger ones grow exponentially. The encoder uses half of the "
-        "buckets for each direction.",
+        description="Number of buckets. A bucket is a range of distances that share one learned bias. Each small "
+        "distance has its own bucket, and larger distances are grouped in ranges of exponentially growing size. The "
+        "encoder uses half of the buckets for each direction.",
     )
     max_distance: Annotated[int, Field(ge=2, le=1_048_576)] = Field(
         default=128,
@@ -170,12 +176,12 @@ class Relative(PositionKind):
 
 
 class Alibi(PositionKind):
-    """Penalty of attention scores in proportion to the distance (Press et al. 2022)."""
+    """Penalty on attention scores, proportional to the distance between query and key (ALiBi; Press et al. 2022)."""
 
     score_bias = "constant"
     kind: Literal["alibi"] = Field(
-        description="Subtract from each score of self-attention the distance of query and key, times a constant slope "
-        "of the head (ALiBi; Press et al. 2022, section 3)."
+        description="Subtract a penalty from each score of self-attention: the distance between query and key, times "
+        "a constant slope of the head (ALiBi; Press et al. 2022, section 3)."
     )
 
 

@@ -1,4 +1,4 @@
-"""Read YAML text into values that know their file and line."""
+"""Parse YAML text to values that contain their file and line, for error messages."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ from specs.notation import FLOAT, INTEGER, quote
 _TAG = "tag:yaml.org,2002:"
 _NOT_TEXT = {_TAG + kind for kind in ("int", "float", "bool", "null")}
 KIND_MAPPINGS = ("task", "source", "positions")
-"""Keys of mappings whose `kind` decides which other keys they have."""
+"""Fields that contain a mapping whose key `kind` determines which other keys it has."""
 _MAX_VALUES = 20_000
 _MAX_LEVELS = 20
 
@@ -43,8 +43,8 @@ class LocatedValue:
     def overlaid(self, upper: "LocatedValue") -> "LocatedValue":
         """Return this value with `upper` laid over it: mappings are merged, everything else is replaced.
 
-        A mapping of `KIND_MAPPINGS` is replaced, too, if `upper` has another `kind`, because each kind has other
-        options.
+        The mappings in `KIND_MAPPINGS` are merged only if `upper` has the same `kind` or none. Otherwise they are
+        replaced, because each kind has different options.
 
         A merged mapping has the location of `upper`, or that of this value if `upper` has no line. Errors about
         missing fields are reported at this location.
@@ -59,7 +59,7 @@ class LocatedValue:
         return LocatedValue(merged, location.file, location.line)
 
     def at(self, path: Sequence[str | int]) -> "LocatedValue":
-        """Return the value at a path of keys and indices, or the innermost one on the path that exists."""
+        """Return the value at a path of keys and list indices. If it does not exist, return the last value on it."""
         current = self
         for step in path:
             inner = dict(enumerate(current.value)) if isinstance(current.value, list) else current.value
@@ -70,7 +70,7 @@ class LocatedValue:
 
 
 def _kind_of(mapping: LocatedValue) -> object:
-    """Return the value of the key `kind`, or None if there is none."""
+    """Return the value of the key `kind`, or None if the mapping has no such key."""
     return mapping.value["kind"].plain() if isinstance(mapping.value, dict) and "kind" in mapping.value else None
 
 
@@ -89,7 +89,7 @@ def read(text: str, file: str) -> LocatedValue:
 
     Args:
         text: The whole text of the file.
-        file: The file's name for error messages.
+        file: The name of the file, for error messages.
 
     Raises:
         ZooError: The text is not YAML, is empty, is not a mapping, or has a key twice.
@@ -104,7 +104,7 @@ def read(text: str, file: str) -> LocatedValue:
 
 
 def read_value(text: str, origin: str) -> LocatedValue:
-    """Read YAML text that is not in a file, such as the value of an override.
+    """Return the value of YAML text that is not in a file, such as the value of an override.
 
     Args:
         text: The YAML text.
@@ -144,9 +144,9 @@ def _hint(error: yaml.MarkedYAMLError) -> str:
 
 
 class _Loader(yaml.SafeLoader):
-    """Loader that recognises a number, boolean or null only if YAML 1.1 and 1.2 agree; other scalars are text.
+    """YAML loader that reads a scalar as text unless YAML 1.1 and 1.2 agree that it is a number, boolean or null.
 
-    It stops early at inputs that are too large or too deeply nested for a spec.
+    It raises ZooError for a text that is too large or too deeply nested for a spec.
     """
 
     yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012  (PyYAML's class state)
@@ -177,10 +177,12 @@ for _kind, _pattern, _first in (
 
 def _check_size(count: int, level: int, where: str) -> None:
     if count > _MAX_VALUES:
-        hint = "check that this is the right file; an alias counts as often as it is used"
+        hint = "check that this is the right file; each use of a YAML alias counts"
         raise ZooError(f"the file contains more than {_MAX_VALUES:,} values", where=where, hint=hint)
     if level >= _MAX_LEVELS:
-        raise ZooError("the values are nested too deeply", where=where, hint="a spec has at most four levels")
+        raise ZooError(
+            "the values are nested too deeply", where=where, hint="use at most four levels, as every spec does"
+        )
 
 
 class _NodeReader:

@@ -16,21 +16,21 @@ Minutes = Annotated[float, Field(gt=0, le=1e7)]
 
 
 class Section(BaseModel):
-    """Base class of a section: frozen data.
+    """Base class of the sections of a spec, which are frozen pydantic models.
 
     A missing field and an unknown field are errors. Text is never converted to a number. Fields have no defaults,
-    because `base.yaml` sets them. Exceptions are the options of kinds that `base.yaml` does not use.
+    because `base.yaml` sets them. Only options that `base.yaml` does not contain have defaults.
     """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
 
 
 def reject(*fields: str, problem: str, hint: str) -> NoReturn:
-    """Report that fields contradict each other. Validators of sections call this function.
+    """Raise an error about fields that contradict each other. Validators of sections call this function.
 
     Args:
-        fields: Dotted names of the fields, relative to the section that is validated. The error
-            points to the one that the user set last.
+        fields: Dotted names of the fields, relative to the section that is validated. The error message locates the
+            field that was set last.
         problem: What is wrong.
         hint: What to do.
 

@@ -35,8 +35,8 @@ class Parsing(Section):
     kind: Literal["parsing"] = Field(description="Parse sentences into constituency trees (section 6.3).")
     linearisation: Literal["vinyals", "tensor2tensor", "initials"] = Field(
         description="How a tree is written as a sequence (section 6.3 cites Vinyals et al. 2015). vinyals: `(S (NP XX "
-        ")NP )S`, with XX for each word. tensor2tensor, the code of the paper's authors: `S NP NNP /NP /S`, with each "
-        "word's part of speech. initials: `(S (NP J )NP )S`, with each word's first character."
+        ")NP )S`, with XX for each word. tensor2tensor (the code of the paper's authors): `S NP NNP /NP /S`, with "
+        "each word's part of speech. initials: `(S (NP J )NP )S`, with each word's first character."
     )
     constrained: bool = Field(
         description="Whether decoding is restricted to valid trees over the words of the sentence (not in the paper). "
@@ -55,11 +55,11 @@ class Compilation(Section):
     """Options of the compiler. They change how a model is executed, not its architecture or training data."""
 
     backend: Literal["auto", "eager", "inductor", "native", "aot", "onnx", "tensorrt"] = Field(
-        description="Backend that runs the program (not in the paper). auto selects the fastest that is installed for "
-        "the device. If the backend can only translate, training also selects the fastest one."
+        description="Backend that runs the compiled model (not in the paper). auto: the fastest one that is installed "
+        "for the device. If the backend can only translate, training uses the fastest one that can train."
     )
     precision: Literal["float32", "bfloat16", "int8"] = Field(
-        description="Data type of weights and matrix products in translation (not in the paper). bfloat16 and int8 "
+        description="Data type of weights and matrix products when translating (not in the paper). bfloat16 and int8 "
         "change the results slightly."
     )
     disabled_passes: Annotated[tuple[Annotated[str, Field(max_length=100)], ...], Field(strict=False)] = Field(
@@ -104,7 +104,7 @@ class Spec(Section):
 
     @property
     def short_name(self) -> str:
-        """Name in the catalogue ("big", "table3/a-h1") or stem of the file. If neither is known, `name`."""
+        """Name of a shipped spec ("big", "table3/a-h1") or stem of the spec file. Without a file, it is `name`."""
         return self.name if self._short_name is None else self._short_name
 
     @property
@@ -114,7 +114,10 @@ class Spec(Section):
 
     @property
     def default_direction(self) -> Direction:
-        """Source and target language of sentences that zoo chooses itself, such as those that verify a bundle."""
+        """Source and target language of sentences that zoo translates on its own, such as those that verify a bundle.
+
+        They are the languages of `corpus`, or the first two of `languages.codes` if these do not include both.
+        """
         source, target = self.corpus.source, self.corpus.target
         if self.languages is None or {source, target} <= set(self.languages.codes):
             return source, target
@@ -122,7 +125,7 @@ class Spec(Section):
         return first, second
 
     def yaml(self, version: str | None = None) -> str:
-        """Return all fields and the format as YAML. YAML 1.1 and YAML 1.2 parsers read the same values from it.
+        """Return the spec as YAML, with all fields and the file format. YAML 1.1 and 1.2 parsers read it alike.
 
         Args:
             version: Version of zoo to record in a comment on the first line.
@@ -164,7 +167,7 @@ class Spec(Section):
                     if self.languages is None and own:
                         reject(
                             field,
-                            problem=f"this part of `corpus.{split}` has a language of its own, but the spec has no "
+                            problem=f"this part of `corpus.{split}` sets its own language, but the spec has no "
                             "`languages`",
                             hint=f"write `languages: {{codes: [{self.corpus.source}, {self.corpus.target}, {code}]}}`",
                         )
@@ -188,7 +191,8 @@ class Spec(Section):
                     reject(
                         f"corpus.{split}.{index}",
                         "task.kind",
-                        problem=f"the task `{self.task.kind}` needs {needed}; this part of `corpus.{split}` has none",
+                        problem=f"the task `{self.task.kind}` needs {needed}, but this part of `corpus.{split}` has no "
+                        f"{needed}",
                         hint=f"write {fields} in this part, or set another `task`",
                     )
         directions = [("en", "en")] if parsing else [("en", "de"), *([("de", "en")] if self.languages else [])]
@@ -209,16 +213,16 @@ class Spec(Section):
 
     @property
     def reads_text(self) -> bool:
-        """Whether the source is text, and not features."""
+        """Whether the model reads text. False if it reads features, such as frames of a spectrogram."""
         return isinstance(self.architecture.source, Tokens)
 
     def require_text(self) -> None:
-        """Raise ZooError unless the source is text."""
+        """Raise ZooError if the model reads features instead of text."""
         if not self.reads_text:
             raise ZooError(
                 f"`{self.name}` reads features, not text",
-                hint="train it with `zoo.model` and search with `zoo.generation.engine`, or use a model whose "
-                "`architecture.source` has the kind `tokens`",
+                hint="in Python, train it with `zoo.model` and decode with `zoo.generation.engine`; or use a model "
+                "whose `architecture.source` has the kind `tokens`",
             )
 
     @model_validator(mode="after")
@@ -243,7 +247,7 @@ class Spec(Section):
             reject(
                 "training.dev_score",
                 "task.kind",
-                problem=f"`training.dev_score` is `{score}`, which the task `{self.task.kind}` does not have",
+                problem=f"`training.dev_score` is `{score}`, which is not a score of the task `{self.task.kind}`",
                 hint=f"write {', '.join(f'`{name}`' for name in permitted[:-1])} or `{permitted[-1]}`",
             )
         return self
@@ -270,8 +274,8 @@ class Spec(Section):
             reject(
                 "decoding.suppressed_tokens",
                 "vocabulary.size",
-                problem=f"`decoding.suppressed_tokens` contains {max(suppressed):,}, but the target's token IDs end at "
-                f"{size - 1:,}",
+                problem=f"`decoding.suppressed_tokens` contains {max(suppressed):,}, but the largest token ID of the "
+                f"target is {size - 1:,}",
                 hint="remove it from the list",
             )
         return self
@@ -287,7 +291,7 @@ class Spec(Section):
                 f"({longest}) tokens and EOS",
                 hint=f"raise `architecture.positions.rows`, or lower `corpus.max_length` below {rows}",
             )
-        longest += self.languages is not None  # the token of the language
+        longest += self.languages is not None  # the language token
         for field in ("source_tokens", "target_tokens"):
             limit = getattr(self.training, field)
             if limit <= longest:

@@ -16,7 +16,7 @@ Activation = Literal["relu", "gelu", "gelu_tanh", "silu"]
 
 
 class Sublayer(Section):
-    """Base class of sub-layers. An option that is null has the value of the architecture's field of the same name."""
+    """Base class of sub-layers. For an option that is null, the same field of `architecture` applies."""
 
     norm: Norm | None = Field(default=None, description="Norm of this sub-layer. Default: `architecture.norm`.")
     dropout: Probability | None = Field(
@@ -38,21 +38,22 @@ class Sublayer(Section):
 
 
 class _Attention(Sublayer):
-    """Options of all kinds of attention."""
+    """Options that all kinds of attention have."""
 
     h: Heads | None = Field(
         default=None, description="Number of attention heads. Default: `architecture.h`. Unit: heads."
     )
     kv_heads: Heads | None = Field(
         default=None,
-        description="Number of heads of keys and values. Each is shared by h / kv_heads heads of queries "
-        "(grouped-query attention; Ainslie et al. 2023). Default: h. Unit: heads.",
+        description="Number of key-value heads. Each is shared by h / kv_heads query heads (grouped-query attention; "
+        "Ainslie et al. 2023). Default: h. Unit: heads.",
     )
     d_k: Dimension | None = Field(
-        default=None, description="Dimension of queries and keys. Default: `architecture.d_k`. Unit: features."
+        default=None,
+        description="Dimension of queries and keys in each head. Default: `architecture.d_k`. Unit: features.",
     )
     d_v: Dimension | None = Field(
-        default=None, description="Dimension of values. Default: `architecture.d_v`. Unit: features."
+        default=None, description="Dimension of values in each head. Default: `architecture.d_v`. Unit: features."
     )
     projection_bias: bool | None = Field(
         default=None, description="Whether the projections have biases. Default: `architecture.projection_bias`."
@@ -79,8 +80,8 @@ class CrossAttention(_Attention):
     )
     embedded_queries: bool = Field(
         default=False,
-        description="Whether queries are computed from the sum of the decoder's state and the embedding of the token "
-        "that it reads (Gehring et al. 2017, equation 1). Default: false.",
+        description="Whether queries are computed from the decoder state plus the embedding of the decoder's input "
+        "token (Gehring et al. 2017, equation 1). Default: false.",
     )
 
 
@@ -109,8 +110,8 @@ class FeedForward(Sublayer):
     )
     gated: bool = Field(
         default=False,
-        description="Whether the activation is multiplied by a third linear map of the input: "
-        "(activation(x W_gate) * x W_1) W_2 (Shazeer 2020). Default: false.",
+        description="Whether to use a gated linear unit with a third matrix, W_gate: (activation(x W_gate) * x W_1) "
+        "W_2 (Shazeer 2020). Default: false.",
     )
     bias: bool = Field(
         default=True, description="Whether the linear maps have biases (section 3.3: yes). Default: true."
@@ -121,7 +122,7 @@ class FeedForward(Sublayer):
 
 
 class MixtureOfExperts(Sublayer):
-    """Several feed-forward networks, of which a gate selects a few for each position (Shazeer et al. 2017)."""
+    """Mixture of feed-forward networks, the experts. A gate selects a few per position (Shazeer et al. 2017)."""
 
     kind: Literal["mixture_of_experts"] = Field(
         description="Mixture of feed-forward networks, the experts. A noisy gate selects and weights the best few for "
@@ -130,7 +131,7 @@ class MixtureOfExperts(Sublayer):
     experts: Experts = Field(description="n, the number of experts (Shazeer et al. 2017, section 2). Unit: experts.")
     top_k: Experts = Field(
         description="k, the number of experts that the gate selects for each position (Shazeer et al. 2017, equation "
-        "5). With one expert its gate would always be 1, and so would not learn. Unit: experts."
+        "5). At least 2: the weight of a single expert would always be 1, so the gate could not learn. Unit: experts."
     )
     balance: Annotated[float, Field(ge=0, le=1e6)] = Field(
         default=0.1,
@@ -171,9 +172,9 @@ class Convolution(Sublayer):
     )
     gated: bool = Field(
         default=False,
-        description="Whether the kernel computes twice as many features, and the sigmoid of the second half is "
-        "multiplied by the first half, instead of ReLU (gated linear units; Dauphin et al. 2016; Gehring et al. 2017, "
-        "section 3.2). Default: false.",
+        description="Whether to use a gated linear unit instead of ReLU. The convolution then computes twice as many "
+        "features, and the first half is multiplied by the sigmoid of the second half (Dauphin et al. 2016; Gehring "
+        "et al. 2017, section 3.2). Default: false.",
     )
 
 
@@ -190,8 +191,8 @@ class BottleneckConvolution(Sublayer):
     """Residual block of ByteNet: a dilated convolution between two linear maps (Kalchbrenner et al. 2016)."""
 
     kind: Literal["bottleneck_convolution"] = Field(
-        description="Dilated convolution of fewer features, between a linear map to these features and one back. A "
-        "norm and ReLU precede each of the three (ByteNet's residual block; Kalchbrenner et al. 2016, section 3.6)."
+        description="A linear map to fewer features, a dilated convolution, and a linear map back. A norm and ReLU "
+        "precede each of the three (ByteNet's residual block; Kalchbrenner et al. 2016, section 3.6)."
     )
     kernel: KernelSize = Field(
         description="k, the kernel size (Kalchbrenner et al. 2016, section 4: 3). Unit: positions."
@@ -199,8 +200,9 @@ class BottleneckConvolution(Sublayer):
     dilations: Annotated[tuple[Annotated[Size, Field(le=4_096)], ...], Field(strict=False)] = Field(
         min_length=1,
         max_length=64,
-        description="Distances between two positions of the kernel. Layer i, counted from 0, uses number i; after the "
-        "last one, they start again (Kalchbrenner et al. 2016, section 3.5: [1, 2, 4, 8, 16]). Unit: positions.",
+        description="Dilations of the convolutions: distances between neighbouring positions of a kernel. Layer i, "
+        "counted from 0, uses entry i. After the last entry, the list is repeated (Kalchbrenner et al. 2016, section "
+        "3.5: [1, 2, 4, 8, 16]). Unit: positions.",
     )
     d_conv: InnerDimension | None = Field(
         default=None,
@@ -210,11 +212,11 @@ class BottleneckConvolution(Sublayer):
 
 
 class AlignedMemory(Sublayer):
-    """Linear map of the encoder's output at the same position, as ByteNet's decoder reads the source."""
+    """Linear map of the encoder output at the same position. ByteNet's decoder reads the source in this way."""
 
     kind: Literal["aligned_memory"] = Field(
-        description="Linear map of the encoder's output at the same position, and 0 after the end of the source "
-        "(dynamic unfolding; Kalchbrenner et al. 2016, section 3.2)."
+        description="Linear map of the encoder output at the same position. After the end of the source, the result "
+        "is 0 (dynamic unfolding; Kalchbrenner et al. 2016, section 3.2)."
     )
 
 

@@ -39,12 +39,15 @@ class Training(Section):
         description="warmup_steps, the number of steps in which the learning rate rises before it decays (section 5.3: "
         "4000). Unit: steps."
     )
-    beta1: Probability = Field(description="beta_1 of Adam, the decay rate of the mean gradient (section 5.3: 0.9).")
+    beta1: Probability = Field(
+        description="beta_1 of Adam, the decay rate of the moving average of gradients (section 5.3: 0.9)."
+    )
     beta2: Probability = Field(
-        description="beta_2 of Adam, the decay rate of the mean squared gradient (section 5.3: 0.98)."
+        description="beta_2 of Adam, the decay rate of the moving average of squared gradients (section 5.3: 0.98)."
     )
     epsilon: Epsilon = Field(
-        description="epsilon of Adam, added to the root of the mean squared gradient (section 5.3: 1e-9)."
+        description="epsilon of Adam, a constant that is added to the square root of the mean squared gradient to "
+        "avoid division by zero (section 5.3: 1e-9)."
     )
     label_smoothing: Probability = Field(
         description="epsilon_ls, the probability mass that label smoothing moves from the correct token to others "
@@ -59,52 +62,53 @@ class Training(Section):
         "Set either this or `checkpoint_minutes`, and the other to null. Unit: steps."
     )
     checkpoint_minutes: Minutes | None = Field(
-        description="Time between checkpoints (section 6.1: 10). If set, the averaged weights depend on the clock, so "
-        "two runs differ. Unit: minutes."
+        description="Time between checkpoints (section 6.1: 10). With this field, the steps of checkpoints depend on "
+        "the clock, so two runs of a spec have different averaged weights. Unit: minutes."
     )
     max_tokens: Annotated[int, Field(ge=1, le=10**15)] | None = Field(
         description="Stop training after this number of target tokens, unless `steps` is reached first (not in the "
         "paper). null: no limit. Unit: tokens."
     )
     max_minutes: Minutes | None = Field(
-        description="Stop training when its steps have taken this many minutes in total, unless `steps` is reached "
-        "first (not in the paper). The last step then depends on the clock. null: no limit. Unit: minutes."
+        description="Stop training when the time spent in steps reaches this value, unless `steps` is reached first "
+        "(not in the paper). The last step then depends on the clock. null: no limit. Unit: minutes."
     )
     dev_score: Literal["perplexity", "bleu", "paper_bleu", "chrf", "ter", "f1"] | None = Field(
-        description="Metric computed on the development set at every checkpoint (sections 6.2 and 6.3). bleu uses "
-        "sacreBLEU's tokenisation and paper_bleu the paper's; f1 compares the brackets of trees. The checkpoint with "
-        "the best score is kept in addition to the last ones. null: score the final weights only."
+        description="Metric computed on the development set at every checkpoint (sections 6.2 and 6.3). bleu uses the "
+        "tokenisation of sacreBLEU, and paper_bleu that of the paper. f1 compares the brackets of trees. The "
+        "checkpoint with the best score is kept in addition to the last ones. null: score the final weights only."
     )
     patience: Steps | None = Field(
-        description="Stop training after this number of successive checkpoints that do not improve the best "
-        "`dev_score` (not in the paper). null: never. Unit: checkpoints."
+        description="Stop training after this number of successive checkpoints without a better `dev_score` (not in "
+        "the paper). null: never. Unit: checkpoints."
     )
     clip_norm: Annotated[float, Field(gt=0, le=1e9)] | None = Field(
         description="Maximum global norm of the gradients; larger gradients are scaled down (not in the paper). null: "
         "no clipping."
     )
     subword_regularization: Annotated[float, Field(gt=0, lt=1)] | None = Field(
-        description="Sample a new segmentation into tokens in each epoch (not in the paper). For bpe, the probability "
-        "of skipping a merge (BPE-dropout). For unigram, the exponent of the segmentations' probabilities. null: "
-        "always use the best segmentation."
+        description="Sample a new segmentation of each sentence into tokens in each epoch (not in the paper). For "
+        "bpe, this is the probability of skipping a merge (BPE-dropout). For unigram, it is the exponent of the "
+        "segmentations' probabilities. null: always use the best segmentation."
     )
     start_from: Annotated[str, Field(min_length=1, max_length=4_096)] | None = Field(
-        description="Name of a published model, or path of a run, whose weights and vocabulary training starts from "
-        "(not in the paper). The optimiser state is not loaded. null: random weights."
+        description="Model whose weights and vocabulary training starts from (not in the paper): the name of a "
+        "published model, or the path of a run. The optimiser state is not loaded. null: random weights."
     )
     average: Size = Field(
         le=1_000,
-        description="Number of last checkpoints whose weights are averaged (section 6.1: 5 for base, 20 for big; 1 is "
-        "no averaging). Unit: checkpoints.",
+        description="Number of checkpoints, counted from the last, whose weights are averaged at the end of training "
+        "(section 6.1: 5 for base, 20 for big). 1: no averaging. Unit: checkpoints.",
     )
     precision: Literal["float32", "bfloat16"] = Field(
         description="Data type of the matrix products (not in the paper). The weights remain float32."
     )
     seed: Annotated[int, Field(ge=0, lt=2**63)] = Field(
-        description="Random seed of initial weights, shuffling and dropout (not in the paper)."
+        description="Random seed for initial weights, shuffling and dropout (not in the paper)."
     )
     log_steps: Steps = Field(
-        description="Number of steps between two records in the run's log.jsonl (not in the paper). Unit: steps."
+        description="Write the metrics of training to the run's log.jsonl every this many steps (not in the paper). "
+        "Unit: steps."
     )
 
     @model_validator(mode="after")

@@ -37,7 +37,7 @@ _MAX_ERRORS = 20
 
 
 def validate(values: LocatedValue, files: Sequence[str], overrides: Sequence[str] = ()) -> Spec:
-    """Return the spec with these values.
+    """Validate the values of a spec, and return the spec.
 
     Args:
         values: The merged values of all files and overrides.
@@ -55,7 +55,7 @@ def validate(values: LocatedValue, files: Sequence[str], overrides: Sequence[str
 
 
 def accepts_fractions(path: Sequence[str | int]) -> bool:
-    """Return whether the field at a path of keys can be a number that is not whole."""
+    """Return whether the field at a path of keys and indices accepts a float."""
     return _contains_float(_resolve(path).annotation)
 
 
@@ -110,9 +110,9 @@ def _combined_error(
 
 
 def _merge_missing(errors: Sequence[Any]) -> list[Any]:
-    """Merge all errors about missing fields of the same mapping into one error.
+    """Return pydantic's errors, with all errors about missing fields of the same mapping merged into one.
 
-    It is the first of them. Its key "others" lists the names of the other missing fields.
+    The merged error is the first of them. Its key "others" lists the names of the other missing fields.
     """
     first_of: dict[Path, Any] = {}
     merged = []
@@ -185,7 +185,7 @@ def _missing(field: _Field, others: Sequence[str], files: Sequence[str]) -> tupl
 
 
 def _explain(field: _Field, key: str) -> str | None:
-    """Return a hint that describes the field, or what its value can be if it has several kinds."""
+    """Return a hint that describes a field or, if its value can be of several kinds, lists the kinds."""
     kinds = list(_members(field.annotation))
     if kinds and key.startswith("corpus."):
         return _PARTS
@@ -268,7 +268,7 @@ def _contains_float(annotation: Any) -> bool:
 
 
 def _unannotated(annotation: Any) -> Any:
-    """Return a type without its annotations, and a section that may be null as the section."""
+    """Return a type without its annotations. If it is a section that may be null, return the section."""
     if get_origin(annotation) is Annotated:
         return get_args(annotation)[0]
     section, *others = get_args(annotation) or (None,)

@@ -136,7 +136,7 @@ def test_what_needs_text_refuses_features_by_name(trained: Callable[..., Run]) -
 @pytest.mark.parametrize(
     ("architecture", "problem"),
     [
-        ({}, "`architecture.tied_embeddings` is `all`, but a source of features has no embedding"),
+        ({}, "`architecture.tied_embeddings` is `all`, but a model that reads features has no source embedding"),
         ({**UNTIED, "source.subsampling": [{"kernel": 4, "stride": 2}]}, "must be odd, not 4"),
         ({**UNTIED, "source.subsampling": [{"kernel": 3, "stride": 0}]}, "stride` must be at least 1"),
     ],

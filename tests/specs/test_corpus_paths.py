@@ -125,7 +125,7 @@ FRENCH = "corpus: {train: [{source: a.en, target: b.fr}, {source: c.en, target: 
 @pytest.mark.parametrize(
     ("text", "problem", "hint"),
     [
-        (FRENCH, "the language of target is not given", "add `corpus: {target: fr}`"),
+        (FRENCH, "the target language of the files in `corpus.train` is not given", "add `corpus: {target: fr}`"),
         ("corpus: {train: [{source: a, target: b}]}", "source and target", "{source: CODE, target: CODE}`, with codes"),
         (
             "corpus: {train: [{source: a.de, target: a.en}]}",
@@ -153,6 +153,6 @@ def test_given_languages_and_fitting_suffixes_are_accepted(tmp_path: Path) -> No
     assert load("tiny", ["corpus.train=[{source: a.en, target: a.de.txt}]"]).corpus.target == "de"
     override = "corpus.train=[{source: a.en, target: a.fr}]"
     assert load("multi30k-ende", ["corpus.target=fr", override]).corpus.target == "fr"
-    with pytest.raises(ZooError, match="the language of target is not given") as caught:
+    with pytest.raises(ZooError, match="the target language of the files") as caught:
         load("multi30k-ende", [override])
     assert caught.value.hint == "add `corpus.target=fr`"

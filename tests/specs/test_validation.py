@@ -35,7 +35,7 @@ MISTAKES = [
         2,
         "Factor that multiplies the learning rate",
     ),
-    ("corpus: {deduplicate: yes}", "`corpus.deduplicate` must be true or false, not `yes`", 2, "repeated"),
+    ("corpus: {deduplicate: yes}", "`corpus.deduplicate` must be true or false, not `yes`", 2, "repetitions"),
     ("name: 5", "`name` must be text, not `5`", 2, 'write `"5"`'),
     ('training: {steps: "5"}', "`training.steps` must be a whole number, not `5`", 2, "write `5`, without quotes"),
     ("corpus: {train: {grammar: 5}}", "`corpus.train` must be a list, not a mapping", 2, "write a list of mappings"),
@@ -69,7 +69,7 @@ MISTAKES = [
     ("training: {checkpoint_minutes: 5}", "are both set", 2, "training.checkpoint_steps=null"),
     ("training: {checkpoint_steps: null}", "are both null", 2, "exactly one"),
     ("training: {dev_score: null, patience: 3}", "`training.patience` needs a score", 2, "`patience: null`"),
-    ("training: {dev_score: f1}", "the task `translation` does not have", 2, "write `bleu`, `paper_bleu`"),
+    ("training: {dev_score: f1}", "is not a score of the task `translation`", 2, "write `bleu`, `paper_bleu`"),
     ("training: {source_tokens: 256}", "`training.source_tokens` (256) is too small", 2, "raise"),
     ("training: {target_tokens: 256}", "`training.target_tokens` (256) is too small", 2, "raise"),
     ("architecture: {positions: {kind: learned, rows: 256}}", "(256) is too small", 2, "raise"),
@@ -109,10 +109,10 @@ MISTAKES = [
     ("architecture: {positions: {kind: relative, max_distance: 16}}", "is too small", 2, "more than 16"),
     ("architecture: {positions: {kind: rotary}, d_k: 5}", "`d_k` is odd (5)", 2, "`d_k: 6`"),
     ("architecture: {positions: {kind: alibi}, attention_score: additive}", "change dot-product scores", 2, "another"),
-    ("architecture: {encoder: [{kind: self_attention, kv_heads: 3}]}", "among 3 heads of keys", 2, "divides `h`"),
+    ("architecture: {encoder: [{kind: self_attention, kv_heads: 3}]}", "among 3 key-value heads", 2, "divides `h`"),
     ("decoding: {workers: many}", "`decoding.workers` must be `auto`, not `many`", 2, "Threads"),
     ("decoding: {suppressed_tokens: [3]}", "contains 3 (EOS)", 2, "remove 3"),
-    ("decoding: {suppressed_tokens: [37000]}", "token IDs end at 36,999", 2, "remove it"),
+    ("decoding: {suppressed_tokens: [37000]}", "largest token ID of the target is 36,999", 2, "remove it"),
     ("\n- a", "invalid YAML", 3, "indentation"),
     ("training:\n\tsteps: 5", "invalid YAML", 3, "indent with spaces"),
     ("name: [a", "invalid YAML", 3, "brackets"),
@@ -271,7 +271,7 @@ def test_damaged_complete_spec_is_a_failure_of_the_environment() -> None:
             parse(damaged, "run/spec.yaml")
         assert error.value.exit_code == 1
         assert str(error.value.where).startswith("run/spec.yaml")
-        assert "restore it" in str(error.value.hint)
+        assert "restore the original file" in str(error.value.hint)
 
 
 def test_unreadable_file(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
