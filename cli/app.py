@@ -32,7 +32,7 @@ from cli.errors import handle_errors, unknown_command
 
 
 class Command(NamedTuple):
-    """A command: its function, whose docstring is the help text, and examples for the end of the help text."""
+    """Command of zoo. The docstring of its function is the help text, and `examples` are printed after it."""
 
     function: Callable[..., Any]
     examples: str
@@ -70,8 +70,8 @@ COMMANDS: dict[str, Command] = {
     "benchmark decode": Command(benchmark.decode, benchmark.DECODE_EXAMPLES, _MACHINE),
     "benchmark train": Command(benchmark.train, benchmark.TRAIN_EXAMPLES, _MACHINE),
 }
-"""All commands by name. In a name of two words, the first word is that of a group in GROUPS."""
-GROUPS = {"benchmark": "Measure how fast this machine translates and trains."}
+"""All commands by name. If a name has two words, the first one is a key of GROUPS."""
+GROUPS = {"benchmark": "Measure how fast a spec translates or trains on this machine."}
 _COMPLETION_VARIABLE = "_ZOO_COMPLETE"
 
 app = typer.Typer(
@@ -129,7 +129,7 @@ def run(arguments: Sequence[str]) -> int:
         arguments: The words after `zoo`.
 
     Returns:
-        The exit status. Errors have been printed to stderr.
+        The exit status. If the command failed, its error has been printed to stderr.
     """
     words = [argument for argument in arguments if not argument.startswith("-")]
     name = " ".join(words[: 2 if words[0] in GROUPS else 1]) if words else None

@@ -1,4 +1,4 @@
-"""`zoo attend`: attention weights as an interactive page and as a drawing."""
+"""`zoo attend`: show attention weights on an interactive page or in a drawing."""
 
 from __future__ import annotations
 
@@ -40,7 +40,10 @@ _Output = Annotated[
 _Svg = Annotated[
     Path | None,
     typer.Option(
-        metavar="FILE.svg", show_default=False, help="Write a drawing of the page's initial view to this file."
+        metavar="FILE.svg",
+        show_default=False,
+        help="Write an SVG drawing to this file. It shows the attention, "
+        "layer, heads and word that the options select.",
     ),
 ]
 _Target = Annotated[
@@ -48,7 +51,7 @@ _Target = Annotated[
     typer.Option(
         metavar="TEXT",
         show_default="the model's own translation",
-        help="Show the attention for this translation or tree.",
+        help="Show the attention weights for this translation (or tree), whether or not the model would choose it.",
     ),
 ]
 _Figure = Annotated[
@@ -130,9 +133,9 @@ def attend(
 ) -> None:
     """Show what every head of every layer attends to.
 
-    Select a model with either --spec or --model. The page draws the attention of the encoder, the decoder and between
-    them, in the style of Figures 3 to 5 of the paper and as matrices. It shows the attention for the model's own
-    translation, or for --target.
+    Select a model with either --spec or --model. The page shows self-attention of the encoder and of the decoder, and
+    cross-attention: as lines in the style of the paper's Figures 3 to 5, and as matrices. The attention weights are
+    those for the model's own translation, or for the translation in --target.
 
     --backend selects the backend that translates. The attention weights are always computed by `eager`.
     """
@@ -166,7 +169,7 @@ def _sentence(sentence: str | None, figure: int | None) -> str:
     from zoo.visualization.attention_view import FIGURES
 
     if (sentence is None) == (figure is None):
-        problem = "a sentence and `--figure` exclude each other" if figure else "the sentence is missing"
+        problem = "give either a sentence or `--figure`, not both" if figure else "the sentence is missing"
         raise ZooError(problem, hint='write `zoo attend --spec SPEC "a sentence"`, or `--figure 3`')
     return FIGURES[figure].sentence if figure else str(sentence)
 
@@ -187,7 +190,8 @@ def _check_files(output: Path | None, svg: Path | None) -> None:
 def _initial_view(weights: Attention, figure: int | None, selection: _Selection) -> tuple[View, str]:
     """Return the initial view of the page and its caption.
 
-    The view is that of the paper's figure, if one is given. The options of `selection` replace parts of it.
+    If a figure of the paper is given, the view has the figure's layer, heads and word. Options in `selection` replace
+    them.
     """
     from zoo.visualization.attention_view import FIGURE_ATTENTION, FIGURES, View, figure_caption, figure_view
 

@@ -30,7 +30,7 @@ def decode(
         int, typer.Option(metavar="N", min=1, max=100_000, help="Number of sentences to translate in each round.")
     ] = 64,
     rounds: Annotated[
-        int, typer.Option(metavar="N", min=1, max=100_000, help="How often the measurement is repeated.")
+        int, typer.Option(metavar="N", min=1, max=100_000, help="How many times to repeat the measurement.")
     ] = 5,
     json: options.Json = False,
     device: options.Device = "auto",
@@ -40,8 +40,8 @@ def decode(
     """Measure how fast a spec translates on this machine.
 
     The weights are random. The sentences are synthetic, with 23 to 27 tokens, and their translations have 27 tokens.
-    Beam size, length penalty and stopping rule are the spec's. The measurement is repeated in several rounds, and the
-    table shows their median, minimum and maximum. Stop other programs first, because they distort the results.
+    Beam size, length penalty and stopping rule come from the spec. The measurement is repeated in several rounds, and
+    the table shows their median, minimum and maximum. Stop other programs first, because they distort the results.
     """
     import specs
     from cli.console import measurement_json, report, show_json
@@ -69,7 +69,7 @@ def train(
         int, typer.Option(metavar="N", min=1, max=1_000, help="Number of training steps in each round.")
     ] = 3,
     rounds: Annotated[
-        int, typer.Option(metavar="N", min=1, max=1_000, help="How often the measurement is repeated.")
+        int, typer.Option(metavar="N", min=1, max=1_000, help="How many times to repeat the measurement.")
     ] = 3,
     json: options.Json = False,
     device: options.Device = "auto",
@@ -78,7 +78,7 @@ def train(
 
     Each step is a complete update, starting from random weights, with a different batch of synthetic pairs of 4 to 80
     tokens. The spec sets the size of the batches. On a CPU, a step with the paper's 25,000 tokens takes most of a
-    minute, so set fewer.
+    minute: set `training.source_tokens` and `training.target_tokens` to smaller numbers.
 
     The measurement is repeated in several rounds, and the table shows their median, minimum and maximum. An additional
     first round, which includes compilation, is shown separately. Stop other programs first, because they distort the

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _UNLIMITED_WIDTH = 10_000  # columns, if stdout is not a terminal
 _REFRESHES_PER_SECOND = 4  # more would slow down the work
 _FIGURE_NAMES = {"loss": "loss", **DEV_TITLES, "perplexity": "perplexity", "target_tokens_per_second": "tokens/s"}
-"""Figures of training that a progress bar shows, in the order of importance -> their names in the bar."""
+"""Keys of training metrics -> their names in a progress bar. The most important metrics come first."""
 
 
 def report() -> Report:
@@ -41,13 +41,16 @@ def confirm(question: str, otherwise: str) -> bool:
 
     Args:
         question: The question, without its choices.
-        otherwise: Beginning of the error message if nobody can answer, such as "nothing was removed".
+        otherwise: Beginning of the error message if stdin is not a terminal, such as "nothing was removed".
+
+    Returns:
+        Whether the answer is yes.
 
     Raises:
         ZooError: stdin is not a terminal.
     """
     if not sys.stdin.isatty():
-        raise ZooError(f"{otherwise}, because stdin is not a terminal", hint="use `--yes` to do it without asking")
+        raise ZooError(f"{otherwise}, because stdin is not a terminal", hint="add `--yes` to skip the confirmation")
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
@@ -63,7 +66,7 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str
     """Print a table to stdout.
 
     Args:
-        columns: Headings. One that ends in `>` is right-aligned, one that ends in `…` may be wrapped.
+        columns: Column headings. The suffix `>` right-aligns a column, and `…` wraps it. Suffixes are not printed.
         rows: The cells of each row.
         title: Heading of the table.
     """
@@ -84,13 +87,13 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str
 
 
 def measurement_json(measurement: Any) -> dict[str, object]:
-    """Convert a dataclass of measurements for JSON. Each spread becomes an object with median, min and max."""
+    """Return a dataclass as a dictionary for JSON. Each `Spread` becomes a dictionary with median, min and max."""
     spreads = {name: value._asdict() for name, value in vars(measurement).items() if hasattr(value, "_asdict")}
     return {**asdict(measurement), **spreads}
 
 
 def spread_cells(spread: Spread, factor: float = 1.0) -> tuple[str, str]:
-    """Return two cells of a table: the median, and the range from minimum to maximum."""
+    """Return two table cells for a spread, multiplied by `factor`: the median, and the range "MIN to MAX"."""
     median, minimum, maximum = (f"{factor * value:,.2f}" for value in spread)
     return median, f"{minimum} to {maximum}"
 
@@ -117,7 +120,7 @@ class BarReport(Report):
         return _Bar(self, label, total, unit)
 
     def start(self) -> RichProgress:
-        """Start to show progress bars, and return them. Nested tasks share them: rich can show only one set."""
+        """Show progress bars, and return them. Nested tasks share one set of bars, because rich can show only one."""
         if self._bars is None:
             bar = BarColumn(bar_width=12 if self._console.width >= 80 else 6)
             columns = (TextColumn("{task.description}", markup=False), bar, _FiguresColumn())
@@ -170,7 +173,7 @@ class _Bar(Progress):
 
 
 class _FiguresColumn(ProgressColumn):
-    """Column of a progress bar: the work that is done, the time left, the figures and the speed."""
+    """Column of a progress bar with the finished work, the time left, the metrics and the speed."""
 
     def render(self, task: Task) -> _FittingWords:
         unit: str = task.fields["unit"]
@@ -185,7 +188,7 @@ class _FiguresColumn(ProgressColumn):
 
 
 class _FittingWords:
-    """Texts in the order of importance. The console shows only as many of the first ones as fit into its width."""
+    """Texts in the order of importance, of which the console shows as many as fit into its width, from the first."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self._words = words

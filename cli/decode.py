@@ -44,8 +44,8 @@ _Prefix = Annotated[
     typer.Option(
         metavar="FILE",
         show_default=False,
-        help="File with the beginnings of the translations: its line n is how the translation of input line n begins. "
-        "The beginnings are normalised like other text.",
+        help="File with a beginning for each translation, one per line: the translation of input line n begins with "
+        "line n of this file. The beginnings are normalised like other text.",
     ),
 ]
 _Search = Annotated[
@@ -115,7 +115,7 @@ _Seed = Annotated[
         max=MAX_SEED,
         show_default="the spec's training.seed",
         rich_help_panel=_SAMPLING_PANEL,
-        help="Random seed. The samples of a line do not depend on the other lines.",
+        help="Random seed. The samples of a line do not depend on other lines.",
     ),
 ]
 _Svg = Annotated[
@@ -158,9 +158,9 @@ def decode(
     remain empty. Up to 1,024 lines are read ahead for efficient batches. When the input pauses, all lines read so far
     are translated.
 
-    Lines are split into sentences, and the spacing between them is kept. They are not split if the model was trained
-    on longer texts, if the line has a prefix, or with --no-split. A line of more than decoding.max_source_length tokens
-    is split in any case.
+    Lines are split into sentences, and the spaces between sentences are kept. A line is not split if the model was
+    trained on longer texts, if the line has a prefix, or with --no-split. But a line of more than
+    decoding.max_source_length tokens is always split.
 
     With --json, each line becomes an object with `source` and `translations`. Each translation has `text`, `score`
     (length-penalised) and `log_probability` (natural logarithm, of the whole translation).
@@ -199,7 +199,8 @@ def parse(
         bool,
         typer.Option(
             "--unconstrained",
-            help="Decode without restriction to valid trees, and repair invalid ones afterwards, for comparison.",
+            help="Do not restrict decoding to valid trees. Invalid trees are repaired afterwards. Use this option to "
+            "measure the effect of the restriction.",
         ),
     ] = False,
     json: options.Json = False,
@@ -226,7 +227,7 @@ def parse(
 
     for option, is_given in (("--json", json), ("--n-best", n_best is not None)):
         if pretty and is_given:
-            raise ZooError(f"`--pretty` and `{option}` exclude each other", hint="use one of them")
+            raise ZooError(f"`--pretty` cannot be combined with `{option}`", hint="leave one of them out")
     folders = all_from_options(spec, options.model_names(name, model), report())
     how: BackendOptions = {"device": device, "precision": precision, "backend": backend}
     choice: TranslationOptions = {"beam": beam, "alpha": alpha, "max_batch_tokens": max_batch_tokens}
@@ -247,7 +248,7 @@ def parse(
 
 
 class _Files(NamedTuple):
-    """Files that a command reads and writes. None stands for stdin, stdout and no prefixes, respectively."""
+    """Files that a command reads and writes. None means stdin (`input`), stdout (`output`) or no file (`prefix`)."""
 
     input: Path | None
     output: Path | None
@@ -255,10 +256,10 @@ class _Files(NamedTuple):
 
 
 def _open_model(folders: list[Path], task: str, how: BackendOptions, input: Path | None) -> Translator:
-    """Return the model in a folder, or the ensemble of several folders' models.
+    """Load the model in a folder, or an ensemble of the models in several folders.
 
     Raises:
-        ZooError: A model has another task: it parses instead of translating, or the reverse.
+        ZooError: A model has a task other than `task`, such as parsing instead of translation.
     """
     from cli.console import report
     from cli.streams import is_typed
@@ -291,14 +292,14 @@ def _answer_lines(
     *,
     prepare: Callable[[str], str] | None = None,
 ) -> None:
-    """Write the results of each line as soon as it and all earlier lines are done.
+    """Translate or parse all input lines. Write the results of a line as soon as all earlier lines are done.
 
     Args:
         translator: The model.
-        files: Where to read and write.
-        choice: Options of the translation.
+        files: The input and output files.
+        choice: Options for the search, such as the beam size.
         n_best: Number of results per line, or None for one.
-        format_lines: Returns the output lines for a line's number, text and results.
+        format_lines: Function that returns the output lines for an input line, from its number, text and results.
         prepare: Function that is applied to each line before the model reads it.
     """
     from cli.console import report
@@ -363,7 +364,7 @@ def _format_pretty(number: int, tree: str) -> str:
 
 @contextmanager
 def _tree_drawing(svg: Path | None, input: Path | None, output: Path | None) -> Iterator[Callable[[str], None]]:
-    """Yield a function that collects bracketed trees. At the end, draw them into the file `svg`, unless it is None."""
+    """Yield a function that collects bracketed trees. When the context ends, draw them to the file `svg`, if any."""
     from cli.streams import open_output
     from specs import ZooError
     from zoo.files.output import require_svg

@@ -1,4 +1,4 @@
-"""Turn every exception into an error message and an exit status: the problem, its location, an empty line, a hint."""
+"""Convert exceptions to error messages and exit statuses. A message has the problem, its location and a hint."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from specs import ZooError, nearest
 INTERRUPTED = 130
 """Exit status after Ctrl-C."""
 BROKEN_PIPE = 141
-"""Exit status if the reader of stdout has closed it, as for a program that SIGPIPE ends (`yes | head -1`)."""
+"""Exit status if another program has closed the pipe that stdout writes to, as in `zoo list | head -1`."""
 
 _USAGE_ERROR: type[Exception] = typer.BadParameter.__mro__[1]  # typer does not export this class of click by name
 _OUT_OF_MEMORY = ("can't allocate memory", "out of memory", "not enough memory")
@@ -103,7 +103,7 @@ _COMMANDS_OF_OTHERS = {
     "--help": "help man",
     "--version": "version",
 }
-"""Commands of zoo -> words that users of other programs may type instead."""
+"""Commands of zoo -> words that users may type instead, because other programs have such commands."""
 
 
 def unknown_command(word: str, commands: list[str]) -> ZooError:
@@ -149,7 +149,7 @@ def _without_capital(sentence: str) -> str:
 
 
 def _is_out_of_memory(error: Exception) -> bool:
-    """Return whether torch raised this error because memory is exhausted. Do not import torch for it."""
+    """Return whether torch raised this error because memory is exhausted. The check does not import torch."""
     return isinstance(error, RuntimeError) and any(words in str(error) for words in _OUT_OF_MEMORY)
 
 

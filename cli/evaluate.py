@@ -28,7 +28,7 @@ COMPARE_EXAMPLES = (
 
 _Set = Annotated[
     str | None,
-    typer.Option(metavar="dev|test", show_default="test", help="Set of the model's own corpus to score."),
+    typer.Option(metavar="dev|test", show_default="test", help="Which set of the model's corpus to score."),
 ]
 _Hypotheses = Annotated[
     Path | None,
@@ -99,15 +99,16 @@ def evaluate(
 ) -> None:
     """Score a model on its dev or test set, or score files.
 
-    A model (--spec or --model) translates a set of its own corpus with the beam size and length penalty of its spec.
+    A model (--spec or --model) translates the test set of its corpus, or the one in --set. Beam size and length penalty
+    come from its spec.
     The scores are BLEU (sacreBLEU, with its signature), the paper's BLEU (Moses tokens, German compounds split), chrF,
     TER, and perplexity per token. A parser is scored by the F1 of its brackets instead.
 
     Scores computed in float32 are stored in the run's scores.json and published with the run. Scores of an ensemble are
     stored in the folder of its first run, and `zoo paper table2` prints them.
 
-    With --hypotheses and --references, two text files are compared. With --brackets, two files of trees are compared as
-    EVALB does, and the output has the format of EVALB's.
+    With --hypotheses and --references, the translations in a text file are scored. With --brackets, the trees in a file
+    are scored as EVALB does, and the output has EVALB's format.
     """
     from cli.console import report, show_json
     from zoo.evaluation.ensembles import evaluate_ensemble
@@ -124,8 +125,11 @@ def evaluate(
         options.refuse("`--brackets`", parameters=parameters)
     if brackets is not None or hypotheses is not None or references is not None:
         if spec is not None or model is not None:
-            raise ZooError("a model and files to score exclude each other", hint="leave `--spec` and `--model` out")
-        options.refuse("a model", set=set, **how, max_batch_tokens=max_batch_tokens)
+            raise ZooError(
+                "give either a model or files to score, not both",
+                hint="to score files, leave `--spec` and `--model` out",
+            )
+        options.refuse("models", set=set, **how, max_batch_tokens=max_batch_tokens)
     if brackets is not None:
         options.refuse("translations", hypotheses=hypotheses, references=references, tokenize=tokenize)
         options.refuse("translations", language=language, lowercase=lowercase)
@@ -175,8 +179,8 @@ def _show_brackets(scores: BracketScores, messages: Report) -> None:
     if failed := scores.failed:
         number, row = failed[0]
         messages.warn(
-            f"{len(failed):,} of {scores.sentences:,} sentences are excluded as errors; the first is {number:,}: "
-            f"{row.problem} (words with deleted tags, such as punctuation, are not compared)"
+            f"{len(failed):,} of {scores.sentences:,} sentences are excluded as errors; the first is sentence "
+            f"{number:,}: {row.problem} (words with deleted tags, such as punctuation, are not compared)"
         )
     messages.info(f"F1 {scores.f1:.2f} ({scores.signature})")
 
@@ -197,7 +201,7 @@ def compare(
             metavar="B",
             show_default=False,
             autocompletion=options.complete_model_or_run,
-            help="Second model or file.",
+            help="Second model, or second file of translations.",
         ),
     ],
     set: _Set = None,
@@ -217,14 +221,14 @@ def compare(
     backend: options.Backend = None,
     max_batch_tokens: options.MaxBatchTokens = None,
 ) -> None:
-    """Test whether one of two models, or of two files, is better.
+    """Compare two models, or two files of translations, and test whether one is significantly better.
 
-    Two models translate the same set; two files contain translations of the same sentences. Scores are BLEU, the
+    Two models translate the same set. Two files must contain translations of the same sentences. Scores are BLEU, the
     paper's BLEU, chrF and TER. Significance is tested by paired bootstrap resampling (Koehn 2004): 1,000 sets of
     sentences are drawn with replacement, the same sets for both.
 
     The table shows each score ± half its 95 % confidence interval. p is the probability of a difference of at least
-    this size if both were equally good. If p is 0.05 or more, neither is called better.
+    this size if both were equally good. If p is 0.05 or more, neither is reported as better.
     """
     from cli.console import report, show_json
     from zoo.evaluation.comparison import compare_files, compare_models

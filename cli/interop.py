@@ -45,7 +45,7 @@ _Format = Annotated[
         "--format",
         metavar="hf-marian|hf-multilingual|hf-t5|hf-t5gemma|marian|ctranslate2|fairseq",
         show_default="detected from the files",
-        help="Toolkit whose file format the model has.",
+        help="Format of the files to import.",
     ),
 ]
 _Languages = Annotated[
@@ -93,8 +93,8 @@ def import_model(
 
     With --check, the original toolkit (pymarian, transformers or ctranslate2, which must be installed) also translates.
     The report contains the number of identical translations, the differences of log-probabilities, and both speeds.
-    Translations are not compared for Marian's pre-norm models with self-attention in the decoder. Marian's search
-    computes such models differently than its training does.
+    Translations are not compared for Marian's pre-norm models with self-attention in the decoder, because Marian itself
+    computes such models differently in search and in training.
     """
     from cli.console import report
     from zoo.interop.importer import ImportOptions, import_model

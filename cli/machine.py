@@ -1,4 +1,4 @@
-"""`zoo doctor` and `zoo compile`: what this machine can run, and compiled programs for it."""
+"""`zoo doctor` and `zoo compile`: describe this machine, and compile models for it."""
 
 from __future__ import annotations
 
@@ -111,13 +111,13 @@ def compile_model(
     """Compile a model ahead of time.
 
     The compiled program is cached in your data folder. Every command that translates uses the cache, and an unchanged
-    model is not compiled again. The program is run once and compared with the float32 interpreter.
+    model is not compiled again. The program is run once, and its results are compared with the float32 interpreter.
     """
     from cli.console import report, show_json
     from zoo.generation.compilation import BackendOptions, compile_model, compile_spec
 
     if (spec is None) == (model is None):
-        problem = "SPEC and `--model` exclude each other" if model else "SPEC or `--model` is missing"
+        problem = "give either SPEC or `--model`, not both" if model else "SPEC or `--model` is missing"
         raise ZooError(problem, hint="name a SPEC, or trained weights with `--model NAME|RUN`")
     how: BackendOptions = {"device": device, "precision": precision, "backend": backend}
     if model is not None:

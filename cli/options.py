@@ -19,7 +19,7 @@ _EXECUTION_PANEL = "Execution"
 
 
 def complete_spec(incomplete: str) -> list[str]:
-    """Return the shipped specs whose names begin with the text typed so far. If none do, the shell completes paths."""
+    """Return the shipped specs whose names begin with the text typed so far, for shell completion."""
     return [name for name in specs.names() if name.startswith(incomplete)]
 
 
@@ -45,7 +45,7 @@ def complete_model_or_run(incomplete: str) -> list[str]:
 
 
 def complete_override(incomplete: str) -> list[str]:
-    """Return the fields of a spec, such as `training.steps=`, that begin with the text typed so far in a shell."""
+    """Return the fields, such as `training.steps=`, that begin with the text typed so far, for shell completion."""
     fields = (f"{key}=" for key in specs.field_names())
     return [field for field in fields if field.startswith(incomplete)]
 
@@ -58,15 +58,15 @@ def complete_backend(incomplete: str) -> list[str]:
 
 
 def model_names(name: str | None, others: list[str] | None) -> list[str] | None:
-    """Return the models that the argument MODEL and the options `--model` name. None if there are none.
+    """Return the names of models from the argument MODEL (`name`) and the options `--model` (`others`), or None.
 
     Raises:
-        ZooError: MODEL is not a model, but KEY=VALUE, text to translate, or a file.
+        ZooError: `name` is not a model's name, but KEY=VALUE, a text to translate, or a file.
     """
     if name is None:
         return others
     if "=" in name and not Path(name).is_dir():
-        hint = "options such as `--beam` change how it is used; leave KEY=VALUE out"
+        hint = "leave KEY=VALUE out; options such as `--beam` change how the model is used"
         raise ZooError(f"`{name}`: the fields of a trained model cannot be changed", hint=hint)
     if Path(name).is_file() or " " in name:
         hint = "text is read from stdin or from `--input FILE`"
@@ -75,7 +75,7 @@ def model_names(name: str | None, others: list[str] | None) -> list[str] | None:
 
 
 def check_backend(backend: str | None) -> str | None:
-    """Return `backend`. Raise ZooError if it is unknown, before a missing model is reported or pulled."""
+    """Return `backend`, or raise ZooError if it is unknown. This check precedes the search for the model."""
     if backend is not None:
         from compiler.backends import check_backend_name
 
@@ -89,10 +89,10 @@ def _standard_stream(path: Path | None) -> Path | None:
 
 
 def refuse(belongs_to: str, **options: object) -> None:
-    """Raise ZooError if one of these options is given. They have no effect on what the user asks for.
+    """Raise ZooError if the user gives one of these options, which have no effect in the requested mode.
 
     Args:
-        belongs_to: What the options apply to, for the error message: "models", "`--search`".
+        belongs_to: The mode in which the options have an effect, for the message: "models" or "`--search`".
         options: Name and value of each option.
     """
     for name, value in options.items():
@@ -106,8 +106,8 @@ From = Annotated[
     typer.Option(
         "--from",
         metavar="CODE",
-        show_default="the other language of a model of two languages",
-        help="Language of the text, such as en, for a model of several languages. Not needed if the model only reads "
+        show_default="the other language, if the model has two",
+        help="Language of the input text, such as en, for a multilingual model. Not needed if the model reads only "
         "the token of the target language.",
     ),
 ]
@@ -116,8 +116,8 @@ To = Annotated[
     typer.Option(
         "--to",
         metavar="CODE",
-        show_default="the other language of a model of two languages",
-        help="Language to translate into, such as de, for a model of several languages.",
+        show_default="the other language, if the model has two",
+        help="Target language, such as de, for a multilingual model.",
     ),
 ]
 Reference = Annotated[
@@ -164,7 +164,7 @@ OfSpec = Annotated[
         metavar="SPEC",
         autocompletion=complete_spec,
         help="Use the newest trained run of this spec under runs/. If there is none, use the published model that has "
-        "the spec's name.",
+        "the name in this spec.",
     ),
 ]
 Model = Annotated[
@@ -206,8 +206,8 @@ Output = Annotated[
         metavar="FILE",
         show_default="stdout",
         callback=_standard_stream,
-        help="Write to this file. A regular file appears only when it is complete. After an error, the lines before it "
-        "are in FILE.partial. A pipe or device receives each line immediately.",
+        help="Write to this file. A regular file appears only when it is complete. After an error, FILE.partial has "
+        "the lines that were written before it. A pipe or device receives each line immediately.",
     ),
 ]
 Beam = Annotated[
@@ -217,7 +217,7 @@ Beam = Annotated[
         min=1,
         max=MAX_BEAM,
         show_default=SPEC_DEFAULT,
-        help="Beam size: hypotheses that are kept at each step. 1 is greedy search.",
+        help="Beam size: number of hypotheses that are kept at each step. 1 is greedy search.",
     ),
 ]
 Alpha = Annotated[

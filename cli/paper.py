@@ -37,12 +37,14 @@ def paper(
     what: _What = None,
     runs: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", show_default="runs", help="Folder of the runs, or of a sweep, to compare."),
+        typer.Option(
+            metavar="DIR", show_default="runs", help="Folder with the runs (or the sweep) to compare with the paper."
+        ),
     ] = None,
     html: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE.html", show_default=False, help="Write everything to this file as one page with plots."
+            metavar="FILE.html", show_default=False, help="Write all tables and plots to this file, as one HTML page."
         ),
     ] = None,
     measure: Annotated[
@@ -55,7 +57,7 @@ def paper(
 
     A claim can be derived (by the compiler, or from other numbers in the paper), set in our spec (such as Adam's
     beta1), measured (by our training runs, which may be smaller than the paper's), or not tested (the output gives the
-    reason). Claims that come out differently and numbers of other systems are counted separately.
+    reason). Contradicted claims, and numbers that the paper cites from other systems, are counted separately.
     """
     from cli.console import report, show_json
     from zoo.files.output import open_output, require_html

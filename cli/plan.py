@@ -1,4 +1,4 @@
-"""`zoo plan`: what a spec costs before anything runs."""
+"""`zoo plan`: compute the size, FLOPs and memory of a model without running it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,8 @@ _Graph = Annotated[
     typer.Option(
         metavar="FILE.svg",
         show_default=False,
-        help="Draw the network as in Figure 1, and beside it the compiled program. Print nothing else.",
+        help="Draw the network in the style of Figure 1, and the compiled program beside it, to this file. Do not "
+        "print the plan.",
     ),
 ]
 _Length = Annotated[
@@ -36,7 +37,7 @@ _Length = Annotated[
         metavar="N",
         min=1,
         max=10_000,
-        help="Number of tokens in each source and target. FLOPs and memory depend on it.",
+        help="Length of each source and target sentence, on which FLOPs and memory depend. Unit: tokens.",
     ),
 ]
 _PlanDevice = Annotated[
@@ -63,8 +64,8 @@ def plan(
 ) -> None:
     """Print the layers, parameters, FLOPs and memory of a model before anything runs.
 
-    FLOPs are those of matrix products, with two per multiply-add. Memory is for float32, except with --passes, which
-    uses the spec's precision.
+    FLOPs count matrix products only, and a multiply-add counts as two. All sizes in bytes assume float32 weights. Only
+    --passes assumes weights in the precision that the spec sets for translation.
     """
     import specs
     from cli.console import report, show_json
@@ -94,11 +95,11 @@ def plan(
 
 
 def _refuse_combinations(**options: bool) -> None:
-    """Raise ZooError for options that exclude each other. Only `--json` can be combined with `--passes`, `--device`."""
+    """Raise ZooError if the given options cannot be combined. `--json` permits `--passes` and `--device`."""
     given = [name for name, is_given in options.items() if is_given]
     if len(given) > 1 and (not options["json"] or options["code"] or options["graph"]):
         names = " and ".join(f"`--{name}`" for name in given)
-        raise ZooError(f"{names} exclude each other", hint="use one of them")
+        raise ZooError(f"{names} cannot be combined", hint="leave all but one of them out")
 
 
 def _warn_about_memory(plan: Plan) -> None:

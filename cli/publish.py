@@ -1,4 +1,4 @@
-"""`zoo publish`, `zoo pull` and `zoo verify`: published models, in the local model store and in registries."""
+"""`zoo publish`, `zoo pull` and `zoo verify`: publish, download and verify models."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ _RunOrName = Annotated[
         metavar="RUN|NAME",
         show_default=False,
         autocompletion=options.complete_model_or_run,
-        help="Run: its folder, or the name of its spec (`tiny` stands for `runs/tiny`). With --to, NAME of a "
-        "published model, too.",
+        help="Run: its folder, or the name of its spec (`tiny` stands for `runs/tiny`). With --to, it can also be the "
+        "NAME of a published model.",
     ),
 ]
 _Name = Annotated[
@@ -70,7 +70,7 @@ def publish(
     run: _RunOrName,
     name: _Name = None,
     replace: Annotated[
-        bool, typer.Option("--replace", help="Replace a model of another run that has the same name.")
+        bool, typer.Option("--replace", help="Replace a published model of the same name that comes from another run.")
     ] = False,
     to: _To = None,
     alias: _Alias = None,
@@ -98,14 +98,14 @@ def publish(
 
     messages = report()
     if alias is not None and to is None:
-        raise ZooError("`--alias` needs `--to`", hint="name the registry that gets the alias")
+        raise ZooError("`--alias` needs `--to`", hint="add `--to REGISTRY`, the registry that stores the alias")
     if to is not None:
         require_registry(to, alias)
     if to is not None and name is None and is_published_model(run):
         if replace or text is not None:
             option = "--replace" if replace else "--text" if text else "--no-text"
-            problem = f"`{option}` applies to runs only, and `{run}` is already published"
-            raise ZooError(problem, hint=f"leave `{option}` out, or publish the run again with it")
+            problem = f"`{option}` applies to runs only, but `{run}` is a published model"
+            raise ZooError(problem, hint=f"leave `{option}` out, or give the run instead of the published model")
         folder = published_model(run, messages)
     else:
         folder = publish(run, name=name, replace=replace, with_text=text, report=messages)
@@ -131,8 +131,9 @@ def pull(
     """Download published models from the registries to the local model store.
 
     The registries are those in ZOO_REGISTRIES (folders, https://, s3:// or hf://, separated by spaces) and then those
-    in registries.txt in your data folder, one per line. Files are verified by their hashes, and the model appears when
-    it is complete. An interrupted pull resumes. Models that are already stored are verified and, if damaged, repaired.
+    in registries.txt in your data folder, one per line. Files are verified by their hashes, and a model is available
+    when it is complete. An interrupted pull resumes. Models that are already stored are verified and, if damaged,
+    repaired.
 
     Commands and `zoo.load` pull a missing model automatically, unless ZOO_OFFLINE=1. They never update a stored model.
     """

@@ -31,11 +31,12 @@ def clean(
 ) -> None:
     """Remove caches and runs: show what would be removed, and ask for confirmation.
 
-    compiled are compiled programs, prepared are prepared corpora, archives are downloaded archives, and pulls are
-    incomplete downloads of models. All of these are created again when they are needed. runs are all runs under runs/.
+    `compiled` means compiled programs, `prepared` prepared corpora, `archives` downloaded archives, and `pulls`
+    incomplete downloads of models. All of these are created again when they are needed. `runs` means all runs under
+    runs/, whose results are lost.
 
-    Never removed are published models (use `zoo remove`), runs in training, prepared corpora in use, downloads in
-    progress, and the targets of links.
+    The command never removes published models (use `zoo remove`), runs in training, prepared corpora in use, downloads
+    in progress, or the targets of links.
     """
     from zoo.publishing.removal import plan_cleanup
 

@@ -1,4 +1,4 @@
-"""`zoo score`: log-probabilities of given translations or trees."""
+"""`zoo score`: compute the log-probabilities of given translations or trees."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def score(
 def _open_pairs(
     source: Path | None, target: Path | None
 ) -> Iterator[tuple[Iterator[tuple[str, str]], Callable[[], bool]]]:
-    """Yield the pairs of source and target, and a function that returns whether no more input is available yet."""
+    """Yield an iterator over (source, target) pairs, and a function that returns whether the input has paused."""
     from cli.streams import open_lines
 
     if source is None or target is None:
@@ -133,7 +133,7 @@ def _zip_pairs(
 def _score_pairs(
     score_tokens: Callable[..., list[TokenScores]], pairs: Sequence[tuple[str, str]], first: int, files: Sequence[str]
 ) -> Iterator[TokenScores]:
-    """Yield the scores of pairs. If a pair is invalid, yield those before it and then raise ZooError.
+    """Yield the scores of all pairs. If a pair is invalid, raise ZooError after the scores of the pairs before it.
 
     Args:
         score_tokens: `Translator.score_tokens` with its options.

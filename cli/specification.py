@@ -1,4 +1,4 @@
-"""`zoo list`, `zoo show` and `zoo schema`: the specs and models that exist, and what a spec contains."""
+"""`zoo list`, `zoo show` and `zoo schema`: list specs and models, and print the fields of a spec."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _list_published(pattern: str | None, json: bool) -> None:
 
 
 def _score_cells(models: Sequence[RunSummary | PublishedModel]) -> tuple[list[str], list[list[str]]]:
-    """Return the columns for dev and test scores in a list of models: the headings, and the cells of each model."""
+    """Return the columns for dev and test scores in a list of models: the headings, and the row of cells per model."""
     from zoo.evaluation.metrics import METRICS
 
     used = {model.metric for model in models}
@@ -116,9 +116,9 @@ def show(
     ] = False,
     json: options.Json = False,
 ) -> None:
-    """Print a spec with all its fields, or only what it changes.
+    """Print a spec with all its fields, or only the fields that differ from the spec that it extends.
 
-    --difference also prints the comments in the spec's file that explain changed fields, and those at its beginning.
+    With --difference, the output also has the comments on these fields in the spec's file, and those at its beginning.
     """
     import specs
     from cli.console import report, show_json
@@ -159,7 +159,7 @@ def _format_value(value: object) -> str:
 
 
 def schema() -> None:
-    """Print the JSON Schema of a spec's file, with which editors complete and check it."""
+    """Print the JSON Schema of spec files. Editors use it to complete and check fields."""
     import specs
 
     print(json_module.dumps(specs.schema(), indent=2, ensure_ascii=False))

@@ -1,4 +1,4 @@
-"""Standard streams, and lines of text from files or stdin to files or stdout."""
+"""Prepare the standard streams, read lines from a file or stdin, and write lines to a file or stdout."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ def prepare_standard_streams() -> None:
     r"""Make the standard streams safe to use.
 
     Output is UTF-8 in every locale. File names that are not UTF-8 are written to stdout as their bytes, and to stderr
-    with escapes (\xff). Closed streams are replaced.
+    with escapes (\xff). A closed stdin or stdout is replaced by a `ClosedStream`, and a closed stderr by the
+    null device.
     """
     _reserve_descriptors()
     codecs.register_error(_WRITE_BYTES, _write_bytes)
@@ -50,7 +51,7 @@ class ClosedStream(io.TextIOBase):
 
     @property
     def buffer(self) -> ClosedStream:
-        """This object, which stands in for the binary buffer of the stream as well."""
+        """This object itself, so that the use of the binary buffer raises ZooError, too."""
         return self
 
     def readline(self, *_: object) -> NoReturn:
@@ -63,7 +64,7 @@ class ClosedStream(io.TextIOBase):
 def _reserve_descriptors() -> None:
     """Open the null device for those of the file descriptors 0 to 2 that are closed.
 
-    Without this, the next opened file would get such a number, and libraries would print into that file.
+    Otherwise, the next file that is opened would get one of these descriptors, and libraries would print to that file.
     """
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(descriptor, True)
@@ -71,7 +72,7 @@ def _reserve_descriptors() -> None:
 
 
 def _write_bytes(error: UnicodeError) -> tuple[bytes, int]:
-    """Encode characters that stand for bytes of a file name as these bytes, and other surrogates as escapes."""
+    """Error handler: encode surrogates for bytes of a file name as these bytes, and escape other surrogates."""
     assert isinstance(error, UnicodeEncodeError)
     codes = map(ord, error.object[error.start : error.end])
     encoded = (bytes([code & 0xFF]) if code in _SURROGATES else _escape(code).encode() for code in codes)
@@ -79,6 +80,7 @@ def _write_bytes(error: UnicodeError) -> tuple[bytes, int]:
 
 
 def _escape_bytes(error: UnicodeError) -> tuple[str, int]:
+    """Error handler: escape all characters that cannot be encoded."""
     assert isinstance(error, UnicodeEncodeError)
     return "".join(map(_escape, map(ord, error.object[error.start : error.end]))), error.end
 
@@ -88,7 +90,7 @@ def _escape(code: int) -> str:
 
 
 def is_typed(path: Path | None) -> bool:
-    """Return whether lines come from a terminal, because there is no input file and stdin is not redirected."""
+    """Return whether a user types the input lines: there is no input file (`path`), and stdin is a terminal."""
     return path is None and sys.stdin.isatty()
 
 
@@ -97,7 +99,7 @@ def open_lines(path: Path | None) -> Iterator[LineStream]:
     """Open a file, or stdin if `path` is None, and yield its lines.
 
     Raises:
-        ZooError: The file cannot be opened or, later and with the line number, is not UTF-8.
+        ZooError: The file cannot be opened, or a line that is read from the iterator is not UTF-8.
     """
     from zoo.text.lines import LineStream
 
@@ -118,12 +120,12 @@ def open_output(
 ) -> Iterator[Callable[[str], None]]:
     """Open a file, or stdout if `path` is None, and yield a function that writes a line.
 
-    A regular file appears when the context ends without an error. Otherwise the lines that were written before the
-    error are kept in a file of the same name with the suffix `.partial`.
+    A regular file appears when the context ends without an error. After an error, the lines written so far are in a
+    file of the same name with the suffix `.partial`.
 
     Args:
         path: The file to write.
-        inputs: Files that are read at the same time (None is stdin).
+        inputs: Files that are read at the same time. None means stdin.
         flush: Whether to write each line immediately, instead of buffering.
 
     Raises:
@@ -155,7 +157,7 @@ def open_output(
 
 
 def _keep_partial(path: Path, file: TextIO, lines: int) -> None:
-    """Copy the lines of an unfinished output to `PATH.partial`, unless they went to a pipe or device."""
+    """Copy the lines of an unfinished output file to `PATH.partial`. Do nothing if `path` is a pipe or device."""
     from cli.console import report
 
     file.flush()
@@ -164,7 +166,10 @@ def _keep_partial(path: Path, file: TextIO, lines: int) -> None:
     partial = path.with_name(f"{path.name}.partial")
     with suppress(OSError):  # the first error matters more
         shutil.copyfile(file.name, partial)
-        report().warn(f"`{path}` is not written; the lines before the error are in `{partial}`: {lines:,}")
+        written = f"{lines:,} line{'s' * (lines > 1)}"
+        report().warn(
+            f"`{path}` was not written: the command failed or was stopped; `{partial}` has the first {written}"
+        )
 
 
 def _descriptor(stream: TextIO) -> int | None:

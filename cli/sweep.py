@@ -31,7 +31,7 @@ def sweep(
             metavar="SPEC|KEY=VALUE",
             show_default=False,
             autocompletion=options.complete_spec,
-            help="Specs or folders of specs (such as `specs/table3`), and fields to set in all of them.",
+            help="Specs or folders of specs (such as `specs/table3`), and fields to set in all specs.",
         ),
     ],
     seeds: Annotated[int, typer.Option(metavar="N", min=1, max=100, help="Train each spec with the seeds 1 to N.")] = 1,
@@ -52,12 +52,13 @@ def sweep(
     Each training run is one `zoo train` in the folder SPEC.seedN. The same command resumes interrupted runs and skips
     finished ones.
 
-    KEY=VALUE changes the base spec. If a spec that extends the base spec sets the same number itself, its number is
-    scaled in proportion: with `architecture.N=3`, a row of Table 3 that has 2 layers instead of 6 gets 1 layer.
+    KEY=VALUE changes the base spec. Specs that extend the base spec and set the same field keep the ratio of the two
+    numbers: with `architecture.N=3`, a spec that has 2 layers instead of the base spec's 6 gets 1 layer.
 
     All models are scored on the dev set with the beam size and length penalty of their specs. The table shows each
-    score ± half its 95 % confidence interval, by bootstrap over sentences. A difference is significant if chance (the
-    choice of sentences and, with at least two seeds, of seeds) causes a smaller one in 95 % of cases.
+    score ± half its 95 % confidence interval, by bootstrap over sentences. A difference is significant if its 95 %
+    confidence interval excludes 0. This interval considers the choice of sentences and, with at least two seeds, the
+    choice of seeds.
     """
     from cli.console import report, show_json
     from cli.errors import INTERRUPTED
@@ -79,7 +80,7 @@ def sweep(
         return INTERRUPTED
     results = compare_rows(rows, trials, messages)
     if not results.results:
-        raise ZooError("no run of this sweep is finished", hint="leave `--table` out to train them")
+        raise ZooError("no run of this sweep is finished", hint="leave `--table` out to train the runs")
     if json:
         show_json(sweep_json(results))
     else:
@@ -88,14 +89,14 @@ def sweep(
 
 
 def _warn_about_head_sizes(rows: Sequence[SweepRow], messages: Report) -> None:
-    """Warn about the first row whose heads do not add up to d_model because of an override."""
+    """Warn about the first spec in which an override breaks the equation h * d_k = h * d_v = d_model."""
     import specs
 
     warnings = [(row.name, specs.describe_head_sizes(row.spec, row.reference)) for row in rows]
     affected = [(name, warning) for name, warning in warnings if warning]
     if affected:
         name, warning = affected[0]
-        messages.warn(f"{name}: {warning}" + (f" ({len(affected) - 1} other rows, too)" if affected[1:] else ""))
+        messages.warn(f"{name}: {warning}" + (f" ({len(affected) - 1} other specs, too)" if affected[1:] else ""))
 
 
 def _show_results(results: SweepComparison) -> None:

@@ -1,4 +1,4 @@
-"""`zoo prepare`, `zoo train` and `zoo average`: from a spec to trained weights."""
+"""`zoo prepare`, `zoo train` and `zoo average`: prepare a corpus, train a model and average its checkpoints."""
 
 from __future__ import annotations
 
@@ -63,8 +63,8 @@ def train(
         bool,
         typer.Option(
             "--verify-resume",
-            help="Test whether a resumed training gives the same weights: train a few steps twice, once with two "
-            "interruptions, and compare. Nothing else is trained.",
+            help="Test whether interrupted runs of this spec resume exactly: train a few steps twice, once with two "
+            "interruptions, and compare the weights. The model itself is not trained.",
         ),
     ] = False,
 ) -> int | None:
@@ -74,8 +74,8 @@ def train(
     scored.
 
     Ctrl-C writes a checkpoint and stops. The same command, or `zoo train RUN/spec.yaml`, resumes and gives the same
-    weights as an uninterrupted training. With `training.checkpoint_minutes` instead of `training.checkpoint_steps`, the
-    averaged checkpoints depend on the clock.
+    weights as an uninterrupted training run. With `training.checkpoint_minutes` instead of `training.checkpoint_steps`,
+    the averaged checkpoints depend on the clock.
     """
     import specs
     from cli.console import report
@@ -114,7 +114,7 @@ def train(
 
 @contextmanager
 def _missing_files_located(spec: str, overrides: list[str] | None) -> Iterator[None]:
-    """Add the file and line of the spec to an error about a missing corpus file."""
+    """Add the location of the path in the spec to an error about a missing corpus file."""
     import specs
     from zoo.data.corpus import MissingFileError
 
@@ -126,7 +126,7 @@ def _missing_files_located(spec: str, overrides: list[str] | None) -> Iterator[N
 
 
 def _may_remove(run: Run) -> bool:
-    """Return whether a run has no results yet, or the user agrees to remove them."""
+    """Return whether a run may be removed: it has no results yet, or the user agrees to lose them."""
     from cli.console import confirm
     from zoo.files.storage import folder_bytes
     from zoo.report import size
@@ -153,7 +153,7 @@ def _verify_resume(spec: Spec, device: str, run: Path | None, fresh: bool) -> in
     if verdict.differing:
         raise ZooError(
             f"after interruptions at steps {interruptions}, the {' and '.join(verdict.differing)} of step "
-            f"{verdict.steps} differ from those of an uninterrupted training",
+            f"{verdict.steps} differ from those of an uninterrupted training run",
             hint="this machine or device does not compute reproducibly: `zoo doctor` describes it",
             exit_code=1,
         )
@@ -170,13 +170,14 @@ def average(
             min=1,
             max=1_000,
             show_default="the spec's training.average",
-            help="Number of last checkpoints to average.",
+            help="Average this many checkpoints, counted from the last.",
         ),
     ] = None,
     search: Annotated[
         bool,
         typer.Option(
-            "--search", help="Write nothing, but score the averages of the last 1, 2, 5, 10 and 20 checkpoints."
+            "--search",
+            help="Score the averages of the last 1, 2, 5, 10 and 20 checkpoints on the dev set. Write nothing.",
         ),
     ] = False,
     json: options.Json = False,
@@ -198,7 +199,7 @@ def average(
         return print(average(Run(find.run(run)), last))
     if last is not None:
         hint = "leave `--last` out to search for the best number, or leave `--search` out"
-        raise ZooError("`--last` and `--search` exclude each other", hint=hint)
+        raise ZooError("`--last` cannot be combined with `--search`", hint=hint)
     from zoo.training.averaging import search_averages
 
     found = search_averages(Run(find.run(run)), device=device, report=report())
@@ -238,7 +239,7 @@ def _show_averages(search: AverageSearch, run: str) -> None:
         else "the others are significantly worse"
     )
     action = (
-        f"`zoo average {quote(run)} --last {best.last}` writes it"
+        f"`zoo average {quote(run)} --last {best.last}` writes the best average"
         if best.every == 1
         else f"to keep its checkpoints, train with {best.every} times the `training.checkpoint_steps`"
     )

@@ -5,8 +5,8 @@
     translator = zoo.load("transformer-tiny-ende")
     translator.translate("the old dog sees a small house")
 
-Importing `zoo` does not import torch. Functions that need it import it when they are called. They raise ImportError if
-Python would import another package named `specs` or `compiler` instead of the ones that belong to zoo.
+Importing `zoo` does not import torch. Functions that need torch import it when they are called. They raise ImportError
+if Python would import another package named `specs` or `compiler` instead of the ones that belong to zoo.
 """
 
 from __future__ import annotations
@@ -136,9 +136,9 @@ def train(
     Args:
         spec: A spec, or its name or path.
         run: Folder of the run. An existing run is resumed. Default: `runs/SPEC`.
-        fresh: Remove an existing run first.
+        fresh: Whether to remove an existing run first.
         device: "auto" (the GPU if there is one), "cpu", "cuda" or "cuda:N".
-        quiet: Do not print progress to stderr.
+        quiet: Whether to suppress messages and progress. Warnings are still issued.
 
     Returns:
         The training run. `run.folder` is its folder.
@@ -160,10 +160,10 @@ def train(
 
 
 def model(spec: Spec | str | PathLike[str], *, device: str = "cpu") -> EmittedProgram:
-    """Compile a spec to a PyTorch module with random weights, to be trained.
+    """Compile a spec to a PyTorch module with random weights, ready to be trained.
 
     Calling the module as `model(source, target)` returns the summed loss of a batch and the number of target tokens.
-    The source is a `zoo.Stream`; `zoo.Stream.pad` makes one of lists of token IDs. `model.weights()` returns the
+    The source is a `zoo.Stream`; `zoo.Stream.pad` creates one from lists of token IDs. `model.weights()` returns the
     weights in the layout of a weights file.
 
     Args:
@@ -193,7 +193,7 @@ def _load_spec(reference: Spec | str | PathLike[str]) -> Spec:
 
 
 def _import(module: str) -> Any:
-    """Import a module after checking that the packages that it imports are zoo's own."""
+    """Import a module of zoo. First check that Python finds zoo's own packages `specs` and `compiler`."""
     require_own_packages("specs", "compiler")
     return import_module(module)
 

@@ -19,7 +19,7 @@ _IMPORT_SYSTEM = "<frozen importlib._bootstrap>"
 def main() -> None:
     """Run the command line, for `zoo` and for `python -m zoo`.
 
-    Ctrl-C ends the process by the signal SIGINT, so that a shell also ends the loop or script that runs the command.
+    Ctrl-C ends the process by the signal SIGINT, so that the shell also ends a loop or script that runs the command.
     """
     last_actions = ExitStack()
     atexit.register(last_actions.close)  # runs after all functions that are registered later

@@ -1,4 +1,4 @@
-"""Messages, warnings and progress of long-running work."""
+"""Report messages, warnings and progress, and format numbers for people."""
 
 from __future__ import annotations
 
@@ -50,10 +50,10 @@ class Report:
         """Report a problem that may need action, although the work continues."""
 
     def progress(self, label: str, total: int | None, unit: str) -> Progress:
-        """Return a context manager that shows the progress of some work.
+        """Return a context manager that shows the progress of a task.
 
         Args:
-            label: Short name of the work.
+            label: Short name of the task.
             total: Number of units at the end, or None if it is unknown.
             unit: Name of the units, in the plural: "steps", "bytes".
         """
@@ -81,7 +81,7 @@ class PlainReport(Report):
         self.info(f"warning: {text}")
 
     def progress(self, label: str, total: int | None, unit: str) -> Progress:
-        """Return a context manager that prints the progress of some work as lines of text."""
+        """Return a context manager that prints the progress of a task as lines of text."""
         return _PrintedProgress(self, label, total, unit, self._interval)
 
 
@@ -106,9 +106,9 @@ def _caller_stack_level() -> int:
 
 
 class _PrintedProgress(Progress):
-    """Progress that prints a line of text every `interval` seconds.
+    """Progress that prints a line of text at most every `interval` seconds.
 
-    At the end it prints a last line, if there was an earlier one and the progress has changed since.
+    When the work ends, it prints a last line if an earlier line was printed and the progress has changed since then.
     """
 
     def __init__(self, report: PlainReport, label: str, total: int | None, unit: str, interval: float) -> None:
@@ -152,7 +152,7 @@ class _PrintedProgress(Progress):
 def escape_control_characters(text: str) -> str:
     """Escape characters that move a terminal's cursor, change the direction of text or are not valid UTF-8.
 
-    Newlines, tabs and the bytes of file names that are not UTF-8 remain.
+    Newlines, tabs, and surrogates for bytes of file names that are not UTF-8, remain.
     """
     return _UNSAFE_IN_TERMINALS.sub(lambda match: escape(match[0]), text)
 
@@ -174,7 +174,7 @@ def size(count: float) -> str:
 
 
 def sizes(first: float, second: float) -> tuple[str, str]:
-    """Format two different numbers of bytes so that the texts differ. Do not round them if both would look alike."""
+    """Format two different numbers of bytes. If rounding would make both texts equal, format the exact numbers."""
     texts = size(first), size(second)
     return texts if texts[0] != texts[1] else (f"{first:,.0f} bytes", f"{second:,.0f} bytes")
 
@@ -189,7 +189,7 @@ def duration(seconds: float) -> str:
 
 
 def figure(value: float | str) -> str:
-    """Format a number with four digits, or without decimals from 1,000 on. Return text unchanged."""
+    """Format a number with four significant digits, or as a whole number from 1,000 on. Return text unchanged."""
     if isinstance(value, str):
         return value
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"

@@ -114,7 +114,7 @@ class TestEvaluate:
             result.out.splitlines()[3] == "   1    4    0  100.00 100.00     3      3    3      0      3     3   100.00"
         )
         assert "Bracketing Recall         =  83.33\n" in result.out
-        assert "1 of 3 sentences are excluded as errors; the first is 3" in result.err
+        assert "1 of 3 sentences are excluded as errors; the first is sentence 3" in result.err
         assert result.err.endswith("F1 83.33 (evalb:collins|tags:test|cutoff:40)\n")
         result = zoo("evaluate", "--brackets", "gold", "test", "--parameters", "unlabelled", "--json")
         values = json.loads(result.out)

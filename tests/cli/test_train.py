@@ -176,7 +176,8 @@ class TestAverageSearch:
         ]
         assert "not enough checkpoints for averages of 10, 20" in result.err
         assert (
-            "not significantly worse than the best: 2 of every 1; `zoo average tiny --last 5` writes it" in result.err
+            "not significantly worse than the best: 2 of every 1; `zoo average tiny --last 5` writes the best average"
+            in result.err
         )
         values = json.loads(zoo("average", "tiny", "--search", "--json").out)
         assert [(each["last"], each["score"], each["worse"]) for each in values] == [
