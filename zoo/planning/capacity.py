@@ -1,4 +1,4 @@
-"""Checks that the memory is large enough for a spec, made before any of it is allocated."""
+"""Check that there is enough memory to train or translate, before any of it is allocated."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from specs import Spec
 from zoo.planning.memory_estimate import STATE_COPIES
 from zoo.system import device_memory
 
-_SMALLER_MODEL = "make the network or the vocabulary smaller: `zoo plan SPEC` prints the size of each part"
-_SHARDING = "several processes started by torchrun share weights, gradients and moments"
+_SMALLER_MODEL = "make the network or the vocabulary smaller: `zoo plan SPEC` prints the size of each layer"
+_SHARDING = "or start several processes with torchrun, which share weights, gradients and moments"
 _LOGIT_BYTES = 16
 """Bytes per hypothesis and vocabulary entry: logits, log-probabilities, and the search for the best of them."""
 _LOGIT_SHARE = 0.5
-"""Share of the memory for logits. The rest is for weights, caches and other batches."""
+"""Share of the memory that logits may fill. The rest is for weights, caches and other batches."""
 
 
 def require_memory_to_train(spec: Spec, device: str = "auto", processes: int = 1) -> None:
-    """Check that weights, gradients and moments fit the device if `processes` share them.
+    """Check that weights, gradients and moments fit in the memory of the device if `processes` share them.
 
     Raises:
-        ZooError: They do not fit, or the device does not exist.
+        ZooError: The memory is too small, or the device does not exist.
     """
     hint = _SMALLER_MODEL if processes > 1 else f"{_SMALLER_MODEL}; {_SHARDING}"
     needed = STATE_COPIES * weight_bytes(spec) // processes
@@ -29,21 +29,21 @@ def require_memory_to_train(spec: Spec, device: str = "auto", processes: int = 1
 
 
 def require_memory_to_translate(spec: Spec, device: str = "auto") -> None:
-    """Check that the weights fit the device.
+    """Check that the weights fit in the memory of the device.
 
     Raises:
-        ZooError: They do not fit, or the device does not exist.
+        ZooError: The memory is too small, or the device does not exist.
     """
     _require(weight_bytes(spec), device, f"to hold the weights of `{spec.name}`", _SMALLER_MODEL)
 
 
 def weight_bytes(spec: Spec) -> int:
-    """Return the size of the weights in float32, in bytes."""
+    """Return the size of a model's weights in float32, in bytes."""
     return cost(lower(spec, Purpose.TRAIN)).weight_bytes
 
 
 def max_sentences(spec: Spec, hypotheses: int, device: torch.device) -> int:
-    """Return how many sentences can be decoded at once, judged by the memory for the logits of their hypotheses.
+    """Return how many sentences can be decoded together, so that their logits fill at most half of the memory.
 
     Args:
         spec: The model's spec.
@@ -54,7 +54,7 @@ def max_sentences(spec: Spec, hypotheses: int, device: torch.device) -> int:
         The number of sentences, at least 1.
 
     Raises:
-        ZooError: The logits of a single sentence do not fit.
+        ZooError: The logits of a single sentence do not fit in memory.
     """
     needed = _LOGIT_BYTES * hypotheses * spec.vocabulary.sizes[1]
     purpose = f"to follow {hypotheses:,} hypotheses of one sentence"

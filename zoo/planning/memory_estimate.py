@@ -1,4 +1,4 @@
-"""Memory, disk space and FLOPs of a training run. This module does not load torch, so that `zoo plan` is fast."""
+"""Estimate memory, disk space and FLOPs of training. This module does not import torch, so that `zoo plan` is fast."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ from specs import Spec
 KEPT_OPTIMISERS = 2
 """Number of the newest checkpoints that keep the optimiser's state. Older ones contain only weights."""
 STATE_COPIES = 4
-"""Tensors per weight during training: the weight, its gradient and Adam's two moments."""
+"""Number of tensors per weight during training: the weight, its gradient and Adam's two moments."""
 
 
 @dataclass(frozen=True)
 class MemoryEstimate:
-    """Requirements of a training run, in bytes and in FLOPs of the matrix products."""
+    """Memory and disk space that a training run needs, and the FLOPs of its matrix products."""
 
     state_bytes: int
-    """Memory for weights, gradients and both moments."""
+    """Memory for weights, gradients and Adam's two moments."""
     activation_bytes: int
     """Memory for the activations that the backward pass needs, for one accumulation step of a full batch."""
     disk_bytes: int
-    """Largest size of all checkpoints and the averaged weights, including the checkpoint that is being written."""
+    """Maximum total size of all checkpoints and the averaged weights, while a further checkpoint is being written."""
     step_flops: int
     """FLOPs of the forward and backward pass over a full batch."""
 
 
 def estimate_memory(spec: Spec, length: int = 27) -> MemoryEstimate:
-    """Estimate what training by a spec needs if all sentences of both sides have `length` tokens."""
+    """Estimate memory, disk space and FLOPs of training, if all source and target sentences have `length` tokens."""
     training = spec.training
     train = cost(graphs(spec, [Purpose.TRAIN])[Purpose.TRAIN])
     batch, part = batch_rows(spec, length)
@@ -42,7 +42,7 @@ def estimate_memory(spec: Spec, length: int = 27) -> MemoryEstimate:
 
 
 def batch_rows(spec: Spec, length: int) -> tuple[int, int]:
-    """Return how many sentence pairs of `length` tokens are in a full batch, and in one accumulation step of it."""
+    """Return the number of sentence pairs of `length` tokens in a full batch, and in one of its accumulation steps."""
     training = spec.training
     batch = max(1, min(training.source_tokens, training.target_tokens) // length)
     return batch, -(-batch // training.accumulation_steps)

@@ -1,6 +1,6 @@
-"""Plan of a spec: layers, parameters, FLOPs, memory, disk space and the effect of each pass.
+"""Plan of a spec: layers, parameters, FLOPs, memory, disk space and the effect of each compiler pass.
 
-This module does not load torch.
+This module does not import torch.
 """
 
 from __future__ import annotations
@@ -28,44 +28,44 @@ LENGTH = 27
 
 @dataclass(frozen=True)
 class LayerPlan:
-    """Layer of the network with its output shape, parameters and FLOPs."""
+    """Layer of the network with the shape of its output, its parameters and its FLOPs."""
 
     name: str
     shape: str
-    """Shape of the layer's result."""
+    """Shape of the layer's output."""
     parameters: int
-    """Parameters that no earlier layer uses."""
+    """Number of parameters, without those that are shared with an earlier layer."""
     flops: str
-    """FLOPs of the matrix products in a forward pass, as a polynomial of batch, source and target."""
+    """FLOPs of the matrix products in a forward pass, as a formula with the sizes `batch`, `source` and `target`."""
     flops_per_token: float
 
 
 @dataclass(frozen=True)
 class StackPositions:
-    """Sequential operations and path lengths of a stack (Table 1), for sentences of the plan's length."""
+    """Sequential operations and path lengths (Table 1) of the encoder or decoder, for sentences of `Plan.length`."""
 
     stack: str
     steps: int
-    """Sequential operations of a layer: its longest chain of operations along the sequence."""
+    """Sequential operations of a layer: length of its longest chain of operations along the sequence."""
     path: int | None
-    """Operations on the shortest path between the most distant positions. None if there is no path."""
+    """Number of operations on the shortest path between the most distant positions. None if there is no path."""
     reach: int
-    """Largest distance of positions that the whole stack connects."""
+    """Largest distance between two positions that all layers together connect."""
 
 
 @dataclass(frozen=True)
 class GraphSizes:
-    """Sizes of all graphs of a spec together, before or after a pass. Sentences have the plan's length."""
+    """Total sizes of a spec's computation graphs before or after a compiler pass, for sentences of `Plan.length`."""
 
     operations: int
     flops: int
     """FLOPs of the matrix products to translate one sentence with the spec's beam. A multiply-add counts as two."""
     weight_bytes: int
-    """Size of the weights for translating. A matrix that several graphs use counts once."""
+    """Size of the weights for translating, in bytes. A matrix that several graphs use counts once."""
     step_bytes: int
-    """Memory traffic of one decoding step for one sentence at its last position, in bytes."""
+    """Memory traffic of the last decoding step of one sentence, in bytes."""
     activation_bytes: int
-    """Activations that training keeps for the backward pass, for one accumulation step of a full batch, in bytes."""
+    """Size of the activations that training keeps for the backward pass of one accumulation step, in bytes."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class PassEffect:
 
 @dataclass(frozen=True)
 class Plan(MemoryEstimate):
-    """Cost of a spec. Bytes are those of float32 unless noted. A multiply-add counts as two FLOPs."""
+    """Cost of a spec. Sizes in bytes are for float32, except in `passes`. A multiply-add counts as two FLOPs."""
 
     name: str
     length: int
@@ -92,13 +92,13 @@ class Plan(MemoryEstimate):
     positions: tuple[StackPositions, ...]
     parameters: int
     program_parameters: int
-    """Parameters after all passes."""
+    """Number of parameters after all compiler passes."""
     flops: str
     flops_per_token: float
     """FLOPs of a forward pass over a sentence pair, divided by its target tokens."""
     weight_bytes: int
     cache_bytes: int
-    """Memory of one hypothesis of `length` tokens in decoding: its keys and values, and those of the memory."""
+    """Memory for one hypothesis of `length` tokens in decoding: keys and values of self- and cross-attention."""
 
 
 def plan(spec: Spec, length: int = LENGTH) -> Plan:
@@ -132,12 +132,20 @@ def plan(spec: Spec, length: int = LENGTH) -> Plan:
 
 
 def code(spec: Spec) -> str:
-    """Return the PyTorch code of a spec after all passes, for training, scoring and translating."""
+    """Return the PyTorch code that is generated for a spec after all passes. It trains, scores and translates."""
     return str(emit(_final_graphs(spec).values()))
 
 
 def draw_to(spec: Spec, file: Path, length: int = LENGTH) -> Path:
-    """Draw Figure 1 of the paper for this spec, and beside it the program that translates, after all passes.
+    """Draw a spec's network as in Figure 1, and the compiled program that translates beside it.
+
+    Args:
+        spec: The spec.
+        file: The SVG file to write.
+        length: The sentence length for which the title gives the FLOPs per token. Unit: tokens.
+
+    Returns:
+        `file`.
 
     Raises:
         ZooError: The file's name does not end in .svg, or the file cannot be written.
@@ -162,7 +170,7 @@ def draw_to(spec: Spec, file: Path, length: int = LENGTH) -> Path:
 
 
 def pass_effects(spec: Spec, length: int) -> tuple[PassEffect, ...]:
-    """Return the sizes before and after each enabled pass, in the order in which the passes run."""
+    """Return the graph sizes before and after each enabled compiler pass, in the order in which the passes run."""
     train_options, translate_options = compile_options(spec, [Purpose.TRAIN]), compile_options(spec, TRANSLATE)
     train: Graphs = {Purpose.TRAIN: lower(spec, Purpose.TRAIN)}
     translate: Graphs = {purpose: lower(spec, purpose) for purpose in TRANSLATE}
@@ -179,7 +187,7 @@ def pass_effects(spec: Spec, length: int) -> tuple[PassEffect, ...]:
 
 
 def graph_sizes(graphs: Graphs, spec: Spec, length: int) -> GraphSizes:
-    """Return the sizes of the graphs of all purposes for sentences of `length` tokens."""
+    """Return the total sizes of a spec's graphs (for all purposes), if all sentences have `length` tokens."""
     encode, step = graphs[Purpose.ENCODE], graphs[Purpose.DECODE_STEP]
     flops, last = cost(step).flops, _last_step_sizes(step, spec.decoding.beam, length)
     _, part = batch_rows(spec, length)
@@ -195,18 +203,21 @@ def graph_sizes(graphs: Graphs, spec: Spec, length: int) -> GraphSizes:
 
 
 def _last_step_sizes(step: Graph, beam: int, length: int) -> Mapping[str, int]:
-    """Return values for the symbolic sizes of the graph in the last of `length` decoding steps of one sentence."""
+    """Return a value for each symbolic size of a decoding graph, such as `source` and `past`.
+
+    The values are those of decoding step number `length`, the last one, for one sentence.
+    """
     rows = {"batch": 1, "beams": beam} if step.inputs["token"].shape[1] == BEAMS else {"batch": beam}
     return {**rows, "new": 1, "source": length, "past": length - 1, "capacity": length}
 
 
 def _final_graphs(spec: Spec) -> Graphs:
-    """Return the graphs of all purposes after all passes. Training and translating are rewritten separately."""
+    """Return the graphs of all purposes after all passes. Passes rewrite training and translation separately."""
     return {**graphs(spec, [Purpose.TRAIN]), **graphs(spec, TRANSLATE)}
 
 
 def _layers(graph: Graph, sizes: dict[str, int]) -> Iterator[LayerPlan]:
-    """Yield the layers in order. Nodes between layers form segments named after their result."""
+    """Yield the layers in order. Successive nodes that belong to no layer form a segment, which counts as a layer."""
     seen: set[str] = set()
     for name, group in groupby(graph.nodes, key=lambda node: node.layer):
         nodes = list(group)
@@ -226,7 +237,7 @@ def _layers(graph: Graph, sizes: dict[str, int]) -> Iterator[LayerPlan]:
 
 
 def _segment_name(graph: Graph, nodes: Sequence[Node], result: Node) -> str:
-    """Return the name of nodes between layers that look up no tokens, named after their result or their input."""
+    """Return the name of a segment: "source features" if it reads these, otherwise the name of its result."""
     features = [name for name, type_ in graph.inputs.items() if type_.kind is ValueKind.FLOAT]
     return "source features" if any(i in features for node in nodes for i in node.inputs) else result.name
 

@@ -1,7 +1,7 @@
-"""Time and memory of a training run, predicted before its first step.
+"""Predict the time and memory of a training run before its first step.
 
 The prediction has three sources: FLOPs and bytes of the graph, the measured speed of the device, and, on a CPU, a
-calibration. A calibration runs a few passes of the spec's own graph. It also finds the fastest library for matrix
+calibration. A calibration measures a few training passes of the spec. It also finds the fastest library for matrix
 products.
 """
 
@@ -44,9 +44,9 @@ products prepared by oneDNN, and gaps between tensors of varying sizes. Measured
 CALIBRATION_LENGTH = 27
 """Tokens of a sentence in the calibration passes."""
 _MAX_FLOPS, _MIN_FLOPS = 2e11, 1e9
-"""Most FLOPs of a calibration pass, and the FLOPs below which the libraries are not compared."""
+"""Maximum FLOPs of a calibration pass, and the FLOPs below which libraries for matrix products are not compared."""
 _MIN_ROUNDS, _MAX_ROUNDS, _MAX_SECONDS = 2, 6, 2.0
-"""Rounds of a calibration. None begins after `_MAX_SECONDS`, except for the first `_MIN_ROUNDS`."""
+"""Numbers of rounds of a calibration. After `_MAX_SECONDS`, no further round begins, except the first `_MIN_ROUNDS`."""
 
 
 class Done(NamedTuple):
@@ -65,7 +65,7 @@ class Forecast:
     """Predicted time and memory of a training run. The time excludes checkpoints and the dev set."""
 
     steps: int
-    """Steps that are left until the run reaches a limit of its spec."""
+    """Number of steps until the run reaches a limit of its spec."""
     limit: str
     """Field of `training` whose limit is reached first: `steps`, `max_tokens` or `max_minutes`."""
     step_seconds: float
@@ -89,13 +89,13 @@ class TrainingEstimate(Forecast, DeviceSpeed):
     keeps_memory: bool | None
     """Whether the process keeps freed memory. None on a GPU."""
     float32_seconds: Mapping[str, float]
-    """Seconds of a calibration pass by library. Empty without a calibration."""
+    """Seconds of a calibration pass in float32, by matrix library. Empty without a calibration."""
     slowdown: float | None
     """Time of bfloat16 divided by that of float32 if the processor only emulates bfloat16. None otherwise."""
     device_bytes: int
     """Memory of the GPU, or of the machine."""
     fits: bool
-    """Whether a full batch fits the device. If not, several processes may be enough."""
+    """Whether training with full batches fits in the memory of the device. If not, several processes may help."""
 
 
 def estimate_training(spec: Spec, length: int, device: str, report: Report | None = None) -> TrainingEstimate:
@@ -151,7 +151,7 @@ def forecast_training(
     calibration: Calibration | None = None,
     done: Done = _NOTHING,
 ) -> Forecast:
-    """Predict time and memory of the rest of a training run, in one of its processes.
+    """Predict the remaining time of a training run, and the memory of each of its processes.
 
     Args:
         spec: The spec that is trained.
@@ -159,8 +159,8 @@ def forecast_training(
         speed: The measured speed of the device.
         processes: The number of processes.
         sharded: Whether weights, gradients and moments are sharded over the processes.
-        used_bytes: Memory that the process uses already.
-        calibration: Scales the predicted time of a pass by what the calibration measured.
+        used_bytes: Memory that the process already uses, in bytes.
+        calibration: Measured times, by which the predicted time of a pass is corrected. None: no correction.
         done: Steps, tokens and seconds that the run has already completed.
     """
     training, size = spec.training, batch.share(processes)
@@ -181,7 +181,7 @@ def forecast_training(
 
 
 def pass_seconds(spec: Spec, rows: int, sizes: Mapping[str, int], speed: DeviceSpeed) -> float:
-    """Predict the seconds of a forward and backward pass from its FLOPs and bytes.
+    """Return the predicted time of a forward and backward pass, in seconds, from its FLOPs and bytes.
 
     Args:
         spec: The spec that is trained.
@@ -195,7 +195,10 @@ def pass_seconds(spec: Spec, rows: int, sizes: Mapping[str, int], speed: DeviceS
 
 
 def training_bytes(spec: Spec, size: BatchSize, shards: int = 1) -> int:
-    """Return the memory for weights, gradients, moments and activations of a batch, in bytes."""
+    """Return the memory for weights, gradients, moments and activations of a batch, in bytes.
+
+    If several processes share the weights (`shards`), it is the memory of one of them.
+    """
     train = _train_cost(spec)
     rows = -(-size.rows // spec.training.accumulation_steps)
     activations = train.activation_bytes(batch=rows, **_padded_lengths(size))
@@ -214,14 +217,14 @@ def _train_cost(spec: Spec) -> Cost:
 
 
 def _padded_lengths(size: BatchSize) -> dict[str, int]:
-    """Return the mean length of both sides, including padding."""
+    """Return the mean length of the source and of the target side, including padding."""
     padding = size.padded_tokens / (size.source_tokens + size.target_tokens)
     tokens = {"source": size.source_tokens, "target": size.target_tokens}
     return {side: max(1, round(padding * count / size.rows)) for side, count in tokens.items()}
 
 
 def calibrate(spec: Spec, report: Report, program: EmittedProgram | None = None) -> Calibration | None:
-    """Return the stored calibration of a spec on this processor, or measure and store it.
+    """Return the stored calibration of a spec on this processor. If there is none, measure and store it.
 
     Args:
         spec: The spec to train.
@@ -246,7 +249,9 @@ def calibrate(spec: Spec, report: Report, program: EmittedProgram | None = None)
             raise
         return None
     if _is_busy():
-        report.warn("other programs were running: the measurement is not stored, and forecasts are inaccurate")
+        report.warn(
+            "other programs were running, so forecasts are inaccurate; to get accurate ones, stop them and start again"
+        )
     else:
         calibration.save_calibration(spec, measured)
     return measured
@@ -277,7 +282,7 @@ class _Passes:
         return seconds
 
     def new_shape_seconds(self, extra_rows: int) -> float:
-        """Return how much longer the first pass with this number of rows takes than the second.
+        """Return how many seconds longer the first pass with `extra_rows` more rows takes than the second.
 
         The first pass allocates buffers and prepares matrix products.
         """
@@ -311,5 +316,5 @@ def _measure(passes: _Passes) -> Calibration:
 
 
 def _is_busy() -> bool:
-    """Return whether more processes are running than there are cores."""
+    """Return whether more processes are running than this machine has cores."""
     return hasattr(os, "getloadavg") and os.getloadavg()[0] > cores() + 0.5

@@ -1,4 +1,4 @@
-"""Calibrations: measured training times of a spec on this processor, stored so that they are measured only once."""
+"""Store calibrations, which are measured training times of specs on this processor."""
 
 from __future__ import annotations
 
@@ -36,22 +36,22 @@ class Calibration:
     rows: int
     length: int
     float32: Mapping[str, float]
-    """Seconds in float32 by the library that computes the matrix products. The default library is always included."""
+    """Seconds in float32, by library for matrix products. The default library is always included."""
     bfloat16: float | None
     """Seconds in bfloat16. None if the spec trains in float32."""
     level: float
-    """Measured seconds in the spec's precision, divided by the seconds that FLOPs and bytes predict."""
+    """Measured seconds in the spec's precision, divided by the seconds that are predicted from FLOPs and bytes."""
     new_shape: float
-    """Additional seconds of the first batch of a new shape."""
+    """Additional seconds that the first batch of each new shape takes."""
 
     @property
     def matrix_library(self) -> str:
-        """Library that should compute float32 products: the default, unless another is clearly faster."""
+        """Library to use for float32 matrix products: the default one, unless another is clearly faster."""
         default, fastest = matrix_library(), min(self.float32, key=lambda name: self.float32[name])
         return fastest if self.float32[fastest] < _CLEARLY_FASTER * self.float32[default] else default
 
     def seconds(self, precision: str) -> float:
-        """Return the measured seconds in a precision. In float32, they are those of the library `matrix_library`."""
+        """Return the measured seconds in a precision. In float32, these are the seconds of `matrix_library`."""
         return self.bfloat16 if precision == "bfloat16" and self.bfloat16 else self.float32[self.matrix_library]
 
     @property
@@ -62,7 +62,7 @@ class Calibration:
 
 
 def emulation_warning(slowdown: float) -> str:
-    """Return a warning that bfloat16 is emulated. The caller begins the sentence with "bfloat16"."""
+    """Return a warning that bfloat16 is slow because it is emulated. The caller precedes it by the word "bfloat16"."""
     remedy = "set `training.precision=float32` before you start a run"
     return f"takes {slowdown:.2g} times as long as float32 on this processor; {remedy}"
 
@@ -73,13 +73,13 @@ def load_calibration(spec: Spec) -> Calibration | None:
 
 
 def save_calibration(spec: Spec, calibration: Calibration) -> None:
-    """Store a calibration. Ignore errors of the disk."""
+    """Store a calibration. If this fails, do nothing: the calibration will be measured again."""
     with suppress(ZooError, OSError):
         write_json(_file(spec), {"machine": _machine(), "calibration": asdict(calibration)})
 
 
 def all_calibrations() -> list[Calibration]:
-    """Return all calibrations of this processor and these versions, sorted by the name of the spec."""
+    """Return all calibrations for this processor and the installed versions of zoo and torch, sorted by spec name."""
     calibrations = (_read(file) for file in storage.calibrations().glob("*.json"))
     return sorted(filter(None, calibrations), key=lambda calibration: calibration.name)
 
@@ -108,7 +108,7 @@ def _file(spec: Spec) -> Path:
 
 
 def _machine() -> dict[str, Any]:
-    """Describe the machine and the software, on which the speed depends in addition to the spec."""
+    """Return the properties of machine and software on which the speed depends, in addition to the spec."""
     info = cpuinfo()
     return {
         "processor": info.get("model name", ""),

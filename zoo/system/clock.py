@@ -1,4 +1,4 @@
-"""Timing: run a function, and summarise the results of several rounds."""
+"""Measure the time of a function, and summarise the results of several rounds."""
 
 from __future__ import annotations
 

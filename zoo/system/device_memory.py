@@ -1,4 +1,4 @@
-"""Memory of a device: how much it has, how much was used, and which errors mean that it is exhausted."""
+"""Size and use of a device's memory, and recognition of errors that mean that it is exhausted."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from compiler.switches import tune_process_memory
 from zoo.system import memory
 
 MEMORY_ERRORS = (MemoryError, RuntimeError)
-"""Types of the exceptions that torch raises if memory is exhausted. Check with `is_out_of_memory`: a RuntimeError can
-have other causes."""
+"""Types of exceptions that torch raises if memory is exhausted. A RuntimeError can have other causes, so check it with
+`is_out_of_memory`."""
 
 _MESSAGES = ("not enough memory", "can't allocate memory", "out of memory")
 _USABLE_SHARE = 0.9
@@ -41,7 +41,7 @@ def available_memory(device: torch.device) -> int:
 
 
 def fits_memory(needed: int, device: torch.device) -> bool:
-    """Return whether `needed` bytes fit a device and leave a tenth of its memory free."""
+    """Return whether `needed` bytes fit in the memory of a device and leave a tenth of it free."""
     return needed <= _USABLE_SHARE * available_memory(device)
 
 
@@ -49,7 +49,7 @@ def require_device_memory(needed: int, device: torch.device, purpose: str, hint:
     """Check that a device has `needed` bytes of memory.
 
     Raises:
-        ZooError: The device has less. The message begins with `purpose`, such as "to train `base`".
+        ZooError: The device has less memory. The message begins with `purpose`, such as "to train `base`".
     """
     owner = "the GPU" if device.type == "cuda" else "this machine"
     memory.require_memory(needed, available_memory(device), purpose, hint, owner)
@@ -68,7 +68,7 @@ def peak_memory(device: torch.device) -> int:
 def _peak_resident_memory() -> int:
     """Return the peak resident memory of this process in bytes.
 
-    Prefer /proc: `getrusage` reports the parent's peak to a child if that was larger.
+    Read it from /proc if possible, because `getrusage` may report the larger peak of the parent process.
     """
     with suppress(OSError, AttributeError):
         return 1024 * int(_PEAK_LINE.search(_STATUS.read_text(encoding="utf-8"))[1])  # type: ignore[index]
@@ -85,6 +85,6 @@ _PEAK_LINE = re.compile(r"VmHWM:\s*(\d+) kB")
 def keep_freed_memory() -> None:
     """Make the allocator keep freed memory for the rest of this process, which speeds up training on a CPU.
 
-    Call it only in a process that only trains or only times layers, because the process needs more memory then.
+    The process then needs more memory. Therefore call this function only in a process that only trains or times layers.
     """
     tune_process_memory()

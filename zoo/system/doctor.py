@@ -1,4 +1,4 @@
-"""Diagnosis of this machine: which backends, packages and devices zoo can use, and why others are missing."""
+"""Diagnose which backends, packages and devices zoo can use on this machine, and why others are unavailable."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ class ProcessorInfo:
     model: str
     cores: int
     usable: int
-    """Cores that this process may run on."""
+    """Number of cores that this process may run on."""
     instructions: tuple[str, ...]
     torch: str
     """Instruction set that torch's own kernels use."""
     matrix_library: str
     """Default library for float32 matrix products."""
     bfloat16: float
-    """Measured speed of a large product in bfloat16 relative to float32. Below 1, bfloat16 is emulated."""
+    """Measured speed of a large product in bfloat16, divided by that in float32. Below 1, bfloat16 is emulated."""
     compiler: str | None
     """C++ compiler that backends use, and its version. None if there is none."""
 
@@ -65,7 +65,7 @@ class Gpu:
 
 @dataclass(frozen=True)
 class BackendStatus:
-    """Backend, and whether this machine can use it."""
+    """Backend of the compiler, and whether this machine can use it."""
 
     name: str
     summary: str
@@ -75,7 +75,7 @@ class BackendStatus:
 
 @dataclass(frozen=True)
 class StorageFolder:
-    """Folder that zoo stores files in."""
+    """Folder in which zoo stores files. `contents` describes them, such as "published models"."""
 
     contents: str
     folder: str
@@ -91,20 +91,20 @@ class Diagnosis:
     """Version by package. None if the package is not installed."""
     processor: ProcessorInfo
     calibrations: tuple[Calibration, ...]
-    """Stored training times of specs on this processor with these versions."""
+    """Stored training times of specs, for this processor and the installed versions of zoo and torch."""
     gpus: tuple[Gpu, ...]
     backends: tuple[BackendStatus, ...]
     automatic: Mapping[str, str]
-    """Backend that `auto` chooses, for each device and purpose."""
+    """Device and purpose, such as "training on cpu" -> backend that `auto` chooses."""
     places: tuple[StorageFolder, ...]
     free_bytes: int
-    """Free space of the disk that the folders are on."""
+    """Free space on the disk that contains the folders."""
     package: str
     """Folder of the package `zoo`."""
 
 
 def diagnosis() -> Diagnosis:
-    """Examine this machine without changing anything."""
+    """Examine this machine, and return its properties. Nothing is changed."""
     existing = next(folder for folder in (storage.home(), *storage.home().parents) if folder.exists())
     return Diagnosis(
         versions=dict(_versions()),

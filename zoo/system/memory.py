@@ -1,4 +1,4 @@
-"""Memory of this machine. This module does not load torch."""
+"""Memory of this machine. This module does not import torch."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DATA_COLUMN = 5  # the pages that RLIMIT_DATA limits, and the stack
 
 
 def machine_memory() -> int:
-    """Return the memory of the machine, or of the container if that has less, in bytes."""
+    """Return the memory of this machine, or the memory limit of the container if it is lower, in bytes."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     with suppress(OSError, ValueError):
         memory = min(memory, int(_CGROUP_LIMIT.read_text()))
@@ -26,14 +26,14 @@ def machine_memory() -> int:
 
 
 def require_memory(needed: float, available: int, purpose: str, hint: str, owner: str = "this machine") -> None:
-    """Check that there is enough memory for a purpose, before any of it is allocated.
+    """Check that there is enough memory for a task, before any of it is allocated.
 
     Args:
-        needed: Memory that the purpose needs, in bytes.
+        needed: Memory that the task needs, in bytes.
         available: Memory that `owner` has, in bytes.
-        purpose: The subject of the error message, such as "to train `base`".
-        hint: What the user can do about it.
-        owner: What has the memory: "this machine" or "the GPU".
+        purpose: The task, as the beginning of the error message: "to train `base`".
+        hint: What the user can do if there is too little memory.
+        owner: The device with the memory, for the error message: "this machine" or "the GPU".
 
     Raises:
         ZooError: `needed` is more than `available`.
@@ -44,7 +44,7 @@ def require_memory(needed: float, available: int, purpose: str, hint: str, owner
 
 @contextmanager
 def memory_limit(allowed: int) -> Iterator[None]:
-    """Limit how much additional memory this process may allocate in the body of `with`. Do nothing except on Linux.
+    """Limit how much memory this process may additionally allocate in the body of `with`. Works only on Linux.
 
     Allocations beyond the limit fail: Python raises MemoryError, and torch an exception that `is_out_of_memory`
     recognises.

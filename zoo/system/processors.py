@@ -1,4 +1,4 @@
-"""Names of processors and GPUs, and how fast they multiply matrices and copy memory."""
+"""Names of processors and GPUs, and measurements of their speed in matrix products and memory copies."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from compiler.switches import fast_float32
 
 _MIN_SECONDS = 0.2
 _COPY_ELEMENTS = 2**20
-"""Elements of each of the buffers that are copied to measure the memory bandwidth."""
+"""Number of elements of each buffer that is copied to measure the memory bandwidth."""
 
 
 @dataclass(frozen=True)
 class Host:
-    """Machine that a measurement was taken on. `threads` is the number of threads that torch uses."""
+    """Machine on which a measurement was made. `threads` is the number of threads that torch uses."""
 
     processor: str
     cores: int
@@ -30,7 +30,7 @@ class Host:
 
 @dataclass(frozen=True)
 class DeviceSpeed:
-    """Measured speed of a device: of matrix products, and of copies in memory."""
+    """Measured speed of a device in matrix products and in memory copies."""
 
     flops: float
     """FLOPs per second of a large matrix product."""
@@ -44,7 +44,7 @@ def host() -> Host:
 
 
 def device_name(device: str) -> str:
-    """Return the name of a GPU, or the processor's name and the number of threads that torch uses."""
+    """Return the name of a GPU. For the CPU, return the processor's name and the number of threads that torch uses."""
     if torch.device(device).type == "cuda":
         return torch.cuda.get_device_name(torch.device(device))
     threads = torch.get_num_threads()
@@ -77,15 +77,15 @@ def matrix_peak(device: torch.device, precision: str) -> float:
 
 @cache
 def device_speed(device: torch.device, precision: str) -> DeviceSpeed:
-    """Measure the speed of a device, which takes a third of a second. Later calls in this process return the same."""
+    """Measure the speed of a device for a third of a second. Later calls in this process return the same result."""
     return DeviceSpeed(matrix_peak(device, precision), _copy_bandwidth(device))
 
 
 def _copy_bandwidth(device: torch.device) -> float:
-    """Return the bytes per second that copies read and write.
+    """Return the memory bandwidth of copies, in bytes read and written per second.
 
-    The copies use 16 buffers, because the pages of a single one can happen to be placed well. Together they exceed
-    most caches.
+    The copies use 16 buffers, because the result of a single buffer depends on where its pages are placed. Together,
+    the buffers exceed most caches.
     """
     sources, targets = ([torch.full((_COPY_ELEMENTS,), 1.0, device=device) for _ in range(16)] for _ in range(2))
     pairs = list(zip(sources, targets, strict=True))

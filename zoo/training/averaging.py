@@ -1,4 +1,4 @@
-"""Averages of checkpoints (6.1). An average is what is evaluated and published.
+"""Average checkpoints (section 6.1). The averaged weights are the ones that are evaluated and published.
 
 `average` writes the average of a run's last checkpoints. `search_averages` scores several averages on the dev set.
 """
@@ -39,20 +39,21 @@ def average(run: Run, last: int | None = None) -> Path:
 
     Args:
         run: The run.
-        last: The number of checkpoints. By default `training.average`, or all checkpoints if there are fewer.
+        last: The number of checkpoints to average, counted from the last. By default `training.average`, or all
+            checkpoints if there are fewer.
 
     Returns:
-        The file.
+        The path of `weights.safetensors`.
 
     Raises:
-        ZooError: There is no checkpoint, `last` is larger than their number, or one is damaged.
+        ZooError: The run has no checkpoint, or fewer than `last`, or a checkpoint is damaged.
     """
     checkpoints = averageable_checkpoints(run)
     if last is not None and not 1 <= last <= len(checkpoints):
         problem = f"cannot average {last:,} checkpoints: `{run.folder}` has {len(checkpoints)}"
         if others := len(list_checkpoints(run)) - len(checkpoints):
             problem += f", and {others} more that were written when training was stopped and are never averaged"
-        hint = f"give a number from 1 to {len(checkpoints)}; a larger `training.average` keeps more"
+        hint = f"give a number from 1 to {len(checkpoints)}; to keep more, train with a larger `training.average`"
         raise ZooError(problem, hint=hint)
     chosen = checkpoints[-(last or run.spec.training.average) :]
     steps = format_steps(chosen)
@@ -71,11 +72,11 @@ def average(run: Run, last: int | None = None) -> Path:
 def end_of_training(run: Run, spec: Spec) -> str | None:
     """Return the reason why a run needs no further work, such as "`training.steps` (2,000) is reached".
 
-    Return None if training has not reached its end, or if the weights have not been averaged or scored yet.
+    Return None if training has not reached its end, or if its weights have not been averaged and scored yet.
 
     Args:
         run: The run.
-        spec: The spec to train by. Its limits can differ from those that the run was started with.
+        spec: The spec to train with. Its limits, such as `training.steps`, can differ from those of the run so far.
     """
     checkpoints = list_checkpoints(run)
     if not (checkpoints and run.trained and (run.known_scores.get("dev") or not spec.corpus.dev)):
@@ -89,7 +90,7 @@ def end_of_training(run: Run, spec: Spec) -> str | None:
 
 
 def averageable_checkpoints(run: Run) -> list[Checkpoint]:
-    """Return the checkpoints that averages may include. Raise ZooError if there are none."""
+    """Return the checkpoints that can be averaged, oldest first. Raise ZooError if the run has none."""
     checkpoints = scheduled_checkpoints(run)
     if not checkpoints:
         raise ZooError(f"`{run.folder}` has no checkpoint yet", hint="`zoo train` writes them during training")
@@ -97,22 +98,24 @@ def averageable_checkpoints(run: Run) -> list[Checkpoint]:
 
 
 def require_undamaged(run: Run, checkpoints: Sequence[Checkpoint]) -> None:
-    """Raise ZooError if a checkpoint is damaged."""
+    """Raise ZooError if one of the checkpoints is damaged."""
     for checkpoint in checkpoints:
         try:
             checkpoint.verify()
         except ZooError as error:
-            hint = f"average later ones with `zoo average {run.folder} --last N`, or start over with `--fresh`"
+            hint = (
+                f"average only later checkpoints with `zoo average {run.folder} --last N`, or start over with `--fresh`"
+            )
             raise ZooError(error.summary, hint=hint, exit_code=1) from None
 
 
 def format_steps(checkpoints: Sequence[Checkpoint]) -> str:
-    """Return the steps of averaged checkpoints as the weights file stores them: "600,1200"."""
+    """Return the steps of averaged checkpoints as text, such as "600,1200". The weights file contains this text."""
     return ",".join(str(checkpoint.step) for checkpoint in checkpoints)
 
 
 def _is_average_of(file: Path, steps: str) -> bool:
-    """Return whether a weights file is undamaged and contains the average of these steps."""
+    """Return whether a weights file is undamaged and contains the average of the checkpoints at these steps."""
     try:
         return read(file).facts.get("steps") == steps
     except ZooError:
@@ -136,7 +139,7 @@ def mean_of(files: list[Path]) -> dict[str, torch.Tensor]:
 class ScoredAverage:
     """Score of an average of checkpoints on the dev set, and its difference from the best average.
 
-    With `every` = 1, the last `last` checkpoints are averaged. With 2, every second checkpoint is left out, and so on.
+    `last` checkpoints are averaged: with `every` = 1 the newest, with `every` = 2 every second one, and so on.
     """
 
     last: int
@@ -146,7 +149,7 @@ class ScoredAverage:
     difference: float
     """Score minus the best score."""
     half_interval: float | None
-    """Half of the difference's 95 % confidence interval (paired bootstrap over sentences). None if not known."""
+    """Half of the difference's 95 % confidence interval (paired bootstrap over sentences). None if it is unknown."""
 
     @property
     def worse(self) -> bool:
@@ -157,7 +160,7 @@ class ScoredAverage:
 
 @dataclass(frozen=True)
 class AverageSearch:
-    """Scores of several averages of a run's checkpoints, from few to many checkpoints."""
+    """Result of `search_averages`: the scores of several averages of a run's checkpoints."""
 
     metric: Metric
     averages: tuple[ScoredAverage, ...]
@@ -166,10 +169,10 @@ class AverageSearch:
 
 
 def search_averages(run: Run, *, device: str = "auto", report: Report | None = None) -> AverageSearch:
-    """Score averages of a run's checkpoints on the dev set by `training.dev_score`. Write nothing.
+    """Score several averages of a run's checkpoints on the dev set by `training.dev_score`. Write no files.
 
     Raises:
-        ZooError: There is no checkpoint, one is damaged, the dev set is not available, or no score is finite.
+        ZooError: The run has no checkpoint, one is damaged, the dev set is not available, or no score is finite.
     """
     report, spec = report or Report(), run.spec
     checkpoints = averageable_checkpoints(run)
@@ -187,7 +190,9 @@ def search_averages(run: Run, *, device: str = "auto", report: Report | None = N
     finite = [index for index, score in enumerate(scores) if math.isfinite(score)]
     if not finite:
         problem = f"no average of `{run.folder}`'s checkpoints has a finite dev {dev.metric.title}"
-        raise ZooError(problem, hint="a reference of the dev set may contain a token that the model never generates")
+        raise ZooError(
+            problem, hint="check whether a reference of the dev set has a token to which the model gives no probability"
+        )
     best = min(finite, key=lambda index: sum(dev.metric.is_better(score, scores[index]) for score in scores))
     averages = []
     for (every, chosen), score, resampled in zip(selections, scores, resampled_scores, strict=True):
@@ -202,11 +207,11 @@ def search_averages(run: Run, *, device: str = "auto", report: Report | None = N
 def select_checkpoints(checkpoints: Sequence[Checkpoint]) -> Iterator[tuple[int, Sequence[Checkpoint]]]:
     """Yield the selections of checkpoints whose averages are compared.
 
-    They are the last 1, 2, 5, 10 and 20 of all checkpoints, then of every second checkpoint, of every fourth, and so
-    on, counted from the newest.
+    The first selections are the last 1, 2, 5, 10 and 20 of all checkpoints. Further selections take them from every
+    second checkpoint, from every fourth, and so on, counted from the newest.
 
     Yields:
-        The distance between selected checkpoints (1, 2, 4, ...), and the checkpoints, oldest first.
+        The distance between the selected checkpoints (1, 2, 4, ...), and these checkpoints, oldest first.
     """
     every = 1
     while every == 1 or every < len(checkpoints):

@@ -1,4 +1,4 @@
-"""Speed of translating and training on this machine, with random weights and random sentences."""
+"""Measure the speed of translating and training on this machine, with random weights and random sentences."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from zoo.training.trainer import StepInput, Trainer
 LENGTH = 27
 """Tokens of a translation including EOS, which is the number of decoding steps. Sources have up to four fewer."""
 CHECKED = 4
-"""Number of sentences whose log-probabilities are compared with the interpreter's."""
+"""Number of translations whose log-probabilities are compared with those of the interpreter."""
 _MEDIAN, _SIGMA, _LONGEST = 22, 0.5, 80
 """Log-normal distribution of the source lengths in tokens, similar to WMT 2014, and the longest sentence. A target is
 up to 15 % longer or shorter than its source."""
@@ -49,7 +49,7 @@ up to 15 % longer or shorter than its source."""
 
 @dataclass(frozen=True)
 class Measurement:
-    """Base class of benchmark results: the spec, where it was measured, and how often."""
+    """Base class of benchmark results: name of the spec, machine, and number of rounds."""
 
     name: str
     backend: str
@@ -58,7 +58,7 @@ class Measurement:
     host: Host
     rounds: int
     first_seconds: float
-    """Time to the first translation, or of the first round of training, which includes compilation."""
+    """Time of the first translation, or of the first training round. It includes compilation. Unit: seconds."""
 
 
 @dataclass(frozen=True)
@@ -100,15 +100,15 @@ def benchmark_decoding(
 
     Args:
         spec: The spec.
-        batch: Number of sentences at a time in each worker.
-        sentences: Number of sentences in a round.
-        rounds: Number of rounds.
-        folder: Where compiled programs are cached.
+        batch: Number of sentences that each worker translates at a time.
+        sentences: Number of sentences to translate in each round.
+        rounds: Number of rounds, each of which gives one measurement.
+        folder: Folder in which compiled programs are cached. None: they are deleted when the process ends.
         report: Receives progress.
         how: Device, backend and precision.
 
     Raises:
-        ZooError: Device, backend or precision are not available, or the vocabulary is too small for the search.
+        ZooError: The device, backend or precision is not available, or the vocabulary is too small for the search.
     """
     spec.require_text()
     positions = spec.architecture.max_positions
@@ -161,16 +161,18 @@ def benchmark_decoding(
 def weights_avoiding(
     spec: Spec, initial: Mapping[str, Tensor], tokens: Iterable[int] = (PAD, UNK, BOS, EOS)
 ) -> dict[str, Tensor]:
-    """Change initial weights so that beam search avoids certain tokens. EOS is one, so that lengths are equal.
+    """Return weights that are changed so that beam search never selects certain tokens.
 
-    The last norm of the decoder removes the mean, so a constant row of the output embedding produces a logit of 0.
-    With a constant bias of that norm it produces any chosen number. It is -20 here, while other logits are mostly
-    between -5 and 5.
+    By default, EOS is among these tokens, so that all translations have the maximum length.
+
+    The last norm of the decoder removes the mean. If a token's row in the output embedding is constant, the logit of
+    the token therefore depends only on the bias of the norm. Row and bias are set so that this logit is -20. Other
+    logits are mostly between -5 and 5.
 
     Args:
         spec: The model's spec.
-        initial: Its initial weights, which are not changed.
-        tokens: The token IDs to avoid.
+        initial: The initial weights. This mapping and its tensors are not changed.
+        tokens: The IDs of the tokens to avoid.
 
     Returns:
         The changed weights.
@@ -186,7 +188,7 @@ def weights_avoiding(
 
 
 def random_sources(spec: Spec, sentences: int) -> list[list[int]]:
-    """Return source sentences of random tokens with EOS. They are the same at each call."""
+    """Return the token IDs of random source sentences, each with EOS. Each call returns the same sentences."""
     draw = random.Random(1)
     lengths = [draw.randint(LENGTH - 4, LENGTH) for _ in range(sentences)]
     return [[*(draw.randrange(EOS + 1, spec.vocabulary.size) for _ in range(length)), EOS] for length in lengths]
@@ -205,19 +207,19 @@ def translations(
     """Translate token sequences with the search of `Translator`, but without its tokenisation.
 
     Args:
-        program: The program.
+        program: The compiled model.
         sources: The token IDs of each source, with EOS.
-        spec: The spec, for its search settings.
-        batch: The number of sentences at a time in each worker.
+        spec: The model's spec, which contains the beam size and other settings of the search.
+        batch: The number of sentences that each worker translates at a time.
         device: The program's device.
-        n_best: The number of hypotheses per source.
+        n_best: The number of hypotheses to return per source.
         length: The length of each translation in tokens, including EOS.
 
     Returns:
         The hypotheses of each source, in the order of the sources.
 
     Raises:
-        ZooError: The vocabulary is too small, so that some translation has another length.
+        ZooError: A translation has another length, because the vocabulary is too small for the beam.
     """
     rows = [Source(index, tuple(source), length - 1) for index, source in enumerate(sources)]
     beam = GenerationConfig.from_spec(spec, {}, n_best).strategy()
@@ -237,7 +239,7 @@ def translations(
 def disagreement(
     spec: Spec, weights: Mapping[str, Tensor], sources: Sequence[Sequence[int]], hypotheses: Sequence[Hypothesis]
 ) -> float:
-    """Return the largest difference between a hypothesis's log-probability and the interpreter's, in nats per token."""
+    """Return the largest difference between log-probabilities of search and interpreter, in nats per token."""
     target = pad_sequences([[BOS, *hypothesis.tokens, EOS] for hypothesis in hypotheses], "cpu")
     inputs = {**Stream.pad(sources).inputs, "target": target}
     expected = interpret(lower(spec, Purpose.SCORE), weights, inputs)["log_probabilities"].sum(1)
@@ -257,13 +259,13 @@ class TrainingSpeed(Measurement):
     padding: float
     """Share of padding in all batches."""
     utilisation: Spread
-    """FLOPs of the matrix products without padding, divided by those of a large product in the same time."""
+    """FLOPs of the matrix products without padding, divided by the FLOPs of a large product in the same time."""
     peak_flops: float
     """FLOPs per second of a large matrix product."""
     memory_bytes: int
     """Peak memory of this process, or of the GPU."""
     loss: float
-    """Loss of the last update, in nats per token. All systems that are compared should have about the same."""
+    """Loss of the last update, in nats per token. It should be similar in all systems that are compared."""
 
 
 def benchmark_training(
@@ -272,8 +274,8 @@ def benchmark_training(
     """Measure how fast a spec trains, on full batches of random sentences whose lengths vary as in WMT 2014.
 
     Raises:
-        ZooError: The device or the backend is not available, or the token budget does not fit the longest sentence (80
-            tokens, or the spec's maximum if that is less).
+        ZooError: The device or the backend is not available, or the longest sentence (80 tokens, or `corpus.max_length`
+            if that is less) exceeds the token budget of a batch.
     """
     spec.require_text()
     require_memory_to_train(spec, device)
@@ -319,14 +321,17 @@ def benchmark_training(
 
 
 def _round(trainer: Trainer, inputs: list[StepInput]) -> float:
-    """Compute all steps of a round, and wait until the device is done. Return the last step's loss per token."""
+    """Compute all steps of a round, and wait until the device has finished. Return the last step's loss per token."""
     for step in inputs:
         result = trainer.step(step)
     return float(result.smoothed) / result.tokens
 
 
 def random_pairs(spec: Spec, batches: int, folder: Path) -> Store:
-    """Write sentence pairs of random tokens, enough for `batches` full batches. They are the same at each call."""
+    """Write random sentence pairs for at least `batches` full batches to `folder`, and return them as a store.
+
+    Calls with the same arguments write the same pairs.
+    """
     budget = max(spec.training.source_tokens, spec.training.target_tokens)
     generator = np.random.default_rng(1)
     count = max(4096, 4 * batches * budget // _MEDIAN)

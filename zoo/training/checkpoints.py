@@ -1,4 +1,4 @@
-"""Checkpoints: everything that a training run needs to go on as if it had never stopped.
+"""Checkpoints: everything that a stopped training run needs to resume with the same results.
 
 A checkpoint is a folder, written under a temporary name and renamed when it is complete. It contains
 `weights.safetensors` in the published layout, `optimiser.safetensors` (Adam's moments, by the same names),
@@ -40,7 +40,7 @@ class TrainingProgress:
     step: int = 0
     epoch: int = 0
     batch: int = 0
-    """Finished batches of this epoch. With subword regularization: those before the current pool (`TrainingSet`)."""
+    """Finished batches of this epoch. With subword regularization: before the current pool (see `TrainingSet`)."""
     drawn: int = 0
     """Finished batches of the current pool."""
     seconds: float = 0.0
@@ -50,7 +50,7 @@ class TrainingProgress:
     skipped: int = 0
     """Steps that changed nothing because loss or gradients were not finite."""
     due: bool = True
-    """Whether the spec's schedule caused this checkpoint, and not a stop or the end of the training."""
+    """Whether this checkpoint is on the spec's schedule. False if it was written at a stop or at the end."""
     best: float | None = None
     """Best score on the dev set so far."""
     best_step: int = 0
@@ -59,7 +59,7 @@ class TrainingProgress:
     """Number of checkpoints scored since the best one."""
 
     def finished_share(self, training: Training) -> tuple[float, str]:
-        """Return the largest share of a limit on steps, tokens or minutes that is used, and the name of that limit."""
+        """Return how much of the closest limit is used (1 is all), and its field: steps, max_tokens or max_minutes."""
         shares = [(self.step / training.steps, "steps")]
         if training.max_tokens is not None:
             shares.append((self.tokens / training.max_tokens, "max_tokens"))
@@ -114,10 +114,10 @@ class Checkpoint:
             return TrainingProgress(**read_json(self.folder / STATE))
         except TypeError:
             problem = f"`{self.folder / STATE}` was written by another version of zoo"
-            raise ZooError(problem, exit_code=1) from None
+            raise ZooError(problem, hint="use the version that wrote it", exit_code=1) from None
 
     def verify(self) -> None:
-        """Compare all files with their hashes. Raise ZooError that names the file if one has changed."""
+        """Check the hashes of all files. Raise ZooError, which names the file, if a file has changed."""
         names = [WEIGHTS, STATE] + ([OPTIMISER] if self.resumable else [])
         manifest.check(self.folder, names)
 
@@ -141,7 +141,7 @@ def scheduled_checkpoints(run: Run) -> list[Checkpoint]:
 
 
 def save_checkpoint(run: Run, spec: Spec, state: TrainingState, progress: TrainingProgress) -> Checkpoint:
-    """Write a checkpoint, then remove what older ones no longer need. Raise ZooError if the disk is full."""
+    """Write a checkpoint and return it. Then remove outdated files. Raise ZooError if the disk is full."""
     checkpoint = Checkpoint(run.checkpoints / f"{progress.step:07d}")
     run.checkpoints.mkdir(exist_ok=True)
     size = sum(t.nbytes for tensors in (state.weights, state.moments) for t in tensors.values())
@@ -158,13 +158,13 @@ def save_checkpoint(run: Run, spec: Spec, state: TrainingState, progress: Traini
 def restore_checkpoint(
     checkpoint: Checkpoint, program: EmittedProgram, optimiser: torch.optim.Optimizer
 ) -> TrainingProgress:
-    """Load weights and moments of a checkpoint. Raise ZooError if a file is damaged."""
+    """Load a checkpoint into `program` and `optimiser`. Return its progress. Raise ZooError if a file is damaged."""
     checkpoint.verify()
     try:
         weights = safetensors.torch.load_file(checkpoint.weights)
         moments = safetensors.torch.load_file(checkpoint.folder / OPTIMISER)
     except SafetensorError as error:
-        raise ZooError(f"`{checkpoint.folder}` cannot be read: {error}", exit_code=1) from error
+        raise ZooError(f"`{checkpoint.folder}` cannot be read by safetensors: {error}", exit_code=1) from error
     progress = checkpoint.progress
     load_state(TrainingState(weights, moments), progress.step - progress.skipped, program, optimiser)
     return progress
@@ -180,13 +180,13 @@ def resume(
         program: The program that receives the weights.
         optimiser: The optimiser that receives the moments.
         report: Receives warnings about damaged checkpoints.
-        first: Whether this process removes damaged checkpoints.
+        first: Whether this is the first process, which removes damaged checkpoints.
 
     Returns:
-        The progress of the checkpoint, or that of a new run if there is no checkpoint.
+        The progress of the checkpoint that was loaded. If there is none, the progress of a new run.
 
     Raises:
-        ZooError: All checkpoints are damaged, or one cannot be read now but may be undamaged.
+        ZooError: All checkpoints are damaged, or one cannot be read because of an error that may be temporary.
     """
     for checkpoint in reversed([c for c in list_checkpoints(run) if c.resumable]):
         try:
@@ -196,7 +196,7 @@ def resume(
             hint += f" the problem persists, remove `{checkpoint.folder}` to resume from the checkpoint before it"
             raise UnreadableError(error.problem, hint=hint, exit_code=1) from None
         except ZooError as error:
-            report.warn(f"{error.summary}; going back to the checkpoint before it")
+            report.warn(f"{error.summary}; training resumes from the checkpoint before it")
             continue
         for later in list_checkpoints(run) if first else []:
             if later.step > progress.step:
@@ -209,7 +209,7 @@ def resume(
 
 
 def _remove_outdated(run: Run, keep: int) -> None:
-    """Remove the optimiser's state of all but the newest two checkpoints, and checkpoints that no average needs.
+    """Remove checkpoints that no average needs, and the optimiser's state of all but the newest two checkpoints.
 
     The checkpoint with the best score on the dev set is kept. If no average needs it, it is renamed, so that no average
     includes it by mistake.
@@ -232,12 +232,12 @@ def gather_state(program: EmittedProgram, optimiser: torch.optim.Optimizer, *, k
     """Collect weights and moments on the CPU.
 
     Args:
-        program: The program that has the weights. If it is sharded, all processes have to call this.
+        program: The program that has the weights. If it is sharded, all processes have to call this function.
         optimiser: The optimiser that has the moments.
-        keep: Whether this process needs the result.
+        keep: Whether to return the state in this process.
 
     Returns:
-        The state. None if `keep` is False.
+        Weights and moments. None if `keep` is False.
     """
     parameters = dict(program.named_parameters())
     tensors: dict[str, dict[str, Tensor]] = {}
@@ -258,12 +258,12 @@ def load_state(state: TrainingState, updates: int, program: EmittedProgram, opti
 
     Args:
         state: The weights and moments.
-        updates: The number of updates that Adam has applied to them.
+        updates: The number of updates that Adam has done so far.
         program: The program that receives the weights.
         optimiser: The optimiser that receives the moments.
 
     Raises:
-        ZooError: Names or shapes differ from those of the program.
+        ZooError: The names or shapes of the tensors differ from those of the program.
     """
     parameters = dict(program.named_parameters())
     for name, tensor in program.in_program_layout(state.weights).items():

@@ -1,4 +1,4 @@
-"""Scores of the dev set during training."""
+"""Score the dev set during training."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from zoo.text.languages import LanguagePair
 from zoo.text.vocabulary import Vocabulary
 
 _MAX_LOGITS = 2**23
-"""Logits that are computed at a time, so that scoring does not need more memory than training."""
+"""Maximum number of logits to compute at a time, so that scoring does not need more memory than training."""
 
 
 class DevSet:
@@ -38,10 +38,10 @@ class DevSet:
         first, *_ = metrics_for(spec.task)
         self.metric = get_metric(spec.training.dev_score) if spec.training.dev_score else first
         self.samples = ""
-        """Some outputs of the weights that were scored last. Empty if the metric needs no outputs."""
+        """Some outputs from the last call of `score`, as text. Empty if the metric needs no outputs."""
 
     def score(self, weights: Mapping[str, torch.Tensor]) -> float:
-        """Return the dev set's score for a model with these weights, in the layout of a weights file."""
+        """Return the score of a model on the dev set. `weights` has the names and shapes of a weights file."""
         self.samples = ""
         answers = self.answers(weights)
         score = self.metric.score(answers)
@@ -50,7 +50,7 @@ class DevSet:
         return score
 
     def answers(self, weights: Mapping[str, torch.Tensor]) -> ModelOutputs:
-        """Return the outputs of a model with these weights, or its log-probabilities, depending on the metric."""
+        """Return a model's outputs for the dev set, or its log-probabilities if the metric needs only these."""
         forced = self.metric.uses_probabilities
         purposes, backend = ([Purpose.SCORE], "eager") if forced else (TRANSLATE, None)
         program = build_with_message(
@@ -64,14 +64,14 @@ class DevSet:
 
 @contextmanager
 def continue_without_score(report: Report, when: str = "") -> Iterator[None]:
-    """Report a failure to score the dev set as a warning, so that training continues."""
+    """Turn an error in scoring the dev set, the body of `with`, into a warning, so that training continues."""
     try:
         yield
     except (ZooError, *MEMORY_ERRORS) as error:
         if not isinstance(error, ZooError) and not is_out_of_memory(error):
             raise
         cause = error.summary if isinstance(error, ZooError) else error
-        report.warn(f"the dev set has no score{when}: {cause}")
+        report.warn(f"the dev set could not be scored{when}: {cause}")
 
 
 def require_scorable_dev_set(spec: Spec, vocabulary: Vocabulary) -> None:

@@ -1,4 +1,4 @@
-"""Processes that train together, and the sharding of weights, gradients and moments over them.
+"""Connect the processes that train together, and shard weights, gradients and moments over them.
 
 The processes are started by torchrun, on one machine or on several. Without torchrun there is one process.
 """
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
     from torch.distributed.tensor import DTensor
 
 _TIMEOUT = timedelta(days=7)
-"""Time that processes wait for work that only the first does, such as preparing a corpus or scoring the dev set. The
-launcher detects the death of a process, so this timeout does not have to."""
+"""Maximum time to wait for the first process, which alone prepares the corpus and scores the dev set. It can be long,
+because the launcher (torchrun) already detects that a process has died."""
 _PORT_KEY, _CONNECT_SECONDS, _ATTEMPT = "zoo/port", 300, timedelta(seconds=3)
-"""Key that the first process publishes its port under, the seconds that the others try to connect, and the time of
-each attempt."""
+"""Key under which the first process publishes its port, the total time for which other processes try to connect to it
+(in seconds), and the time of one attempt."""
 _DISCONNECTED = (
     *("connection closed by peer", "connection reset", "connection refused", "broken pipe", "socket", "timed out"),
 )
@@ -47,7 +47,7 @@ class Processes:
     """
 
     def __init__(self, device: str, *, rank: int = 0, count: int = 1, local_rank: int = 0) -> None:
-        """Store device and rank of this process. Call `join_processes` to connect several processes."""
+        """Store the device and rank of this process. To connect several processes, call `join_processes` instead."""
         self.device, self.rank, self.count, self._local_rank = torch.device(device), rank, count, local_rank
         self._control = dist.new_group(backend="gloo", timeout=_TIMEOUT) if count > 1 else None
 
@@ -62,7 +62,7 @@ class Processes:
         return self._local_rank == 0
 
     def any(self, *flags: bool) -> tuple[bool, ...]:
-        """Return, for each flag, whether it is set in any process. All processes have to call this."""
+        """Return, for each flag, whether it is True in any process. All processes have to call this method."""
         if self._control is None:
             return flags
         results = torch.tensor(flags, dtype=torch.uint8)
@@ -70,7 +70,7 @@ class Processes:
         return tuple(bool(result) for result in results)
 
     def all_equal(self, number: int) -> bool:
-        """Return whether all processes pass the same number. All processes have to call this."""
+        """Return whether all processes pass the same number. All processes have to call this method."""
         if self._control is None:
             return True
         extremes = torch.tensor([number, -number])
@@ -78,7 +78,7 @@ class Processes:
         return int(extremes[0]) == -int(extremes[1])
 
     def all_reduce(self, sums: Tensor) -> Tensor:
-        """Add up a tensor over all processes, in place and on their device. Return it."""
+        """Replace a tensor by its sum over all processes, in place, and return it."""
         if self.count > 1:
             dist.all_reduce(sums)
         return sums
@@ -100,7 +100,7 @@ class Processes:
 
 @contextmanager
 def join_processes(device: str) -> Iterator[Processes]:
-    """Connect the processes that torchrun started: each on its own GPU, or all on the CPU.
+    """Connect the processes that torchrun started, and yield them. Each has its own GPU, or all use the CPU.
 
     Raises:
         ZooError: There are more processes than GPUs, or another process has ended.
@@ -170,7 +170,9 @@ def _gpu_of_process(device: str, local: int) -> str:
 
 
 def needs_sharding(spec: Spec, mean: BatchSize, processes: Processes) -> bool:
-    """Return whether the memory of some device is too small without sharding. All processes have to call this.
+    """Return whether training needs sharding, because the memory of a device is too small without it.
+
+    All processes have to call this function.
 
     Args:
         spec: The spec to train.
@@ -185,9 +187,9 @@ def needs_sharding(spec: Spec, mean: BatchSize, processes: Processes) -> bool:
 def shard(program: EmittedProgram, processes: Processes) -> None:
     """Shard every parameter of a program over the processes.
 
-    A layer's parameters are gathered while the layer is computed. Parameters outside of the layers (the embedding,
-    keys and values of the memory) stay gathered until the backward pass ends. Gradients are means over the processes,
-    which all have to compute the same number of passes.
+    A layer's parameters are gathered while the layer is computed. Parameters outside of the layers (embeddings, and
+    projections of the memory to keys and values) stay gathered until the backward pass ends. Gradients are means over
+    the processes, which all have to compute the same number of passes.
     """
     # Imported here because it takes half as long as all other imports of `zoo train` together.
     fully_shard = import_module("torch.distributed.fsdp").fully_shard
@@ -198,7 +200,7 @@ def shard(program: EmittedProgram, processes: Processes) -> None:
 
 
 def full_tensor(tensor: Tensor) -> Tensor:
-    """Return a tensor that may be sharded as a whole. If it is sharded, all processes have to call this."""
+    """Return the whole tensor, gathered if it is sharded. In this case, all processes have to call this function."""
     return tensor.full_tensor() if _is_sharded(tensor) else tensor
 
 
@@ -208,7 +210,7 @@ def local_tensor(tensor: Tensor) -> Tensor:
 
 
 def shard_like(parameter: nn.Parameter, tensor: Tensor) -> Tensor:
-    """Move a whole tensor, which every process has, to the parameter's device, and shard it like the parameter."""
+    """Return a tensor on the parameter's device, sharded like the parameter. Every process passes the whole tensor."""
     tensor = tensor.to(parameter.device)
     if not _is_sharded(parameter):
         return tensor
@@ -218,6 +220,6 @@ def shard_like(parameter: nn.Parameter, tensor: Tensor) -> Tensor:
 
 
 def _is_sharded(tensor: Tensor) -> TypeGuard[DTensor]:
-    """Return whether a tensor is sharded, without importing torch's module of sharded tensors for it."""
+    """Return whether a tensor is sharded. The check does not import torch's module for sharded tensors."""
     tensors = sys.modules.get("torch.distributed.tensor")
     return tensors is not None and isinstance(tensor, tensors.DTensor)

@@ -1,4 +1,4 @@
-"""Forecast of time and memory, reported before the first step of a run."""
+"""Forecast the time and memory of a training run before its first step."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from zoo.training.distributed import Processes
 
 @dataclass(frozen=True)
 class StartMeasurements:
-    """Measurements taken before training starts, from which its time and memory are predicted."""
+    """Measurements before the first step, from which the time and memory of a training run are predicted."""
 
     used_bytes: int
-    """Memory that the process uses, without its weights."""
+    """Memory that the process uses before training, without its weights."""
     speed: DeviceSpeed
-    """Speed of the device with its default matrix library, which is also the reference of the calibration."""
+    """Speed of the device with its default matrix library. The calibration is relative to this speed."""
     calibration: Calibration | None
 
     @classmethod
     def measure(cls, spec: Spec, program: EmittedProgram, report: Report) -> Self:
-        """Measure the speed of the device, and time some real steps of the spec unless such times are stored.
+        """Measure the speed of the device. Unless a calibration is stored, also time some real steps of the spec.
 
-        Warns if bfloat16 is emulated. Call this after the weights are allocated and before Adam's moments are, because
-        it also measures the memory that the process uses without either.
+        Warns if bfloat16 is emulated. Call this method after the weights are allocated and before Adam's moments
+        are, because it also measures the memory that the process uses without them.
         """
         weights = sum(parameter.nbytes for parameter in program.parameters())
         used = max(0, peak_memory(program.device) - weights)
@@ -44,7 +44,7 @@ class StartMeasurements:
 
     @property
     def matrix_library(self) -> str:
-        """Fastest library for float32 products. Empty without a calibration."""
+        """Fastest library for float32 matrix products. Empty if there is no calibration."""
         return self.calibration.matrix_library if self.calibration else ""
 
 

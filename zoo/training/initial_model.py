@@ -10,7 +10,7 @@ from zoo.report import Report
 
 
 def initial_model(spec: Spec, report: Report | None = None) -> Model | None:
-    """Return the model that `training.start_from` names. None if the training starts from random weights.
+    """Return the model that `training.start_from` names. None if training starts from random weights.
 
     Raises:
         ZooError: The model does not exist, is damaged, or differs from the spec in task, weights or vocabulary.
@@ -26,8 +26,8 @@ def initial_model(spec: Spec, report: Report | None = None) -> Model | None:
         if (theirs := getattr(model.spec, section).model_dump().get(key)) != ours and key not in _MAY_DIFFER
     ]
     if differing:
-        hint = "set the model's values in the spec, because training starts with the model's weights and tokens"
-        raise ZooError(f"`training.start_from: {name}` does not fit the spec:{''.join(differing)}", hint=hint)
+        hint = "set these fields to the model's values, because training starts with the model's weights and tokens"
+        raise ZooError(f"`training.start_from: {name}` does not match the spec:{''.join(differing)}", hint=hint)
     theirs, ours = ((each.corpus.source, each.corpus.target) for each in (model.spec, spec))
     if theirs != ours and report is not None:
         directions = f"translates from {' to '.join(theirs)}, but the spec from {' to '.join(ours)}"
@@ -42,4 +42,4 @@ def prepare_corpus(spec: Spec, report: Report) -> PreparedCorpus:
 
 
 _MAY_DIFFER = {"constrained", "dropout", "attention_dropout", "activation_dropout", "initial_weights"}
-"""Fields in which the spec may differ from the model that training starts from."""
+"""Fields in which the spec may differ from the model in `training.start_from`."""

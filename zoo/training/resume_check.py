@@ -25,8 +25,9 @@ from zoo.training.run import Run
 from zoo.training.train import train_steps
 
 STEPS, CHECKPOINT_STEPS = 7, 2
-"""Steps of the short training, and steps between its checkpoints. The training ends between two checkpoints."""
+"""Steps of the short training run, and steps between its checkpoints. The run ends between two checkpoints."""
 KILLS = 2
+"""Number of times that the second training run is killed."""
 
 _PROGRAM = "import sys; from zoo.training.resume_check import _train; _train(*sys.argv[1:])"
 
@@ -37,15 +38,15 @@ class ResumeResult:
 
     steps: int
     kills: tuple[int, ...]
-    """Steps after which the training was killed."""
+    """Steps after which the training run was killed."""
     differing: tuple[str, ...]
     """Files of the last checkpoint (weights, moments) that are not bitwise identical."""
 
 
 def verify_resume(spec: Spec, *, device: str = "auto", report: Report | None = None) -> ResumeResult:
-    """Train STEPS steps twice, once without interruption and once killed at KILLS random moments, and compare.
+    """Train STEPS steps twice, without interruption and with KILLS kills at random moments. Compare the results.
 
-    Each training runs in its own process, in a temporary folder.
+    All training takes place in new processes, in a temporary folder.
 
     Raises:
         ZooError: A training run fails, or this process was started by torchrun.
@@ -62,10 +63,10 @@ def verify_resume(spec: Spec, *, device: str = "auto", report: Report | None = N
         report.info(f"training {STEPS} steps without interruption")
         _run(file, whole, device)
         killed.folder.mkdir()
-        for name in (whole.spec_file.name, whole.data.name):  # with them, the run keeps the first one's matrix library
+        for name in (whole.spec_file.name, whole.data.name):  # so that both runs use the same matrix library
             shutil.copy(whole.folder / name, killed.folder)
         for step in kills:
-            report.info(f"training until a kill after step {step}")
+            report.info(f"training until the process is killed after step {step}")
             _run(file, killed, device, kill_after=step)
         report.info(f"resuming to step {STEPS}")
         _run(file, killed, device)
@@ -75,7 +76,7 @@ def verify_resume(spec: Spec, *, device: str = "auto", report: Report | None = N
 
 
 def _short(spec: Spec) -> Spec:
-    """Return the spec with few steps, frequent checkpoints and no other limits."""
+    """Return the spec with STEPS steps, frequent checkpoints and no other limits."""
     changes = {"steps": STEPS, "checkpoint_steps": CHECKPOINT_STEPS, "checkpoint_minutes": None}
     changes |= {"average": 1, "log_steps": 1, "max_tokens": None, "max_minutes": None}
     changes |= {"dev_score": None, "patience": None}
@@ -83,25 +84,27 @@ def _short(spec: Spec) -> Spec:
 
 
 def _run(file: Path, run: Run, device: str, kill_after: int = 0) -> None:
-    """Train in a new process, to the end or until it kills itself."""
+    """Train in a new process. It trains to the end, or kills itself after the step `kill_after` if that is not 0."""
     command = [sys.executable, "-c", _PROGRAM, str(file), str(run.folder), device, str(kill_after)]
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     if result.returncode != (-signal.SIGKILL if kill_after else 0):
         last_line = (result.stderr.strip().splitlines() or ["no output"])[-1]
         hint = "run `zoo train` with this spec to see the whole output"
-        raise ZooError(f"the short training failed: {last_line}", hint=hint, exit_code=1)
+        raise ZooError(
+            f"the short training run failed; its last line of output is: {last_line}", hint=hint, exit_code=1
+        )
 
 
 def _train(file: str, run: str, device: str, kill_after: str) -> None:
-    """Train in a new process, which `_run` starts with these command line arguments."""
+    """Train in this process, which `_run` has started with these command line arguments."""
     keep_freed_memory()
     train_steps(specs.load(file), run, device, _KillingReport(int(kill_after)))
 
 
 class _KillingReport(Report, Progress):
-    """Report that kills this process at a random moment of the step after `kill_after`. 0 means never.
+    """Report that kills this process at a random moment after the step `kill_after`. 0 means never.
 
-    It is also the `Progress` that its method `progress` returns.
+    This object is also the `Progress` that its method `progress` returns.
     """
 
     def __init__(self, kill_after: int) -> None:

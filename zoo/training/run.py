@@ -25,13 +25,17 @@ CHANGEABLE_FIELDS = (
     *("training.steps", "training.max_tokens", "training.max_minutes", "training.patience"),
     *("training.average", "training.log_steps", "training.accumulation_steps"),
 )
-"""Fields of the spec that may change when a run is resumed. None of them affects steps that are done. In later steps,
-`accumulation_steps` changes rounding and dropout masks. The corpus is identified by its content, not by its folder."""
+"""Fields of the spec that may change when a run is resumed. None of them affects steps that are already done. In later
+steps, `accumulation_steps` changes rounding and dropout masks. The corpus is identified by its content, not by its
+folder."""
 
 
 @dataclass(frozen=True)
 class RunIdentity:
-    """Facts that, with the spec, determine a run's weights. A resumed run must match them. Stored in `data.json`."""
+    """Properties that, together with the spec, determine the weights of a run. They are stored in `data.json`.
+
+    A resumed run must have the same properties, except those that `Run.start` may change.
+    """
 
     fingerprint: str
     """Hash of the prepared corpus."""
@@ -41,7 +45,7 @@ class RunIdentity:
     threads: int
     """Threads of torch, which determine the order of sums."""
     processes: int
-    """Number of processes that share each batch. It determines the order of sums and the dropout masks."""
+    """Number of processes that share each batch, which determines the order of sums and the dropout masks."""
     sharded: bool = False
     """Whether weights and moments are sharded over the processes, which changes the order of sums."""
     software: str = ""
@@ -59,7 +63,7 @@ class Run(ModelFolder):
 
     @property
     def log(self) -> Path:
-        """Path of the log, which has a line of figures every `training.log_steps` steps."""
+        """Path of the log, which has a line of metrics every `training.log_steps` steps."""
         return self.folder / "log.jsonl"
 
     @property
@@ -87,9 +91,9 @@ class Run(ModelFolder):
             raise ZooError(f"`{self.data}` was written by another version of zoo", hint=hint, exit_code=1) from None
 
     def check(self, spec: Spec) -> None:
-        """Check that a run by this spec can start or resume in the folder.
+        """Check that training with a spec can start or resume in the folder.
 
-        The spec may differ from that of an existing run only in CHANGEABLE_FIELDS.
+        If the folder already contains a run, `spec` may differ from the run's spec only in CHANGEABLE_FIELDS.
 
         Raises:
             ZooError: The folder contains other files, or a run with another spec.
@@ -115,7 +119,7 @@ class Run(ModelFolder):
         change the results of later steps and are reported.
 
         Args:
-            spec: The spec to train by.
+            spec: The spec to train with.
             identity: The identity that a new run on this machine would have.
             report: Receives a message about each difference.
 
@@ -123,7 +127,7 @@ class Run(ModelFolder):
             The identity to continue with.
 
         Raises:
-            ZooError: The run was started with another corpus or vocabulary, or with another backend.
+            ZooError: The run was started with a different corpus, vocabulary or backend.
         """
         current = self.identity if self.exists and self.data.is_file() else identity
         if current.fingerprint != identity.fingerprint:
@@ -135,9 +139,9 @@ class Run(ModelFolder):
         if current.backend != identity.backend:
             raise ZooError(
                 f"`{self.folder}` was started with the backend `{current.backend}`, but this machine uses "
-                f"`{identity.backend}`, which rounds differently and draws other dropout masks",
+                f"`{identity.backend}`, which rounds differently and has different dropout masks",
                 hint=f"`zoo doctor` shows why `{current.backend}` is not available; "
-                f"`--fresh` starts over with `{identity.backend}`",
+                f"`--fresh` removes the run and starts over with `{identity.backend}`",
             )
         if current.software != identity.software:
             report.info(f"now using {identity.software} instead of {current.software}: later steps may differ")
@@ -164,7 +168,7 @@ class Run(ModelFolder):
         """Lock the folder, so that no other process trains in it. Create the folder if it does not exist.
 
         Raises:
-            ZooError: Another process, which the message names, has locked it.
+            ZooError: Another process has locked the folder. The message names this process.
         """
         created = [folder for folder in (self.folder, *self.folder.parents) if not folder.exists()]
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -174,7 +178,7 @@ class Run(ModelFolder):
             except BlockingIOError:
                 file.seek(0)
                 owner = file.read().strip() or "another process"
-                hint = "wait for it, end it, or train in another folder with `--run DIR`"
+                hint = "wait until that process ends, stop it, or train in another folder with `--run DIR`"
                 raise ZooError(f"`{self.folder}` is being trained by {owner}", hint=hint) from None
             except OSError:  # a file system without locks
                 pass
@@ -226,8 +230,8 @@ _OWN_FILES = {
     *("vocabulary.model", "vocabulary.source.model", "vocabulary.target.model", "vocabulary.target.json"),
 }
 _OTHER_CORPUS_HINT = (
-    "restore its text, start over with `--fresh` (which removes the run's checkpoints), or train in another folder "
-    "with `--run DIR`"
+    "restore the original corpus, start over with `--fresh` (which removes the run's checkpoints), or train in another "
+    "folder with `--run DIR`"
 )
 _OTHER_SPEC_HINT = (
     "`--fresh` starts over and removes the run's checkpoints; `--run DIR` trains in another folder; only "

@@ -1,4 +1,4 @@
-"""The log of a run: `log.jsonl`, the same figures for TensorBoard, and totals read back from the log.
+"""Write the metrics of a run to `log.jsonl` and for TensorBoard, and compute totals from the log.
 
 A line is written every `training.log_steps` steps and at each checkpoint.
 """
@@ -35,14 +35,14 @@ except ImportError:
     SummaryWriter = None
 
 SHOWN = ("loss", "perplexity", *DEV_TITLES, "target_tokens_per_second", "utilisation")
-"""Figures that are shown during training."""
+"""Metrics that are shown during training."""
 _SUMMARY_NAMES = {"loss": "loss", "perplexity": "perplexity", **DEV_TITLES}
 _NOT_PLOTTED = {"step", "seconds"}
 _REQUIRED = ("step", "seconds", "source_tokens_per_second", "target_tokens_per_second", "utilisation")
 
 
 def summary(line: Mapping[str, Any], *, best: bool) -> str:
-    """Format a line of the log for people. `best` marks the best checkpoint so far by the dev set's score."""
+    """Format a line of the log for people. `best` is whether its checkpoint has the best dev score so far."""
     figures = [
         f"{name} {figure(value)}" for key, name in _SUMMARY_NAMES.items() if (value := line.get(key)) is not None
     ]
@@ -52,18 +52,19 @@ def summary(line: Mapping[str, Any], *, best: bool) -> str:
 class RunLog:
     """Writer of `log.jsonl` and, if tensorboardX is installed, of events for TensorBoard.
 
-    It collects the figures of several steps, and writes their means as one line.
+    It collects the metrics of several steps, and writes their means as one line.
     """
 
     def __init__(self, path: Path, start: TrainingProgress, peak: float, device: torch.device, events: Path) -> None:
         """Open the log and remove lines of steps after `start`.
 
         Args:
-            path: The file.
+            path: The path of `log.jsonl`.
             start: The progress at which training starts or resumes.
             peak: The FLOPs per second of a large matrix product, for the utilisation.
             device: The device whose memory is logged.
-            events: The folder of the files for TensorBoard. There, figures of steps after `start` will be ignored.
+            events: The folder of the files for TensorBoard. TensorBoard will ignore earlier metrics of steps after
+                `start`.
         """
         self._path, self._peak, self._device = path, peak, device
         self._seconds = start.seconds
@@ -84,11 +85,11 @@ class RunLog:
         self._flops = 0.0
 
     def add(self, size: BatchSize, result: StepResult, flops: float) -> None:
-        """Add the figures of a step to those of the next line.
+        """Add the metrics of a step. The next line of the log will summarise all steps that were added.
 
         Args:
             size: The size of the whole batch.
-            result: The losses.
+            result: The losses of the step.
             flops: The FLOPs of the matrix products in the forward and backward pass, without padding.
         """
         self._results.append(result)
@@ -98,15 +99,15 @@ class RunLog:
         self._flops += flops
 
     def write(self, progress: TrainingProgress, rate: float, figures: Mapping[str, Any]) -> dict[str, Any]:
-        """Append a line for all steps since the last one, and return it.
+        """Append a line for all steps since the last line, and return it.
 
-        It contains loss and perplexity per target token, speed, share of padding, utilisation and memory. Skipped
+        The line contains loss and perplexity per target token, speed, share of padding, utilisation and memory. Skipped
         steps do not count for loss and perplexity.
 
         Args:
             progress: The progress after the last step.
             rate: The learning rate of the last step.
-            figures: More figures, such as the score of the dev set.
+            figures: Further metrics for the line, such as the dev score.
         """
         seconds = max(progress.seconds - self._seconds, 1e-9)
         taken = [result for result in self._results if bool(result.taken)]
@@ -194,12 +195,13 @@ def training_record(run: ModelFolder, spec: Spec) -> TrainingRecord | None:
     identity = read_json(run.folder / RUN_IDENTITY) if (run.folder / RUN_IDENTITY).is_file() else {}
     devices = identity.get("processes", 1)
     if not isinstance(devices, int) or devices < 1:
-        raise ZooError(f"`{run.folder / RUN_IDENTITY}` is damaged: `processes` is not a number above 0", exit_code=1)
+        problem = f"`{run.folder / RUN_IDENTITY}` is damaged: `processes` is not a whole number above 0"
+        raise ZooError(problem, hint="write the number of processes that trained the run", exit_code=1)
     return TrainingRecord(int(lines[-1]["step"]), ends[-1], devices, flops, flops / busy / devices if busy else 0.0)
 
 
 def _training_flops(spec: Spec, source: float, target: float) -> float:
-    """Return the FLOPs of a training run, forward and backward, from its numbers of tokens.
+    """Return the FLOPs of forward and backward passes over `source` source tokens and `target` target tokens.
 
     The projection of the memory to keys and values counts with the source tokens. Cross-attention itself counts with
     the target tokens.
@@ -210,7 +212,7 @@ def _training_flops(spec: Spec, source: float, target: float) -> float:
 
 
 def _complete_lines(path: Path) -> Iterator[Mapping[str, Any]]:
-    """Yield the lines of a log. A killed run may have left an incomplete one, which is skipped."""
+    """Yield the complete lines of a log. A run that was killed may have left an incomplete line, which is skipped."""
     for text in path.read_text("utf-8", errors="replace").splitlines():
         with suppress(ValueError, KeyError, TypeError, RecursionError, OverflowError):
             line = json.loads(text)

@@ -22,9 +22,9 @@ from zoo.training.distributed import Processes, full_tensor, shard
 
 
 def learning_rate(step: int, spec: Spec) -> float:
-    """Return the learning rate of a step (5.3). The first step is 1.
+    """Return the learning rate of a step (section 5.3). The first step is 1.
 
-    It is factor * d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5).
+    It is learning_rate_factor * d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5).
     """
     training = spec.training
     rise, fall = step / (training.warmup_steps * sqrt(training.warmup_steps)), 1 / sqrt(step)
@@ -45,7 +45,7 @@ class StepResult:
 
 
 class Updater:
-    """Adam over the parameters of a program, with the settings of a spec (5.3).
+    """Computation of training steps with Adam, as the spec sets it (section 5.3).
 
     Each process computes a share of the batch. Gradients are all-reduced during the backward pass, so that all
     processes take the same step. With `sharded`, each process updates only its shard of every parameter.
@@ -69,10 +69,11 @@ class Updater:
         self._module: torch.nn.Module = program if processes.count == 1 or sharded else self._distributed()
 
     def step(self, number: int, batch: Batch, tokens: int) -> StepResult:
-        """Compute one step and update the weights.
+        """Compute one step, update the weights, and return the losses.
 
-        The step is computed in `training.accumulation_steps` parts. Their number changes only rounding and dropout
-        masks. If memory is exhausted and there is a single process, the step is repeated with twice as many parts.
+        The batch is split into `training.accumulation_steps` parts, which are computed one after the other. The number
+        of parts changes only rounding and dropout masks. If memory is exhausted and there is a single process, the step
+        is repeated with twice as many parts.
 
         Args:
             number: The step's number, from 1.
@@ -80,7 +81,7 @@ class Updater:
             tokens: The number of target tokens in the whole batch.
 
         Raises:
-            ZooError: A single sentence pair does not fit in memory, or, with several processes, a part does not.
+            ZooError: A single sentence pair does not fit in memory. With several processes: a part does not fit.
         """
         parts = self.spec.training.accumulation_steps
         while True:
@@ -118,13 +119,13 @@ class Updater:
     def _split(self, batch: Batch, parts: int) -> list[Batch]:
         """Split a batch into at most `parts` parts.
 
-        With sharding, return exactly `parts`, because all processes must compute the same number of passes.
+        With sharding, return exactly `parts` parts, because all processes must compute the same number of passes.
         """
         split = batch.split(parts)
         return split + [Batch.empty()] * (parts - len(split)) if self._sharded else split
 
     def _part(self, part: Batch, tokens: int) -> torch.Tensor:
-        """Accumulate the gradients of a part. Return its smoothed and its plain loss as a tensor of shape [2]."""
+        """Add the gradients of a part of the batch. Return its smoothed and plain loss as a tensor of shape [2]."""
         part = part.to(self.processes.device)
         bfloat16 = self.spec.training.precision == "bfloat16"
         with torch.autocast(self.processes.device.type, torch.bfloat16, enabled=bfloat16):
@@ -153,7 +154,7 @@ class Updater:
         return taken
 
     def _distributed(self) -> DistributedDataParallel:
-        """Wrap the program, and run two passes over an empty batch.
+        """Wrap the program in DistributedDataParallel, and run two passes over an empty batch.
 
         Only after the first pass does DistributedDataParallel fix the order in which it reduces gradients. With these
         passes a resumed run sums in the same order as one that was never stopped.
@@ -166,5 +167,5 @@ class Updater:
         return module
 
     def _no_sync(self) -> AbstractContextManager[None]:
-        """Return a context in which gradients accumulate without an all-reduce, unless they are sharded."""
+        """Return a context in which gradients accumulate without an all-reduce. With sharding, it has no effect."""
         return self._module.no_sync() if isinstance(self._module, DistributedDataParallel) else nullcontext()

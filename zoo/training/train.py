@@ -60,18 +60,19 @@ def train(
     device: str = "auto",
     report: Report | None = None,
 ) -> Run:
-    """Train by a spec. Resume the run if its folder exists.
+    """Train a model as its spec says. Resume the run if its folder exists.
 
     Ctrl-C, SIGTERM or SIGHUP (a closed terminal) writes a checkpoint and stops. At the end, the last checkpoints are
     averaged and the dev set is scored. Under torchrun, every process calls this function, and they share the batch of
     each step.
 
-    A process that only trains is faster on a CPU after `zoo.system.device_memory.keep_freed_memory()`.
+    If the process does nothing else, call `zoo.system.device_memory.keep_freed_memory()` first. It speeds up training
+    on a CPU.
 
     Args:
         spec: The spec.
         run: The run's folder. By default `runs/SPEC`.
-        fresh: Whether to remove what the run contains first.
+        fresh: Whether to remove an existing run in the folder first.
         device: "auto", "cpu", "cuda" or "cuda:N".
         report: Receives messages and progress.
 
@@ -80,7 +81,7 @@ def train(
 
     Raises:
         ZooError: The run was started with another spec or corpus, another process trains it, the disk or the memory
-            is too small, or the device does not exist. In these cases nothing of the run has been changed.
+            is too small, or the device does not exist. In these cases, the run is unchanged.
     """
     return run_training(spec, run=run, fresh=fresh, device=device, report=report).run
 
@@ -112,7 +113,7 @@ def run_training(
                 and _same_but_limits(chosen.spec, spec)
                 and (reason := end_of_training(chosen, spec))
             ):
-                report.info(f"nothing left to train: {reason}; `{chosen.weights}` is averaged and scored")
+                report.info(f"nothing is left to train: {reason}; the averaged weights are in `{chosen.weights}`")
                 return TrainingResult(chosen, True, processes.first)
             ended = _train(spec, chosen, processes, fresh=fresh, report=report)
         if ended and processes.first:
@@ -123,7 +124,7 @@ def run_training(
 
 
 def _require_steps_left(run: Run, spec: Spec) -> None:
-    """Raise ZooError if a run is beyond `training.steps`, since fewer steps would only change its records."""
+    """Raise ZooError if a run has already done more than `training.steps` steps."""
     checkpoints = list_checkpoints(run)
     if checkpoints and checkpoints[-1].step > spec.training.steps:
         raise ZooError(
@@ -134,7 +135,7 @@ def _require_steps_left(run: Run, spec: Spec) -> None:
 
 
 def _same_but_limits(one: Spec, other: Spec) -> bool:
-    """Return whether two specs differ at most in the limits of a training run."""
+    """Return whether two specs are equal, except for limits on training steps, tokens or minutes."""
     limits = {"training.steps", "training.max_tokens", "training.max_minutes"}
     return set(specs.difference(one, other)) <= limits
 
@@ -147,7 +148,7 @@ def train_steps(spec: Spec, run: Path | str, device: str = "auto", report: Repor
 
 
 def _train(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report: Report) -> bool:
-    """Prepare the corpus and train, as one of the processes. Return whether training has reached its end."""
+    """Prepare the corpus and train, in each of the processes. Return whether training has reached its end."""
     # Once a run has checkpoints, the model that it started from is not needed any more and may be gone.
     model = initial_model(spec, report) if fresh or not list_checkpoints(run) else None
     with processes.first_then_others(on_each_machine=True):
@@ -196,7 +197,7 @@ def _train(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report: R
 def _start(
     spec: Spec, run: Run, prepared: PreparedCorpus, identity: RunIdentity, fresh: bool, report: Report
 ) -> RunIdentity:
-    """Start or resume the run in the process that writes it. Return the run's identity."""
+    """Start or resume a run. Only the process that writes the run calls this. Return the run's identity."""
     if fresh or not list_checkpoints(run):
         require_scorable_dev_set(spec, prepared.vocabulary)
     if fresh:
@@ -208,7 +209,7 @@ def _start(
 
 
 def _require_same_vocabulary(prepared: PreparedCorpus, run: Run) -> None:
-    """Raise ZooError if a run with checkpoints has another vocabulary, since its embeddings belong to those tokens."""
+    """Raise ZooError if a run with checkpoints has another vocabulary than the corpus. Its embeddings would not fit."""
     fingerprint = read_json(run.data).get("fingerprint") if run.data.is_file() else None
     if fingerprint != prepared.fingerprint or not list_checkpoints(run):  # `Run.start` reports another corpus
         return
@@ -219,17 +220,17 @@ def _require_same_vocabulary(prepared: PreparedCorpus, run: Run) -> None:
     except ZooError:  # missing or damaged: it will be written again
         return
     if not vocabulary.has_same_tokens_as(prepared.vocabulary):
-        problem = f"the same corpus has produced another vocabulary than the one that `{run.folder}` was started with"
+        problem = f"the vocabulary differs from that of `{run.folder}`, although the corpus has not changed"
         hint = "resume on the original machine, start over with `--fresh`, or train in another folder with `--run DIR`"
         raise ZooError(problem, hint=hint, exit_code=1)
 
 
 @contextmanager
 def _torch_threads(count: int, report: Report) -> Iterator[None]:
-    """Make torch use as many threads as at the start of the run, because their number determines the order of sums."""
+    """Set the number of torch's threads to that at the start of the run, because it determines the order of sums."""
     before = torch.get_num_threads()
     if count != before:
-        report.info(f"using {count} threads as at the start of the run, instead of {before}, for the same results")
+        report.info(f"using {count} threads instead of {before}, as at the start of the run, to get the same results")
         torch.set_num_threads(count)
     try:
         yield
@@ -250,7 +251,8 @@ def _score_dev_set(run: Run, device: str, report: Report) -> None:
 def _stop_requested(report: Report) -> Iterator[Callable[[], bool]]:
     """Yield a function that returns whether one of _STOP_SIGNALS has requested a stop.
 
-    A second signal has its usual effect. Signals can only be handled in the main thread.
+    A second signal of the same kind has its usual effect. In threads other than the main thread, signals cannot be
+    handled, and the function always returns False.
     """
     requested = threading.Event()
     if threading.current_thread() is not threading.main_thread():

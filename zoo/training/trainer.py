@@ -1,8 +1,8 @@
-"""The training loop: the paper's recipe (5), one step after another.
+"""The training loop (section 5 of the paper).
 
 A step depends only on the weights, the moments, the seed, its number and the number of accumulation steps. Its batch
 follows from the seed, the epoch and the number of batches before it in that epoch, and its random numbers from the seed
-and the step. A stopped run therefore resumes from its checkpoint to bitwise identical weights, however it was stopped.
+and the step. A run that is stopped and resumed from its checkpoint therefore ends with bitwise identical weights.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from zoo.training.run_log import SHOWN, RunLog, summary
 from zoo.training.step import StepResult, Updater, learning_rate
 
 MAX_SKIPPED = 10
-"""Number of consecutive steps without finite loss and gradients after which training ends with an error."""
+"""Training ends with an error after this many consecutive steps in which loss or gradients are not finite."""
 
 
 class Position(NamedTuple):
-    """Number of steps done and the position in the data. The fields are those of TrainingProgress."""
+    """Number of finished steps, and the position in the training data. `TrainingProgress` explains the fields."""
 
     step: int
     epoch: int
@@ -79,14 +79,14 @@ class Trainer:
         """Prepare a trainer.
 
         Args:
-            spec: The spec to train by.
+            spec: The spec to train with.
             data: The training set.
             run: The run that receives checkpoints and the log.
             processes: The processes that train together.
             report: Receives messages and progress.
             dev: The dev set, which is scored at each checkpoint.
             program: The program to train. By default, that of the spec with initial weights.
-            measurements: If given, time and memory are forecast from them and reported.
+            measurements: If given, the trainer forecasts time and memory from them, and reports the forecast.
             sharded: Whether to shard weights and moments over the processes.
         """
         self.spec, self.data, self.run, self.report, self.dev = spec, data, run, report, dev
@@ -102,7 +102,7 @@ class Trainer:
         self._skipped, self._in_a_row = (torch.zeros((), dtype=torch.long, device=self.device) for _ in range(2))
 
     def train(self, stopped: Callable[[], bool]) -> bool:
-        """Train to the end, or until `stopped` returns True. Write a checkpoint of the last step.
+        """Train to the end, or until `stopped` returns True. Then write a checkpoint.
 
         Returns:
             Whether training has reached its end.
@@ -142,14 +142,19 @@ class Trainer:
             target = (self.run, self.program, self.updater.optimiser, self.report)
             self.progress = checkpoints.resume(*target, first=self.processes.first)
         if not self.processes.all_equal(self.progress.step):
-            problem = f"this process found step {self.progress.step:,} in `{self.run.checkpoints}`, but another did not"
-            hint = "the run must be on a disk that all machines share"
+            step = f"step {self.progress.step:,} in `{self.run.checkpoints}`"
+            problem = f"this process resumes from {step}, but another process from a different step"
+            hint = "store the run on a disk that all machines share"
             raise ZooError(problem, hint=hint, exit_code=1)
 
     def _train_steps(
         self, stopped: Callable[[], bool], log: RunLog | None, shown: Progress
     ) -> tuple[bool, bool, dict[str, Any]]:
-        """Train until the end or a stop. Return whether each has happened, and the last line of the log."""
+        """Train until the end or a stop.
+
+        Returns:
+            Whether training has reached its end, whether it was stopped, and the last line of the log.
+        """
         processes, training = self.processes, self.spec.training
         line: dict[str, Any] = {}
         ended = stop = False
@@ -185,7 +190,7 @@ class Trainer:
         return ended, stop, line
 
     def _add_time(self, before: float) -> float:
-        """Add the time since `before` to the progress. Return the present time."""
+        """Add the time since `before` to `progress.seconds`. Return the current time, for the next call."""
         now = time.monotonic()
         self.progress = replace(self.progress, seconds=self.progress.seconds + now - before)
         return now
@@ -200,12 +205,12 @@ class Trainer:
         self.report.info(f"training has ended at step {self.progress.step:,}: {reason}")
 
     def _expected_steps(self) -> int:
-        """Return the number of steps at which training is expected to end, from the limit that is closest so far."""
+        """Return the step at which training is expected to end, judged by the limit that is closest so far."""
         share, _ = self.progress.finished_share(self.spec.training)
         return round(self.progress.step / share)
 
     def step(self, step: StepInput) -> StepResult:
-        """Compute one step and update the weights."""
+        """Compute one step, update the weights, and return the losses."""
         with message_if_slow(self.report, LAZY_MESSAGE) if self._compiles else nullcontext():
             result = self.updater.step(step.position.step, step.batch, step.size.target_tokens)
         self._compiles = False
@@ -217,7 +222,7 @@ class Trainer:
         """Return weights and optimiser state in the process that writes checkpoints, and None in the others.
 
         Args:
-            wait: Whether to wait until the whole corpus has been verified. Not needed when the user stops the
+            wait: Whether to wait until the whole corpus has been verified. This is not needed when the user stops
                 training, because the next start verifies the corpus again.
 
         Raises:
@@ -231,12 +236,12 @@ class Trainer:
         return gather_state(self.program, self.updater.optimiser, keep=self.processes.first)
 
     def _save(self, state: TrainingState | None, line: Mapping[str, Any], *, due: bool) -> None:
-        """Write a checkpoint and report its line of the log.
+        """Write a checkpoint and report its metrics.
 
         Args:
-            state: The weights and moments. None in processes that do not write.
+            state: The weights and moments. None in processes that do not write checkpoints.
             line: The last line of the log.
-            due: Whether the spec's schedule causes this checkpoint, and not a stop.
+            due: Whether this checkpoint is on the spec's schedule. False if it is written at a stop or at the end.
         """
         self.progress = replace(self.progress, due=due)
         if state:
@@ -246,12 +251,12 @@ class Trainer:
                 self.report.info(self.dev.samples)
 
     def _count_skipped(self) -> None:
-        """Read the number of skipped steps from the device. Raise ZooError after MAX_SKIPPED consecutive ones."""
+        """Read the number of skipped steps from the device. Raise ZooError if MAX_SKIPPED in a row were skipped."""
         new, in_a_row = int(self._skipped), int(self._in_a_row)
         if new:
             self.progress = replace(self.progress, skipped=self.progress.skipped + new)
             cause = "loss or gradients were not finite"
-            self.report.warn(f"{new:,} of the steps up to {self.progress.step:,} changed nothing: {cause}")
+            self.report.warn(f"{new:,} of the steps up to {self.progress.step:,} were skipped, because {cause}")
             self._skipped.zero_()
         if in_a_row >= MAX_SKIPPED:
             steps = f"{in_a_row} consecutive steps up to step {self.progress.step:,}"
@@ -262,7 +267,11 @@ class Trainer:
         return RunLog(self.run.log, self.progress, peak * self.processes.count, self.device, self.run.events)
 
     def _score_dev_set(self, dev: DevSet, weights: Mapping[str, torch.Tensor]) -> dict[str, Any]:
-        """Score the dev set, and count the checkpoints since the best one. Return the score for the log."""
+        """Score the dev set, and update the best score in `progress`.
+
+        Returns:
+            The score under its name in the log, such as "dev_bleu". Empty if scoring failed, which is only reported.
+        """
         with continue_without_score(self.report, f" at step {self.progress.step:,}"):
             score = dev.score(weights)
             if dev.metric.is_better(score, self.progress.best):
@@ -281,7 +290,7 @@ class Trainer:
         return 3 * self._flops(batch=size.rows, source=source, target=target)
 
     def _due(self, saved: float) -> bool:
-        """Return whether the schedule requires a checkpoint. `saved` is the time of the last one."""
+        """Return whether the spec's schedule requires a checkpoint now. `saved` is the time of the last checkpoint."""
         training = self.spec.training
         if training.checkpoint_steps is not None:
             return self.progress.step % training.checkpoint_steps == 0

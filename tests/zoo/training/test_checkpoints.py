@@ -121,7 +121,7 @@ def test_damaged_checkpoint_is_reported_and_skipped(
     one = trainer()
     progress = checkpoints.resume(finished_run, one.program, one.updater.optimiser, words)
     assert progress.step == 20
-    assert any(file in line and "going back" in line for line in words.said)
+    assert any(file in line and "training resumes from the checkpoint before it" in line for line in words.said)
     assert not newest.exists()
 
 

@@ -108,7 +108,7 @@ def test_dev_set_longer_than_learned_positions_is_refused_before_training(
         train_steps(world(*keys, "training.steps=2"), "runs/tiny")
     run = train(world(*keys, "training.steps=3"), report=words)
     assert run.weights.is_file()
-    assert sum(text.startswith("the dev set has no score: ") for text in words.said) == 1
+    assert sum(text.startswith("the dev set could not be scored: ") for text in words.said) == 1
 
 
 @pytest.mark.parametrize("name", ["bleu", "f1", "perplexity"])
@@ -149,7 +149,7 @@ def test_failure_to_score_does_not_stop_the_training(world: World, monkeypatch: 
     monkeypatch.setattr(DevSet, "score", failing)
     train_steps(world("training.steps=8"), "runs/tiny", report=words)
     assert [c.step for c in list_checkpoints(Run(Path("runs/tiny")))] == [4, 8]
-    assert sum("no score at step" in line for line in words.said) == 2
+    assert sum("the dev set could not be scored at step" in line for line in words.said) == 2
 
 
 def test_patience_without_a_dev_set_is_warned_about(world: World, words: Any) -> None:

@@ -153,8 +153,8 @@ def test_finished_run_keeps_its_scores(finished_run: Run, world: World, words: A
     train(world(), report=words)
     assert set(json.loads(finished_run.scores.read_text())) == {"dev", "test"}
     assert (finished_run.scores.stat().st_mtime_ns, finished_run.weights.stat().st_mtime_ns) == written
-    reason = "nothing left to train: `training.steps` (24) is reached"
-    assert words.said == [f"{reason}; `runs/tiny/weights.safetensors` is averaged and scored"]
+    reason = "nothing is left to train: `training.steps` (24) is reached"
+    assert words.said == [f"{reason}; the averaged weights are in `runs/tiny/weights.safetensors`"]
 
 
 @pytest.mark.parametrize(
@@ -181,7 +181,7 @@ def test_limits_are_named_and_bound_the_progress(world: World, words: Any, limit
     said = len(words.said)
     train(spec, run="limited", report=words)
     assert words.said[said:] == [
-        f"nothing left to train: {reason}; `limited/weights.safetensors` is averaged and scored"
+        f"nothing is left to train: {reason}; the averaged weights are in `limited/weights.safetensors`"
     ]
     train(world("training.steps=500", "training.max_tokens=4000"), run="limited")
     assert list_checkpoints(run)[-1].step > last
@@ -224,7 +224,7 @@ def test_another_vocabulary_of_the_same_corpus_is_refused(
     with monkeypatch.context() as patch:
         other = [("quite another text", "ein ganz anderer Text")] * 300
         patch.setattr(Vocabulary, "learn", lambda pairs, *args: learn(lambda: [*pairs(), *other], *args))
-        with pytest.raises(ZooError, match="has produced another vocabulary than"):
+        with pytest.raises(ZooError, match="the vocabulary differs from that of"):
             train(world("training.steps=25"))
     assert {path: path.read_bytes() for path in finished_run.folder.iterdir() if path.is_file()} == before
 
@@ -305,7 +305,7 @@ def test_resumed_run_uses_its_number_of_threads(finished_run: Run, world: World,
         assert torch.get_num_threads() == before + 1
     finally:
         torch.set_num_threads(before)
-    assert any(f"using {before} threads as at the start of the run" in line for line in words.said)
+    assert any(f"using {before} threads instead of " in line for line in words.said)
 
 
 def test_restarted_launcher_ignores_fresh(finished_run: Run, world: World, monkeypatch: pytest.MonkeyPatch) -> None:

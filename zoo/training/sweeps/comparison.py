@@ -1,9 +1,10 @@
-"""Comparison of a sweep's rows: their scores, the differences between them, and whether these exceed chance.
+"""Compare the rows of a sweep (its specs): their scores, and whether the differences are significant.
 
-Scores vary for two reasons: another seed leads to other weights, and another dev set has other sentences. The variance
-between seeds is assumed to be the same for all rows and is pooled over all rows with several seeds. The variance due to
-sentences comes from the paired bootstrap, applied to the mean over the seeds. A difference counts if it exceeds half of
-the 95 % confidence interval that both make together (Student's t with degrees of freedom by Welch and Satterthwaite).
+Scores vary for two reasons: a different seed gives different weights, and a dev set is a sample of sentences. The
+variance between seeds is assumed to be the same for all rows and is pooled over all rows with several seeds. The
+variance due to sentences comes from the paired bootstrap, applied to the mean over the seeds. A difference is
+significant if it exceeds half of its 95 % confidence interval, which considers both variances (Student's t with degrees
+of freedom by Welch and Satterthwaite).
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _NORMAL = 1.96
 
 
 class Verdict(StrEnum):
-    """Result of comparing an expected ordering of two rows with the measured difference."""
+    """Whether the measured difference of two specs confirms or contradicts the expected one."""
 
     CONFIRMED = "confirmed"
     CONTRADICTED = "contradicted"
@@ -50,12 +51,12 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, eq=False)
 class ScoreSample:
-    """Scores of a sweep's row by one metric: for each seed, and for each bootstrap sample."""
+    """Scores of one spec of a sweep by one metric: for each seed, and for each bootstrap sample."""
 
     seeds: tuple[float, ...]
     """Score of each seed."""
     drawn: FloatArray
-    """Mean over the seeds for each bootstrap sample of sentences."""
+    """For each bootstrap sample of sentences, the mean score over the seeds."""
 
     @property
     def mean(self) -> float:
@@ -70,7 +71,7 @@ class ScoreSample:
 
 @dataclass(frozen=True)
 class SeedVariance:
-    """Pooled variance between seeds. Both fields are 0 if every row has one seed."""
+    """Variance of scores between seeds, pooled over all specs of a sweep. Both fields are 0 if each has one seed."""
 
     variance: float
     degrees: int
@@ -79,7 +80,7 @@ class SeedVariance:
 
 @dataclass(frozen=True)
 class Difference:
-    """Difference of two rows' mean scores (second minus first), and half of its 95 % confidence interval."""
+    """Difference of two specs' mean scores (second minus first), and half of its 95 % confidence interval."""
 
     value: float
     half_interval: float
@@ -90,7 +91,7 @@ class Difference:
         return abs(self.value) > self.half_interval
 
     def verdict(self, expected: float) -> Verdict:
-        """Return whether the difference confirms an expected one. Only the sign of `expected` matters, not its size."""
+        """Return whether this difference confirms an expected one. Only the sign of `expected` matters."""
         if not self.beyond_noise:
             return Verdict.NOISE
         return Verdict.CONFIRMED if self.value * expected > 0 else Verdict.CONTRADICTED
@@ -111,7 +112,7 @@ class RowResult:
 
 @dataclass(frozen=True)
 class RowPair:
-    """Two rows that can be compared. If one extends the other, the extended row is `first`."""
+    """Two specs of a sweep that can be compared. If one extends the other, the extended spec is `first`."""
 
     first: SweepRow
     second: SweepRow
@@ -121,7 +122,7 @@ class RowPair:
 
 @dataclass(frozen=True)
 class SweepComparison:
-    """Results of all rows with a finished trial, and all pairs of them that can be compared."""
+    """Results of all specs with a finished training run, and all pairs of these specs that can be compared."""
 
     results: tuple[RowResult, ...]
     pairs: tuple[RowPair, ...]
@@ -130,7 +131,7 @@ class SweepComparison:
 
 
 def compare(rows: Sequence[SweepRow], trials: Sequence[Trial], report: Report) -> SweepComparison:
-    """Compare the rows by their finished trials. Raise ZooError if a run is damaged."""
+    """Compare the rows that have finished trials. Raise ZooError if a run is damaged."""
     finished = [trial for trial in trials if trial.finished]
     by_row = {row.name: tuple(trial for trial in finished if trial.row is row) for row in rows}
     scored_rows = [row for row in rows if by_row[row.name]]
@@ -167,7 +168,7 @@ def _samples(spec: Spec, trials: Sequence[Trial]) -> dict[str, ScoreSample]:
 
 
 def row_pairs(results: Sequence[RowResult], variances: Mapping[str, SeedVariance]) -> Iterator[RowPair]:
-    """Yield the pairs of rows to compare: each row with its parent, and rows that change the same keys of a parent."""
+    """Yield the pairs of specs to compare: a spec and its parent, or specs that change the same fields of a parent."""
     groups: dict[tuple[str | None, tuple[str, ...]], list[RowResult]] = {}
     by_name = {result.row.name: result for result in results}
     for result in results:
@@ -188,7 +189,7 @@ def _differences(first: RowResult, second: RowResult, variances: Mapping[str, Se
 
 
 def seed_variance(samples: Iterable[ScoreSample]) -> SeedVariance:
-    """Return the variance between seeds, pooled over all rows."""
+    """Return the variance of scores between seeds, pooled over all samples (one per spec)."""
     groups = [sample.seeds for sample in samples if len(sample.seeds) > 1]
     degrees = sum(len(seeds) - 1 for seeds in groups)
     total = sum((len(seeds) - 1) * variance(seeds) for seeds in groups)
@@ -196,7 +197,7 @@ def seed_variance(samples: Iterable[ScoreSample]) -> SeedVariance:
 
 
 def difference(first: ScoreSample, second: ScoreSample, seeds: SeedVariance) -> Difference:
-    """Return the difference of two rows that were scored on the same sentences."""
+    """Return the difference of two specs' scores on the same sentences, with its confidence interval."""
     by_seeds = seeds.variance * (1 / len(first.seeds) + 1 / len(second.seeds))
     by_sentences = float(np.var(second.drawn - first.drawn, ddof=1))
     total = by_seeds + by_sentences
@@ -205,7 +206,7 @@ def difference(first: ScoreSample, second: ScoreSample, seeds: SeedVariance) -> 
 
 
 def t_quantile(degrees: float) -> float:
-    """Return the quantile of Student's t for a two-sided 95 % interval."""
+    """Return the quantile of Student's t for a two-sided 95 % interval with `degrees` degrees of freedom."""
     if degrees >= len(_T):
         return _NORMAL + 2.46 / degrees
     return _T[max(1, int(degrees)) - 1]

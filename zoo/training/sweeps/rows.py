@@ -1,4 +1,4 @@
-"""Rows of a sweep: specs with overrides that keep their proportions to the spec that they extend."""
+"""Rows of a sweep: specs, with overrides that keep their sizes proportional to those of the specs they extend."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class SweepRow:
     name: str
     """Name of the row, which begins the names of its runs."""
     reference: str
-    """Spec as it is given on the command line."""
+    """Name or path of the spec, as given on the command line."""
     overrides: tuple[str, ...]
-    """Overrides of the spec. Those that keep the row's proportions are last."""
+    """Overrides of the spec. Last are those that keep its sizes proportional to the parent row's."""
     spec: Spec
     """Spec with the overrides, but with its original seed."""
     parent: str | None
@@ -37,7 +37,7 @@ class SweepRow:
 
 
 class NotProportional(ZooError):
-    """Error if scaling a row in proportion to its parent gives a size that is not a whole number.
+    """Error for a spec of a sweep that cannot be scaled like its parent: a size would not be a whole number.
 
     Attributes:
         key: Field that the user has set.
@@ -51,7 +51,7 @@ class NotProportional(ZooError):
 
 
 def parse_arguments(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Separate the specs and the overrides of a command line. Overrides contain "=".
+    """Return the specs and the overrides among the words of a command line. Overrides contain "=".
 
     Raises:
         ZooError: There is no spec.
@@ -64,10 +64,10 @@ def parse_arguments(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def make_rows(references: Sequence[str], overrides: Sequence[str]) -> tuple[SweepRow, ...]:
-    """Make the rows of a sweep, one for each spec. A parent precedes the rows that extend it.
+    """Return the rows of a sweep, one for each spec. A parent precedes the rows that extend it.
 
     Args:
-        references: Specs, and folders of specs.
+        references: Names or paths of specs, and folders of specs.
         overrides: Fields to set in all rows: "KEY=VALUE".
 
     Raises:
@@ -75,7 +75,7 @@ def make_rows(references: Sequence[str], overrides: Sequence[str]) -> tuple[Swee
             overrides set the seed, or a row cannot be scaled in proportion to its parent.
     """
     if any(text.partition("=")[0].strip() == SEED for text in overrides):
-        hint = "`--seeds N` trains with the seeds 1 to N"
+        hint = "use `--seeds N` instead, which trains with the seeds 1 to N"
         raise ZooError(f"`{SEED}` is set by the sweep itself", where="command line", hint=hint)
     unique = dict.fromkeys(spec for reference in references for spec in specs_in_folder(reference) or (reference,))
     plain = {reference: specs.load(reference) for reference in unique}
@@ -107,7 +107,7 @@ def _make_row(
     overrides: Sequence[str],
     errors: list[NotProportional],
 ) -> SweepRow | None:
-    """Make the row of a spec. If it cannot be scaled like its parent, add the reason to `errors` and return None."""
+    """Return the row of a spec. If it cannot be scaled like its parent, add the reason to `errors` and return None."""
     spec, parent = plain[reference], _parent(reference, plain)
     if isinstance(spec.task, Parsing):
         problem = f"`{reference}` is a parser, but a sweep compares translators"
@@ -130,19 +130,19 @@ def _make_row(
 def _proportional_overrides(
     reference: str, parent: Spec, scaled_parent: Spec, overrides: Sequence[str], errors: list[NotProportional]
 ) -> list[str]:
-    """Return the overrides that keep the proportions of a row whose parent is scaled by overrides.
+    """Return overrides that scale a spec in the same proportion as the overrides of the sweep scale its parent.
 
-    A number that the row sets keeps its exact ratio to the parent's number. Other values that it sets stay unchanged.
+    If the spec sets a number, the ratio to the parent's number is preserved. Other values of the spec do not change.
 
     Args:
-        reference: The row's spec.
+        reference: Name or path of the spec.
         parent: The spec that it extends.
-        scaled_parent: That spec with `overrides`.
+        scaled_parent: The parent with `overrides`.
         overrides: The overrides of the sweep.
         errors: Receives an error for each size that would not be a whole number.
 
     Raises:
-        ZooError: There is no ratio to a value, because it is not a number or zero.
+        ZooError: A ratio does not exist, because the parent's value is zero, or a value is not a number.
     """
     row, own = specs.load(reference), list[str]()
     overridden = specs.load(reference, overrides)
@@ -164,9 +164,10 @@ def _proportional_value(row: Spec, key: str, row_value: Any, parent_value: Any, 
         return row_value
     if not _is_number(scaled) or not parent_value:
         problem = (
-            f"`{row.short_name}` sets `{key}` to {row_value} instead of {parent_value}, which has no ratio to {scaled}"
+            f"`{row.short_name}` sets `{key}` to {row_value} instead of {parent_value}, so it cannot be scaled in "
+            f"proportion if the sweep sets `{key}` to {scaled}"
         )
-        hint = f"omit `{key}`, or `{row.short_name}`"
+        hint = f"leave out the override of `{key}`, or the spec `{row.short_name}`"
         raise ZooError(problem, where=f"command line: `{key}`", hint=hint)
     ratio = Fraction(str(row_value)) / Fraction(str(parent_value))
     exact = ratio * Fraction(str(scaled))
@@ -199,7 +200,7 @@ def _format_value(value: Any) -> str:
 
 
 def _parent(reference: str, plain: dict[str, Spec]) -> str | None:
-    """Return the reference of the row that this one extends, if it is in the sweep."""
+    """Return the reference of the spec that this one extends. None if that spec is not in the sweep."""
     parent = specs.parent(reference)
     if parent is None:
         return None
@@ -216,7 +217,7 @@ def _require_distinct_names(plain: dict[str, Spec]) -> None:
     for reference, spec in plain.items():
         name = _name(spec)
         if name in names:
-            problem = f"`{names[name]}` and `{reference}` would both be the row `{name}`"
+            problem = f"`{names[name]}` and `{reference}` would have the same name in the sweep, `{name}`"
             raise ZooError(problem, hint="rename one of the files, or omit it")
         names[name] = reference
 

@@ -1,4 +1,4 @@
-"""Trials of a sweep: each row trained with each seed by its own `zoo train` process, several at a time."""
+"""Trials of a sweep: train each spec with each seed, in separate `zoo train` processes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _OTHER_SWEEP_HINT = "use another folder with `--folder DIR`, or set the fields t
 
 @dataclass(frozen=True)
 class Trial:
-    """Training of one row of a sweep with one seed, by one `zoo train` command in its own run folder."""
+    """Training run of one spec of a sweep with one seed, by one `zoo train` command in its own folder."""
 
     row: SweepRow
     seed: int
@@ -53,7 +53,7 @@ class Trial:
 
     @property
     def finished(self) -> bool:
-        """Whether the run is trained to its end, averaged as its spec says, and scored on the dev set."""
+        """Whether the run has been trained to its end, averaged, and scored on the dev set."""
         return self.run.answers("dev").is_file() and end_of_training(self.run, self.spec) is not None
 
     @property
@@ -71,10 +71,10 @@ class Trial:
 
 
 def make_trials(rows: Sequence[SweepRow], seeds: int, folder: Path) -> tuple[Trial, ...]:
-    """Return the trials: all rows with seed 1, then all rows with seed 2, and so on.
+    """Return one trial per row and seed: all rows with seed 1, then all rows with seed 2, and so on.
 
     Raises:
-        ZooError: A run exists that was started with another spec.
+        ZooError: The folder contains a run with the name of a trial that was started with another spec.
     """
     trials = tuple(
         Trial(row, seed, Run(folder / f"{row.name}.seed{seed}")) for seed in range(1, seeds + 1) for row in rows
@@ -94,7 +94,7 @@ def default_folder(rows: Sequence[SweepRow]) -> Path:
 
 
 class TrainingProcess:
-    """Process that trains a trial. Its output is reported with the trial's name."""
+    """Process that trains a trial. Each line of its output is reported with the trial's name."""
 
     def __init__(self, trial: Trial, device: str, threads: int | None, report: Report) -> None:
         command = [sys.executable, "-m", *trial.command(device)]
@@ -154,7 +154,7 @@ def train_all(trials: Sequence[Trial], *, jobs: int, device: str, report: Report
         Whether all trials are finished. False if the sweep was stopped.
 
     Raises:
-        ZooError: Some trials failed. All others are finished by then.
+        ZooError: Some trials failed. The error is raised after all other trials have finished.
     """
     waiting = [trial for trial in trials if not trial.finished]
     report.info(f"runs: {len(trials):,}, of which {len(trials) - len(waiting):,} finished")
@@ -185,7 +185,7 @@ def train_all(trials: Sequence[Trial], *, jobs: int, device: str, report: Report
 
 
 def _take_next(waiting: list[Trial]) -> Trial | None:
-    """Remove and return the first trial that no process is training. Drop trials that others have finished."""
+    """Remove and return the first trial that no process is training, or None. Drop trials that are now finished."""
     for trial in list(waiting):
         if not trial.lock_problem:
             waiting.remove(trial)

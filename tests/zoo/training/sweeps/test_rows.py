@@ -68,7 +68,7 @@ def test_sizes_that_are_no_whole_numbers_are_refused_with_a_hint_for_all_rows() 
 @pytest.mark.parametrize(
     ("override", "message"),
     [
-        ("architecture.N={encoder: 2, decoder: 1}", "has no ratio"),
+        ("architecture.N={encoder: 2, decoder: 1}", "cannot be scaled in proportion"),
         ("architecture.dropout=0.0", "is the same model as `table3/base`"),
         ("training.seed=3", "is set by the sweep itself"),
     ],
@@ -80,7 +80,7 @@ def test_overrides_that_leave_a_row_without_meaning_are_refused(override: str, m
 
 def test_equal_names_and_parsers_are_refused(own_specs: Path) -> None:
     (own_specs / "base.yaml").write_text("extends: tiny\nname: other\n")
-    with pytest.raises(ZooError, match="would both be the row `base`"):
+    with pytest.raises(ZooError, match="would have the same name in the sweep, `base`"):
         make_rows(["table3/base", "own/base.yaml"], [])
     with pytest.raises(ZooError, match="is a parser"):
         make_rows(["parsing"], [])
