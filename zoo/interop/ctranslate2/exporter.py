@@ -15,6 +15,7 @@ from specs import BOS, EOS, PAD, UNK, Spec, ZooError
 from zoo.interop.ctranslate2.importer import CTranslate2Import, open_translator
 from zoo.interop.ctranslate2.model_spec import PROJECTIONS, SpecWriter, require_supported, unsupported
 from zoo.interop.formats import Bundle, ExportCheck, ImportFormat
+from zoo.text.languages import LanguagePair
 from zoo.text.tokenizer import SPACE, Tokenizer
 
 
@@ -72,7 +73,7 @@ class CTranslate2Export:
         elif not source.is_word_level:
             (folder / "source.spm").write_bytes(source.content)
             (folder / "target.spm").write_bytes(target.content)
-        return [*_language_notes(bundle.spec), *_search_notes(bundle.spec, names[1])]
+        return [*_language_notes(bundle, names), *_search_notes(bundle.spec, names[1])]
 
     def check(self, bundle: Bundle, folder: Path) -> ExportCheck | None:
         """Compare CTranslate2's log-probabilities with the reference log-probabilities of the bundle."""
@@ -96,15 +97,18 @@ def _token_names(side: Any) -> list[str]:
     return [name.removeprefix(SPACE) for name in names] if side.is_word_level else names
 
 
-def _language_notes(spec: Spec) -> Iterator[str]:
-    """Yield notes for the user: where CTranslate2 expects the tokens of the languages, which it does not add itself."""
-    if spec.languages is None:
+def _language_notes(bundle: Bundle, names: list[list[str]]) -> Iterator[str]:
+    """Yield notes for the user: where CTranslate2 expects the language tokens, which it does not add itself."""
+    if bundle.spec.languages is None:
         return
-    if side := spec.languages.source_token:
-        token = spec.languages.token_of(spec.languages.codes[0])
-        yield f"Put the token of the {side} language before the tokens of each source, such as `{token}`."
-    if spec.languages.target_token:
-        yield "Pass the token of the target language as `target_prefix`."
+    languages = LanguagePair.of(bundle.spec, bundle.vocabulary, bundle.spec.default_direction)
+    if languages.source_tokens:
+        tokens = " ".join(names[0][id] for id in languages.source_tokens)
+        code = languages.source if bundle.spec.languages.source_token == "source" else languages.target
+        yield f"Put the language tokens before the tokens of each source: for `{code}`, `{tokens}`."
+    if languages.target_tokens:
+        tokens = " ".join(names[1][id] for id in languages.target_tokens)
+        yield f"Pass the language tokens of the target as `target_prefix`: for `{languages.target}`, `{tokens}`."
 
 
 def _search_notes(spec: Spec, target: list[str]) -> Iterator[str]:
