@@ -1,4 +1,4 @@
-"""The systems that `decode.py` measures: ours by backend and precision, CTranslate2, Hugging Face's Marian.
+"""The systems that `decode.py` measures: ours by backend and precision, CTranslate2, Hugging Face's transformers.
 
 All have the same initial weights, changed so that PAD, UNK, BOS and EOS never win.
 """
@@ -18,8 +18,9 @@ from compiler.initialization import initial_weights
 from compiler.stream import Stream
 from specs import BOS, EOS, PAD, UNK, Spec
 from zoo.generation.batching import pad_sequences
-from zoo.interop.ctranslate2.exporter import _SpecWriter
+from zoo.interop.ctranslate2.model_spec import SpecWriter
 from zoo.interop.huggingface.exporter import marian_config, marian_tensors, require_marian
+from zoo.interop.huggingface.multilingual_exporter import ForeignIds, multilingual_config, multilingual_tensors
 from zoo.training.benchmarks import LENGTH, translations, weights_avoiding
 
 Rows = list[list[int]]
@@ -85,7 +86,7 @@ class CTranslate2:
         return self.run(sources, 32)
 
     def _write(self, spec: Spec, precision: str, folder: Path) -> None:
-        model = _SpecWriter(spec, _weights(spec)).model()
+        model = SpecWriter(spec, _weights(spec)).model()
         source, target = (self.names[:size] for size in spec.vocabulary.sizes)
         model.register_source_vocabulary(source)
         model.register_target_vocabulary(target)
@@ -99,15 +100,23 @@ class CTranslate2:
         model.save(str(folder))
 
 
-class Marian:
-    """Hugging Face's `generate`, on torch's default number of threads."""
+class Transformers:
+    """Hugging Face's `generate`, on torch's default number of threads: M2M-100 for pre-norm specs, otherwise Marian."""
 
     def __init__(self, spec: Spec) -> None:
-        from transformers import MarianConfig, MarianMTModel
+        import transformers
 
-        require_marian(spec)
-        self.model: Any = MarianMTModel(MarianConfig(**marian_config(spec))).eval()
-        self._fill(spec)
+        config: dict[str, Any]
+        if spec.architecture.norm.placement == "pre":
+            ids = ForeignIds(list(range(spec.vocabulary.size)), torch.arange(spec.vocabulary.size), 0, BOS)
+            tokens = {"pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS}
+            config = {**multilingual_config(spec, ids), **tokens}
+            self.model: Any = transformers.M2M100ForConditionalGeneration(transformers.M2M100Config(**config))
+            self._fill(spec, dict(multilingual_tensors(spec, _weights(spec), ids)))
+        else:
+            require_marian(spec)
+            self.model = transformers.MarianMTModel(transformers.MarianConfig(**marian_config(spec)))
+            self._fill(spec, dict(marian_tensors(spec, _weights(spec))))
         self.options = {"num_beams": spec.decoding.beam, "length_penalty": spec.decoding.alpha, "do_sample": False}
 
     @torch.inference_mode()
@@ -123,11 +132,11 @@ class Marian:
     def best(self, sources: Rows) -> Rows:
         return self.run(sources, 32)
 
-    def _fill(self, spec: Spec) -> None:
+    def _fill(self, spec: Spec, tensors: dict[str, Tensor]) -> None:
         """Load our weights and positions, and set the epsilon of our layer norms."""
-        strange = self.model.load_state_dict(dict(marian_tensors(spec, _weights(spec))), strict=False).unexpected_keys
-        if strange:
-            raise SystemExit(f"Marian has no {', '.join(strange)}")
+        self.model.eval()
+        if strange := self.model.load_state_dict(tensors, strict=False).unexpected_keys:
+            raise SystemExit(f"transformers has no {', '.join(strange)}")
         for module in self.model.modules():
             if isinstance(module, torch.nn.LayerNorm):
                 module.eps = spec.architecture.norm.epsilon
@@ -138,8 +147,8 @@ def _weights(spec: Spec) -> dict[str, Tensor]:
 
 
 def names(backends: Sequence[str], precisions: Sequence[str]) -> list[str]:
-    """Return the names of all systems: `native-int8`, `ctranslate2-int8`, `marian-float32` ..."""
-    return [f"{b}-{p}" for b in (*backends, "ctranslate2") for p in precisions] + ["marian-float32"]
+    """Return the names of all systems: `native-int8`, `ctranslate2-int8`, `transformers-float32` ..."""
+    return [f"{b}-{p}" for b in (*backends, "ctranslate2") for p in precisions] + ["transformers-float32"]
 
 
 def settings(system: str) -> list[str]:
@@ -150,8 +159,8 @@ def settings(system: str) -> list[str]:
 def open_system(name: str, spec: Spec, folder: Path) -> System:
     """Return the system of a name that `settings` returned."""
     kind, precision, *threads = name.split("-")
-    if kind == "marian":
-        return Marian(spec)
+    if kind == "transformers":
+        return Transformers(spec)
     if kind == "ctranslate2":
         workers, each = map(int, threads[0].split("x"))
         return CTranslate2(spec, precision, workers, each, folder)

@@ -75,9 +75,9 @@ class MultilingualExport:
         class_ = require_multilingual(spec)
         require_sentencepiece(bundle.vocabulary)
         ids = ForeignIds.of(bundle)
-        tensors = dict(_tensors(spec, bundle.tensors, ids))
+        tensors = dict(multilingual_tensors(spec, bundle.tensors, ids))
         safetensors.torch.save_file(tensors, folder / FILES[0], metadata={"format": "pt"})
-        write_json(folder / CONFIG, _config(spec, ids))
+        write_json(folder / CONFIG, multilingual_config(spec, ids))
         write_json(folder / GENERATION_CONFIG, _generation_config(spec, ids))
         _write_vocabulary(bundle, class_, folder, ids)
         return list(search_differences(spec))
@@ -198,7 +198,7 @@ class ForeignIds:
         return selected
 
 
-def _tensors(spec: Spec, tensors: Mapping[str, Tensor], ids: ForeignIds) -> Iterator[tuple[str, Tensor]]:
+def multilingual_tensors(spec: Spec, tensors: Mapping[str, Tensor], ids: ForeignIds) -> Iterator[tuple[str, Tensor]]:
     """Yield the tensors by their names in transformers. Missing biases become zeros."""
     a = spec.architecture
     for side, depth in zip(SIDES, (a.depths.encoder, a.depths.decoder), strict=True):
@@ -267,7 +267,7 @@ def _write_vocabulary(bundle: Bundle, class_: TokenizerClass, folder: Path, ids:
     write_json(folder / TOKENIZER_CONFIG, settings)
 
 
-def _config(spec: Spec, ids: ForeignIds) -> dict[str, Any]:
+def multilingual_config(spec: Spec, ids: ForeignIds) -> dict[str, Any]:
     """Return the content of `config.json`."""
     a = spec.architecture
     is_mbart = a.norm.embeddings
