@@ -116,7 +116,7 @@ class BarReport(Report):
         self._console.print(line, soft_wrap=True)
 
     def progress(self, label: str, total: int | None, unit: str) -> Progress:
-        """Return a progress bar."""
+        """Return a context manager that shows the progress of a task as a bar."""
         return _Bar(self, label, total, unit)
 
     def start(self) -> RichProgress:
@@ -188,7 +188,7 @@ class _FiguresColumn(ProgressColumn):
 
 
 class _FittingWords:
-    """Texts in the order of importance, of which the console shows as many as fit into its width, from the first."""
+    """Texts in the order of importance. The console shows the first ones, as many as fit into its width."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self._words = words

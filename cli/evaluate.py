@@ -100,9 +100,8 @@ def evaluate(
     """Score a model on its dev or test set, or score files.
 
     A model (--spec or --model) translates the test set of its corpus, or the one in --set. Beam size and length penalty
-    come from its spec.
-    The scores are BLEU (sacreBLEU, with its signature), the paper's BLEU (Moses tokens, German compounds split), chrF,
-    TER, and perplexity per token. A parser is scored by the F1 of its brackets instead.
+    come from its spec. The scores are BLEU (sacreBLEU, with its signature), the paper's BLEU (Moses tokens, German
+    compounds split), chrF, TER, and perplexity per token. A parser is scored by the F1 of its brackets instead.
 
     Scores computed in float32 are stored in the run's scores.json and published with the run. Scores of an ensemble are
     stored in the folder of its first run, and `zoo paper table2` prints them.

@@ -95,7 +95,7 @@ def plan(
 
 
 def _refuse_combinations(**options: bool) -> None:
-    """Raise ZooError if the given options cannot be combined. `--json` permits `--passes` and `--device`."""
+    """Raise ZooError if options that cannot be combined are given. `--json` allows `--passes` and `--device`."""
     given = [name for name, is_given in options.items() if is_given]
     if len(given) > 1 and (not options["json"] or options["code"] or options["graph"]):
         names = " and ".join(f"`--{name}`" for name in given)

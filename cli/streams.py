@@ -109,7 +109,8 @@ def open_lines(path: Path | None) -> Iterator[LineStream]:
     try:
         stream = path.open("rb")
     except OSError as error:
-        raise ZooError(f"cannot read `{path}`: {error.strerror or error}") from None
+        hint = "check the path and the permissions of the file"
+        raise ZooError(f"cannot read `{path}`: {error.strerror or error}", hint=hint) from None
     with stream:
         yield LineStream(stream, str(path))
 

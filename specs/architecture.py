@@ -125,7 +125,7 @@ class Architecture(Section):
         return self.positions.rows if isinstance(self.positions, Learned) else None
 
     def option(self, sublayer: Sublayer, name: str) -> Any:
-        """Return the value of a sub-layer's option. If the sub-layer does not set it, use the architecture's."""
+        """Return an option of a sub-layer. If it is null, return the value of the architecture's field `name`."""
         value = getattr(sublayer, name)
         return getattr(self, name) if value is None else value
 

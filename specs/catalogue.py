@@ -37,7 +37,11 @@ class Source:
             with self.path.open("rb") as stream:
                 content = stream.read(_MAX_BYTES + 1)
         except OSError as error:
-            raise ZooError(f"cannot read `{self.file}`: {error.strerror or error}", exit_code=1) from None
+            problem, hint = (
+                f"cannot read `{self.file}`: {error.strerror or error}",
+                "check the file's permissions and the disk",
+            )
+            raise ZooError(problem, hint=hint, exit_code=1) from None
         if len(content) > _MAX_BYTES:
             hint = "check that the path is right: the file of a spec usually has a few thousand bytes"
             raise ZooError(f"`{self.file}` is too large for a spec: more than {_MAX_BYTES:,} bytes", hint=hint)

@@ -41,7 +41,7 @@ def _check_url(url: str) -> str:
 
 
 class Weighted(Section):
-    """Base class of corpus parts with a weight, which sets how often an epoch contains their pairs."""
+    """Base class of corpus parts, such as `Files`, with a weight: how often an epoch contains each of their pairs."""
 
     weight: Positive = Field(
         default=1.0,
@@ -56,7 +56,7 @@ class Weighted(Section):
 
 
 class Directed(Weighted):
-    """Base class of corpus parts that can set their own languages, in the spec of a multilingual model."""
+    """Base class of corpus parts, such as `Files`, that can set their own languages (for multilingual models)."""
 
     source_language: LanguageCode | None = Field(
         default=None,

@@ -59,7 +59,10 @@ class LocatedValue:
         return LocatedValue(merged, location.file, location.line)
 
     def at(self, path: Sequence[str | int]) -> "LocatedValue":
-        """Return the value at a path of keys and list indices. If it does not exist, return the last value on it."""
+        """Return the value at a path of keys and list indices.
+
+        If the path does not exist, return the innermost value that exists on the way to it.
+        """
         current = self
         for step in path:
             inner = dict(enumerate(current.value)) if isinstance(current.value, list) else current.value
@@ -75,7 +78,7 @@ def _kind_of(mapping: LocatedValue) -> object:
 
 
 def locate(value: object, file: str, line: int | None = None) -> LocatedValue:
-    """Convert a plain Python value to a located one. All values in it get the same file and line."""
+    """Convert a plain Python value to a `LocatedValue`. All values in it get the same file and line."""
     if isinstance(value, Mapping):
         return LocatedValue({str(key): locate(inner, file, line) for key, inner in value.items()}, file, line)
     if isinstance(value, (list, tuple)):

@@ -282,7 +282,7 @@ def test_unreadable_file(write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Path, "open", refuse)
     with pytest.raises(ZooError) as error:
         load("mine.yaml")
-    assert (str(error.value), error.value.exit_code) == ("cannot read `mine.yaml`: Permission denied", 1)
+    assert (error.value.problem, error.value.exit_code) == ("cannot read `mine.yaml`: Permission denied", 1)
 
 
 def test_file_named_by_dots_only(write: Write) -> None:

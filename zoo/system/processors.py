@@ -39,7 +39,7 @@ class DeviceSpeed:
 
 
 def host() -> Host:
-    """Describe this machine and the threads of this process."""
+    """Return the processor, cores, torch version and number of torch threads of this process."""
     return Host(processor_name(), cores(), torch.get_num_threads(), torch.__version__)
 
 
@@ -52,7 +52,7 @@ def device_name(device: str) -> str:
 
 
 def processor_name() -> str:
-    """Return the model name of the processor, or its architecture if the system does not report one."""
+    """Return the model name of the processor, or its architecture if the system reports no name."""
     return cpuinfo().get("model name") or platform.processor() or platform.machine()
 
 

@@ -59,7 +59,10 @@ class TrainingProgress:
     """Number of checkpoints scored since the best one."""
 
     def finished_share(self, training: Training) -> tuple[float, str]:
-        """Return how much of the closest limit is used (1 is all), and its field: steps, max_tokens or max_minutes."""
+        """Return the fraction that is used of the limit that will be reached first, and the field that sets this limit.
+
+        The field is "steps", "max_tokens" or "max_minutes".
+        """
         shares = [(self.step / training.steps, "steps")]
         if training.max_tokens is not None:
             shares.append((self.tokens / training.max_tokens, "max_tokens"))

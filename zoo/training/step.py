@@ -45,7 +45,7 @@ class StepResult:
 
 
 class Updater:
-    """Computation of training steps with Adam, as the spec sets it (section 5.3).
+    """Training steps with Adam: computes the gradients of a batch and updates the weights (section 5.3).
 
     Each process computes a share of the batch. Gradients are all-reduced during the backward pass, so that all
     processes take the same step. With `sharded`, each process updates only its shard of every parameter.

@@ -104,6 +104,9 @@ class Trainer:
     def train(self, stopped: Callable[[], bool]) -> bool:
         """Train to the end, or until `stopped` returns True. Then write a checkpoint.
 
+        Args:
+            stopped: Function that is called after each step. It returns whether the user wants to stop training.
+
         Returns:
             Whether training has reached its end.
         """

@@ -99,7 +99,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class RowResult:
-    """Row of a sweep with the scores of its finished trials (one per seed)."""
+    """Spec of a sweep (`row`) with the scores of its finished training runs (`trials`, one per seed)."""
 
     row: SweepRow
     trials: tuple[Trial, ...]
@@ -131,7 +131,7 @@ class SweepComparison:
 
 
 def compare(rows: Sequence[SweepRow], trials: Sequence[Trial], report: Report) -> SweepComparison:
-    """Compare the rows that have finished trials. Raise ZooError if a run is damaged."""
+    """Compare the specs of a sweep (`rows`) by their finished training runs. Raise ZooError if a run is damaged."""
     finished = [trial for trial in trials if trial.finished]
     by_row = {row.name: tuple(trial for trial in finished if trial.row is row) for row in rows}
     scored_rows = [row for row in rows if by_row[row.name]]
@@ -182,7 +182,7 @@ def row_pairs(results: Sequence[RowResult], variances: Mapping[str, SeedVariance
 
 
 def _differences(first: RowResult, second: RowResult, variances: Mapping[str, SeedVariance]) -> dict[str, Difference]:
-    """Return the differences by metric. Perplexities per token are comparable only with the same vocabulary."""
+    """Return the differences of two specs' scores, by metric. Omit perplexity if the vocabularies differ."""
     same_tokens = first.row.spec.vocabulary == second.row.spec.vocabulary
     names = [name for name in METRICS if same_tokens or name != "perplexity"]
     return {name: difference(first.samples[name], second.samples[name], variances[name]) for name in names}

@@ -64,7 +64,7 @@ def parse_arguments(words: Sequence[str]) -> tuple[list[str], list[str]]:
 
 
 def make_rows(references: Sequence[str], overrides: Sequence[str]) -> tuple[SweepRow, ...]:
-    """Return the rows of a sweep, one for each spec. A parent precedes the rows that extend it.
+    """Return the rows of a sweep, one for each spec. A spec precedes the specs that extend it.
 
     Args:
         references: Names or paths of specs, and folders of specs.

@@ -1,4 +1,4 @@
-"""Trials of a sweep: train each spec with each seed, in separate `zoo train` processes."""
+"""Trials, the training runs of a sweep: one per spec and seed, each in its own `zoo train` process."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class Trial:
 
 
 def make_trials(rows: Sequence[SweepRow], seeds: int, folder: Path) -> tuple[Trial, ...]:
-    """Return one trial per row and seed: all rows with seed 1, then all rows with seed 2, and so on.
+    """Return one trial (training run) per row (spec) and seed: all rows with seed 1, then all with seed 2, and so on.
 
     Raises:
         ZooError: The folder contains a run with the name of a trial that was started with another spec.
@@ -94,7 +94,7 @@ def default_folder(rows: Sequence[SweepRow]) -> Path:
 
 
 class TrainingProcess:
-    """Process that trains a trial. Each line of its output is reported with the trial's name."""
+    """Process that trains one run of a sweep. Each line of its output is reported with the run's name."""
 
     def __init__(self, trial: Trial, device: str, threads: int | None, report: Report) -> None:
         command = [sys.executable, "-m", *trial.command(device)]
@@ -145,7 +145,7 @@ class TrainingProcess:
 
 
 def train_all(trials: Sequence[Trial], *, jobs: int, device: str, report: Report) -> bool:
-    """Train all unfinished trials, `jobs` at a time, in their order.
+    """Train all unfinished runs of a sweep (`trials`) in order, `jobs` at a time.
 
     Trials that another process is training come after the others. Ctrl-C or SIGTERM makes each process write its
     checkpoint.
@@ -185,7 +185,7 @@ def train_all(trials: Sequence[Trial], *, jobs: int, device: str, report: Report
 
 
 def _take_next(waiting: list[Trial]) -> Trial | None:
-    """Remove and return the first trial that no process is training, or None. Drop trials that are now finished."""
+    """Remove the first trial that no process is training, and return it, or None. Drop trials that are now finished."""
     for trial in list(waiting):
         if not trial.lock_problem:
             waiting.remove(trial)
