@@ -78,7 +78,7 @@ def test_the_metrics_of_a_task_are_the_choices_of_dev_score(parsing: Callable[..
         for name in own:
             assert make(**{"training.dev_score": name}).training.dev_score == name
         for name in {metric.name for metric in METRICS} - {*own}:
-            with pytest.raises(specs.ZooError, match=f"`{name}`, which the task"):
+            with pytest.raises(specs.ZooError, match=f"`{name}`, which is not a score"):
                 make(**{"training.dev_score": name})
 
 
