@@ -117,7 +117,7 @@ def test_numbers_of_training_are_consistent(world: Callable[..., Spec]) -> None:
     tokens = speed.target_tokens_per_second.median * speed.step_seconds.median
     assert 80 <= tokens <= 400  # at most the budget of a step
     assert 0 <= speed.padding < 0.5
-    assert speed.utilisation.median > 0
+    assert 0 < speed.utilisation.median < 10  # a share of the peak, which is measured too
     assert before <= speed.memory_bytes <= device_memory.peak_memory(cpu)
     assert 3 < speed.loss < 8  # ln 200 is 5.3
 

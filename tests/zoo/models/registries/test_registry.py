@@ -11,9 +11,10 @@ import pytest
 
 from specs import ZooError
 from zoo.files import storage
-from zoo.models.registries import publishing, registry
+from zoo.models.registries import publishing, registry, remote_stores
 from zoo.models.registries.file_stores import FolderStore, WritableFileStore
 from zoo.models.registries.registry import INDEX, Registry, open_registry
+from zoo.models.registries.remote_stores import FsspecStore
 from zoo.models.registries.revision import Reference
 from zoo.report import Progress, Report
 
@@ -39,6 +40,24 @@ def test_a_full_disk_is_reported_for_the_written_file(filled, tmp_path, monkeypa
     store.put("blobs/x", tmp_path / "file", Progress())
     store.fetch("blobs/x", tmp_path / "partial", 7, Report())
     assert (tmp_path / "partial").read_bytes() == b"content"
+
+
+def test_a_remote_file_is_downloaded_in_chunks_and_resumed(tmp_path, monkeypatch):
+    class Recorder(FsspecStore):
+        def _read_range(self, path, start, end):
+            ranges.append((start, end))
+            return super()._read_range(path, start, end)
+
+    ranges: list[tuple[int, int]] = []
+    monkeypatch.setattr(remote_stores, "_CHUNK", 4)
+    store = Recorder("memory://chunks")
+    store.files.pipe_file("memory://chunks/blob", b"0123456789")
+    for kept, expected in ((b"", [(0, 4), (4, 8), (8, 10)]), (b"012", [(3, 7), (7, 10)])):
+        ranges.clear()
+        (tmp_path / "partial").write_bytes(kept)
+        store.fetch("blob", tmp_path / "partial", 10, Report())
+        assert (tmp_path / "partial").read_bytes() == b"0123456789"
+        assert ranges == expected
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 4, 7, 8, 9])
