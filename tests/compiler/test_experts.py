@@ -48,12 +48,12 @@ def test_noise_has_the_learned_deviation_and_is_active_in_training_only() -> Non
 
 
 def test_the_gradient_of_the_balance_loss() -> None:
-    """Equation 7: the squared coefficient of variation of the importance, here times the number of positions."""
+    """Equation 7: the squared coefficient of variation of the importance."""
     x, gate, noise = torch.randn(2, 5, 3), torch.randn(3, 4, requires_grad=True), torch.full((3, 4), -1e4)
     x = x.abs()  # so that softplus(x W_noise) is 0
     noisy_top_k_gates(x, gate, noise, 2, 0.3, training=True).backward(torch.zeros(2, 5, 4))
     importance = top_k_gates(x, gate, 2).sum((0, 1))
-    loss = 10 * 0.3 * importance.var(correction=0) / importance.mean().square()
+    loss = 0.3 * importance.var(correction=0) / importance.mean().square()
     (expected,) = torch.autograd.grad(loss, gate)
     torch.testing.assert_close(gate.grad, expected)
 
