@@ -78,10 +78,10 @@ def _softmax_of_largest(scores: Float[Tensor, "batch n experts"], k: int) -> Flo
 class _BalanceGradient(torch.autograd.Function):
     """Return the gates unchanged. The backward pass adds the gradient of the balance loss to the gates' gradient.
 
-    The balance loss is `balance` · CV(I)² (Shazeer et al. 2017, equation 7), where I_e is the sum of the gates of expert
-    e over all P positions and CV is the standard deviation divided by the mean. It is added to the mean loss per token,
-    which is what training minimises. As the gates of a position add up to 1, the mean m of I is P divided by the number
-    of experts, and the gradient is 2 · balance · (I_e / m - 1) / P.
+    The balance loss is `balance` · CV(I)² (Shazeer et al. 2017, equation 7). I_e is the sum of the gates of expert e
+    over all P positions, and CV is the standard deviation divided by the mean. Training minimises the sum of this
+    loss and the mean loss per token. As the gates of a position add up to 1, the mean m of I is P divided by the
+    number of experts, and the gradient is 2 · balance · (I_e / m - 1) / P.
     """
 
     @staticmethod
