@@ -35,7 +35,7 @@ _Name = Annotated[
     typer.Option(
         metavar="NAME",
         show_default="the name in the spec",
-        help="Name of the published model, by which others load it. Letters, digits and the characters `-`, `_`, `.` "
+        help="Name under which others load the published model. Letters, digits and the characters `-`, `_`, `.` "
         "and `,` are permitted.",
     ),
 ]

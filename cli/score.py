@@ -74,7 +74,9 @@ def score(
 
     if (source is None) != (target is None):
         given, missing = ("--source", "--target") if target is None else ("--target", "--source")
-        raise ZooError(f"`{given}` needs `{missing}`", hint="give both files, or write pairs to stdin")
+        raise ZooError(
+            f"`{given}` needs `{missing}`", hint="give both files, or write pairs to stdin, separated by tabs"
+        )
     if name is not None and model is not None:
         raise ZooError("MODEL and `--model` both name a model", hint="leave one of them out")
     messages = report()

@@ -23,7 +23,9 @@ def list_models(
     pattern: Annotated[
         str | None,
         typer.Argument(
-            metavar="PATTERN", help="Part of a name, or a pattern such as `*-ende`.", show_default="everything"
+            metavar="PATTERN",
+            help="List only names that contain this text, or match it as a pattern such as `*-ende`.",
+            show_default="everything",
         ),
     ] = None,
     published: Annotated[

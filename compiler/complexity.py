@@ -140,7 +140,7 @@ def path_length(graph: Graph, start: str, end: str, n: int) -> int | None:
 def connected_distance(graph: Graph, start: str, end: str, n: int) -> int:
     """Return the largest d for which each position of `end` depends on all positions of `start` up to d away.
 
-    If operations read both earlier and later positions, the smaller of the two distances is returned.
+    If `end` depends on both earlier and later positions, the smaller d of the two directions is returned.
 
     Args:
         graph: The graph.

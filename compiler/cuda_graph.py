@@ -86,7 +86,10 @@ class _Recording(NamedTuple):
 
 
 class RecordedSteps:
-    """CUDA graphs of a decoder step, one for each combination of bucket sizes. One thread at a time runs a step."""
+    """CUDA graphs of a decoder step. Sizes are rounded up to buckets, and each combination has its own graph.
+
+    A lock lets only one thread at a time run a step.
+    """
 
     def __init__(self, graph: Graph, recorder: Recorder) -> None:
         """Start without recordings.

@@ -128,7 +128,7 @@ def _value(symbol: str, values: Mapping[str, int]) -> int:
 
 
 def rounded_up(size: Size, multiple: int) -> Size:
-    """Return the size, rounded up to a multiple of a number. Use it for the costs of work in blocks of this number."""
+    """Return the size, rounded up to a multiple of `multiple`: the cost of work that is done in blocks of that size."""
     if not size.symbols:
         return Size.of(-(-size.constant // multiple) * multiple)
     symbol = _RoundedUp(f"⌈{size}⌉{str(multiple).translate(_SUBSCRIPT)}")

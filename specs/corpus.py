@@ -171,8 +171,12 @@ class Corpus(Section):
         description="Training set: a list of parts, such as pairs of files, which are concatenated (section 5.1). "
         "Empty for an imported model."
     )
-    dev: Parts = Field(description="Development set: a list of parts, as in `train` (section 6.2: newstest2013).")
-    test: Parts = Field(description="Test set: a list of parts, as in `train` (section 6.1: newstest2014).")
+    dev: Parts = Field(
+        description="Development set: parts such as pairs of files, as in `train` (section 6.2: newstest2013)."
+    )
+    test: Parts = Field(
+        description="Test set: parts such as pairs of files, as in `train` (section 6.1: newstest2014)."
+    )
     max_length: Size = Field(
         le=1_048_576,
         description="Maximum length of the source and of the target of a training pair, without EOS. Longer pairs are "

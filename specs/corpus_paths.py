@@ -99,7 +99,7 @@ def _mapping(located: LocatedValue) -> Mapping[str, LocatedValue]:
 
 
 def language_suffix(path: Path | str) -> str:
-    """Return the last suffix of a file name that is not a file format, such as `de` for `test.de.gz`."""
+    """Return the last suffix of a file name, without suffixes of file formats: `de` for `test.de.gz`."""
     path = Path(path)
     while path.suffix.lower() in (".gz", ".sgm", ".sgml", ".txt"):
         path = path.with_suffix("")

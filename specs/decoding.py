@@ -46,7 +46,7 @@ class Decoding(Section):
     extra_length: Count = Field(
         le=10_000,
         description="Tokens added to `length_factor` times the source length to give the maximum length of a "
-        "translation (section 6.1: 50). EOS not counted. Unit: tokens.",
+        "translation (section 6.1: 50). EOS is not counted. Unit: tokens.",
     )
     min_length: Count = Field(
         le=10_000,

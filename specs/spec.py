@@ -92,7 +92,9 @@ class Spec(Section):
         description="Languages of a model that translates in several directions (not in the paper). null: the model "
         "translates from `corpus.source` to `corpus.target` only."
     )
-    corpus: Corpus = Field(description="Sentence pairs (section 5.1) or trees (section 6.3).")
+    corpus: Corpus = Field(
+        description="Training, development and test data: sentence pairs (section 5.1) or trees (section 6.3)."
+    )
     training: Training = Field(
         description="Batches, optimiser, schedule, regularisation and checkpoints (sections 5 and 6.1)."
     )

@@ -59,7 +59,7 @@ class Training(Section):
     )
     checkpoint_steps: Steps | None = Field(
         description="Number of steps between checkpoints (section 6.1: 10 minutes, which is 1,500 steps of 0.4 s). "
-        "Set either this or `checkpoint_minutes`, and the other to null. Unit: steps."
+        "Set only one of this field and `checkpoint_minutes`; the other must be null. Unit: steps."
     )
     checkpoint_minutes: Minutes | None = Field(
         description="Time between checkpoints (section 6.1: 10). With this field, the steps of checkpoints depend on "

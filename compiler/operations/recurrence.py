@@ -54,7 +54,7 @@ class Recurrence(Operation):
         return "from the last position to the first" if self.backwards else ""
 
     def _states(self, inputs: ValueTypes) -> ValueTypes:
-        """Return a sequence with the type of the initial state, empty if there is no such input.
+        """Return the types of the inputs for the initial state: one type, or none if there is no such input.
 
         Raises:
             GraphError: The number or the type of the inputs is wrong.

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Slice(Operation):
-    """Select `start:stop` along one dimension. All three numbers may be negative; they then count from the end."""
+    """Select `start:stop` along `dimension`. Each of the three may be negative, and then counts from the end."""
 
     dimension: int
     start: int = 0

@@ -139,7 +139,8 @@ def prepare(spec: Spec, report: Report, vocabulary: Vocabulary | None = None) ->
         )
     if vocabulary is not None and not vocabulary.source_suffix:
         raise ZooError(
-            "the sources of the model to start from do not end with EOS, but training appends EOS",
+            "the model in `training.start_from` was trained on sources without EOS, but training appends EOS to "
+            "each source",
             hint="start from another model, or train without `training.start_from`",
         )
     if spec.training.start_from is None:

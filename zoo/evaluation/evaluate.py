@@ -89,7 +89,8 @@ def check_split(name: str) -> Split:
 def read_split(spec: Spec, split: Split, report: Report, vocabulary: Vocabulary | None = None) -> EvaluationSet:
     """Return the sources and references of a set, and, for a model of several languages, their languages.
 
-    The corpus is only prepared if the set is held out from the training text.
+    If the set is split off from the training text (`held_out` in the spec), the whole corpus is prepared first.
+    Otherwise, only the files of the set are read.
 
     Raises:
         ZooError: The corpus has no such set, or the set cannot be read or downloaded.

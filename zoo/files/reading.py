@@ -72,7 +72,7 @@ def _convert_errors(path: Path) -> Iterator[None]:
     except (FileNotFoundError, NotADirectoryError):
         raise ZooError(f"`{path}` is missing", exit_code=1) from None
     except IsADirectoryError:
-        raise ZooError(f"`{path}` is not a regular file", exit_code=1) from None
+        raise ZooError(f"`{path}` is a folder, pipe or device, not a file", exit_code=1) from None
     except PermissionError:
         hint = "ask its owner for permission (`chmod a+rX` lets everybody read it)"
         raise UnreadableError(f"you do not have the permission to read `{path}`", hint=hint, exit_code=1) from None

@@ -107,7 +107,7 @@ class NetworkTensors:
     """Collects the tensors of encoder and decoder layers, and converts them from PyTorch's layout to zoo's."""
 
     def __init__(self) -> None:
-        """Begin without tensors."""
+        """Start with no tensors."""
         self.tensors: dict[str, Tensor] = {}
         self.projection_bias = False
         """Whether any attention projection has a bias. If so, projections without a bias get a bias of zeros."""

@@ -60,7 +60,7 @@ def load(file: Path, toolkit: str, replacement: Callable[[str], Any] = lambda na
 
 
 def _require_values(content: Any, file: Path) -> None:
-    """Raise ZooError if a tensor in dictionaries and lists of `content` has a shape but no values."""
+    """Raise ZooError if `content`, or a dictionary or list in it, contains a tensor with a shape but no values."""
     waiting, seen = [content], set[int]()
     while waiting:
         item = waiting.pop()
@@ -75,7 +75,7 @@ def _require_values(content: Any, file: Path) -> None:
 def unreadable(file: Path, error: Exception) -> ZooError:
     """Return the ZooError for a file that cannot be read, with the first line of the original error."""
     reason = str(error).strip().partition("\n")[0] or "it is truncated"
-    return ZooError(f"cannot read `{file}`: {reason}", hint="restore it from its source", exit_code=1)
+    return ZooError(f"cannot read `{file}`: {reason}", hint="download or copy the file again", exit_code=1)
 
 
 def _foreign_globals(file: Path) -> Iterator[str]:

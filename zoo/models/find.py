@@ -254,7 +254,7 @@ def _describe_newer_runs() -> str:
 
 def _other_spec_error(model: ModelFolder, reference: str, differences: Differences) -> ZooError:
     return ZooError(
-        f"`{model.folder}` has another spec than `{reference}`:"
+        f"the spec in `{model.folder}` differs from `{reference}`:"
         f"{format_differences(differences, f'in `{reference}`', 'in the folder')}",
         hint=f"to use the folder anyway, write `{model.folder}` instead of `{reference}` (with `--model` if the "
         f"command has that option); to train this spec, run `zoo train {reference} --run DIR`",

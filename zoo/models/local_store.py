@@ -72,7 +72,7 @@ def all_names() -> list[str]:
 def model_path(name: str) -> Path:
     """Return the folder of a published model, which may not exist yet.
 
-    If a process was killed while it replaced the folder, restore the folder first.
+    If a process was killed while replacing the folder, the folder is restored first.
 
     Raises:
         ZooError: The name is not valid, such as "../x".

@@ -137,7 +137,9 @@ def equals(
     format_value: Callable[[float], str] = format_number,
     status: Status = Status.DERIVED,
 ) -> Check:
-    """Return a function that checks whether a derived number rounds to all numbers that the paper prints.
+    """Return a function that checks whether a derived number, once formatted, equals the number in the claim.
+
+    If the claim contains several numbers, it must equal each of them.
 
     Args:
         derive: Function that returns the derived number, and a description of the derivation.

@@ -81,7 +81,11 @@ class PassEffect:
 
 @dataclass(frozen=True)
 class Plan(MemoryEstimate):
-    """Cost of a spec. Sizes in bytes are for float32, except in `passes`. A multiply-add counts as two FLOPs."""
+    """Parameters, FLOPs and memory of a spec's model.
+
+    Sizes in bytes are for float32. Only `passes`, the effects of the compiler passes, use the spec's own precision. A
+    multiply-add counts as two FLOPs.
+    """
 
     name: str
     length: int

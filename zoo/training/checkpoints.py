@@ -91,7 +91,7 @@ class TrainingState:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """Checkpoint, stored in a folder that is named by its step."""
+    """Checkpoint, stored in a folder that is named after its step."""
 
     folder: Path
 
@@ -167,7 +167,7 @@ def restore_checkpoint(
         weights = safetensors.torch.load_file(checkpoint.weights)
         moments = safetensors.torch.load_file(checkpoint.folder / OPTIMISER)
     except SafetensorError as error:
-        raise ZooError(f"`{checkpoint.folder}` cannot be read by safetensors: {error}", exit_code=1) from error
+        raise ZooError(f"the checkpoint `{checkpoint.folder}` is damaged: {error}", exit_code=1) from error
     progress = checkpoint.progress
     load_state(TrainingState(weights, moments), progress.step - progress.skipped, program, optimiser)
     return progress

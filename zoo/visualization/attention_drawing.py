@@ -23,7 +23,7 @@ _LINE_DISTANCE, _MAX_BUNDLE_HEIGHT = 2.5, 14.0
 
 
 def attention_svg(attention: Attention, view: View) -> str:
-    """Return an SVG drawing of the attention weights between words that `view` selects.
+    """Return an SVG drawing of the attention weights that `view` selects.
 
     The SVG needs no other file and follows the reader's light or dark mode.
     """

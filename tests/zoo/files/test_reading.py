@@ -33,7 +33,7 @@ def test_only_regular_files_are_read(tmp_path):
     (tmp_path / "device").symlink_to("/dev/zero")
     for name in ("folder", "fifo", "device"):
         assert not file_exists(tmp_path / name)
-        with pytest.raises(ZooError, match="is not a regular file"):
+        with pytest.raises(ZooError, match="is a folder, pipe or device, not a file"):
             read_bytes(tmp_path / name)
 
 

@@ -63,7 +63,7 @@ def test_a_run_of_another_spec_is_an_error_with_the_differences(
     shutil.rmtree("runs")
     trained("runs/own", **fields)
     for look_up in (find.of_spec, find.run, find.model):
-        with pytest.raises(ZooError, match=r"^`runs/own` has another spec than `own.yaml`:") as raised:
+        with pytest.raises(ZooError, match=r"^the spec in `runs/own` differs from `own.yaml`:") as raised:
             look_up(spec)
         assert f"\n  {key}: " in str(raised.value)
     assert find.model("own") == find.run("own") == Path("runs/own")
@@ -83,7 +83,7 @@ def test_a_published_model_of_another_spec_is_an_error(trained: Callable[..., Ru
     store(trained("runs/there"))
     shutil.rmtree("runs")
     Path("mine.yaml").write_text("extends: tiny\n")
-    with pytest.raises(ZooError, match=r"models/transformer-tiny-ende` has another spec than `mine.yaml`"):
+    with pytest.raises(ZooError, match=r"models/transformer-tiny-ende` differs from `mine.yaml`"):
         find.of_spec("mine.yaml")
 
 

@@ -155,7 +155,7 @@ def test_a_link_to_an_endless_device_is_not_read(trained: Trained, published: bo
     for name in ("vocabulary.model", "weights.safetensors", "spec.yaml"):
         (folder / name).rename(folder / "kept")
         (folder / name).symlink_to("/dev/zero")
-        with pytest.raises(ZooError, match=r"not a regular file|is not a run|is a link to a file outside its folder"):
+        with pytest.raises(ZooError, match=r"pipe or device|is not a run|is a link to a file outside its folder"):
             read_model(folder)
         if published:
             with pytest.raises(ZooError, match="is a link to a file outside its folder"):

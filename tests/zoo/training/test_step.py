@@ -111,7 +111,7 @@ def test_skipped_steps_are_counted_and_end_the_training_after_ten_in_a_row(
         one.train(lambda: False)
     assert caught.value.exit_code == 1
     assert one.progress.skipped == 12
-    assert any("1 of the steps up to 4 were skipped" in line for line in words.said)
+    assert any("1 steps before step 4 were skipped" in line for line in words.said)
     assert '"skipped": 2' in one.run.log.read_text()
 
 

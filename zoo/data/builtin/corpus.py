@@ -36,7 +36,9 @@ class Pair:
 
 
 def sentences(split: str, count: int, seed: int = 0) -> Iterator[Pair]:
-    """Yield distinct pairs of train, dev or test. The same arguments give the same pairs on every machine.
+    """Yield distinct sentence pairs of the train, dev or test set.
+
+    The same arguments give the same pairs on every machine.
 
     The sets have no sentence in common, even with different seeds.
 

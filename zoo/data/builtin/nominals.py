@@ -53,7 +53,7 @@ class Modifier(Protocol):
         """Return the English tree."""
 
     def german(self) -> tuple[Words, Words]:
-        """Return the German words directly after the noun, and the words that may move to the end of the clause."""
+        """Return the German words that must follow the noun, and those that may move to the end of the clause."""
 
 
 class Nominal:
@@ -127,7 +127,10 @@ class NounPhrase(Nominal):
 
     @property
     def contracts(self) -> bool:
-        """Whether the German article may contract with a preposition: a definite article without a relative clause."""
+        """Whether the German article may contract with a preposition, as in `im` for `in dem`.
+
+        It may if it is definite and its noun has no relative clause.
+        """
         return self.determiner.german.paradigm == "article" and not self.extraposed
 
     @property

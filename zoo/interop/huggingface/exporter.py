@@ -49,7 +49,11 @@ class HuggingFaceMarianExport:
         return HuggingFaceMarianImport()
 
     def write(self, bundle: Bundle, folder: Path) -> list[str]:
-        """Write weights, settings and vocabularies. Raise ZooError if MarianMTModel cannot express the model."""
+        """Write weights, settings and vocabularies. Return notes for the user.
+
+        Raises:
+            ZooError: MarianMTModel cannot express the model.
+        """
         spec = bundle.spec
         require_marian(spec)
         require_sentencepiece(bundle.vocabulary)

@@ -70,7 +70,11 @@ class MultilingualExport:
         return MultilingualImport()
 
     def write(self, bundle: Bundle, folder: Path) -> list[str]:
-        """Write weights, settings and the vocabulary. Raise ZooError if transformers cannot express the model."""
+        """Write weights, settings and the vocabulary. Return notes for the user.
+
+        Raises:
+            ZooError: transformers cannot express the model.
+        """
         spec = bundle.spec
         class_ = require_multilingual(spec)
         require_sentencepiece(bundle.vocabulary)
@@ -199,7 +203,7 @@ class ForeignIds:
 
 
 def multilingual_tensors(spec: Spec, tensors: Mapping[str, Tensor], ids: ForeignIds) -> Iterator[tuple[str, Tensor]]:
-    """Yield the tensors by their names in transformers. Missing biases become zeros."""
+    """Yield each tensor with its name in transformers. Missing biases become zeros."""
     a = spec.architecture
     for side, depth in zip(SIDES, (a.depths.encoder, a.depths.decoder), strict=True):
         for number in range(depth):

@@ -50,7 +50,11 @@ class T5Export:
         return T5Import()
 
     def write(self, bundle: Bundle, folder: Path) -> list[str]:
-        """Write weights, settings and the vocabulary. Raise ZooError if T5 cannot express the model."""
+        """Write weights, settings and the vocabulary. Return notes for the user.
+
+        Raises:
+            ZooError: T5 cannot express the model.
+        """
         spec = bundle.spec
         require_t5(spec)
         require_sentencepiece(bundle.vocabulary)

@@ -42,7 +42,11 @@ class T5GemmaExport:
         return T5GemmaImport()
 
     def write(self, bundle: Bundle, folder: Path) -> list[str]:
-        """Write weights, settings and the vocabulary. Raise ZooError if T5Gemma cannot express the model."""
+        """Write weights, settings and the vocabulary. Return notes for the user.
+
+        Raises:
+            ZooError: T5Gemma cannot express the model.
+        """
         spec, tensors = bundle.spec, bundle.tensors
         require_t5gemma(spec)
         _require_vocabulary(bundle)

@@ -22,7 +22,7 @@ _MAX_TOKENS = 1 << 20
 
 @dataclass(frozen=True)
 class SpecialTokens:
-    """Foreign IDs of special tokens."""
+    """IDs of the special tokens in the Hugging Face model. zoo numbers them differently."""
 
     end: int
     start: int

@@ -138,7 +138,8 @@ class MarianEngine:
     def _parse(self, line: str) -> EngineTranslation:
         """Parse a line of Marian's n-best list, such as `0 ||| ▁tokens ||| F0= -1.5 ||| -1.5`.
 
-        The first number after `F0=` is the log-probability. The last one is the score of the search.
+        The number after `F0=` is the log-probability. The last number, by which Marian's search ranks translations, is
+        not used.
         """
         _, tokens, log_probability, _ = line.rsplit(_SEPARATOR, 3)
         names = tokens.split()

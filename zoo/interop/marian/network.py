@@ -141,7 +141,7 @@ def _norm_placement(options: Settings) -> str:
 
 
 def _require_normalised_keys(options: Settings) -> None:
-    """Raise ZooError if the Marian that trained a pre-norm model may not have normalised keys and values."""
+    """Raise ZooError if a pre-norm model is from a version of Marian that may not normalise keys and values."""
     numbers = re.match(r"v?(\d+)\.(\d+)\.(\d+)", options.text("version"))
     if numbers is None:
         raise options.error("version", "does not begin with the version of the Marian that trained the model")

@@ -70,7 +70,7 @@ def draw_svg(*trees: Tree) -> str:
 
 
 def width(text: str, size: float, *, bold: bool = False) -> float:
-    """Estimate the width of a text in pixels.
+    """Estimate the width of `text` in pixels.
 
     Browsers use different fonts, so the estimate is large enough for wide fonts such as DejaVu Sans.
 

@@ -124,7 +124,7 @@ class TrainingProcess:
 
     @property
     def status(self) -> int | None:
-        """Exit status, after all output has been read. None while the process is running."""
+        """Exit status of the process. None while it runs. If it has ended, wait until all its output has been read."""
         if self._process.poll() is not None:
             self._reader.join()
         return self._process.returncode
