@@ -37,7 +37,7 @@ class TextMetric:
     Attributes:
         metric: The metric object of sacreBLEU.
         prepare: Function that tokenises each text before scoring. None if only sacreBLEU tokenises.
-        tokenization: Description of `prepare` in the signature.
+        tokenization: Description of `prepare` in sacreBLEU's signature.
     """
 
     metric: Any

@@ -69,7 +69,7 @@ class RunEvidence:
 
     @property
     def scale_parts(self) -> tuple[str, ...]:
-        """Parts of `scale`: one text for each difference from the shipped spec, the corpus and the number of steps."""
+        """Parts of `scale`: a text for each difference from the shipped spec, one for the corpus, one for the steps."""
         changed = [f"{key.rpartition('.')[2]}={new}" for key, (_, new) in self._differing.items()]
         steps = [f"{self.record.steps:,} steps"] if self.record else []
         # Another training set implies other dev and test sets, so these are not listed.

@@ -251,7 +251,7 @@ def _train_model(
 
 
 def _split_long_lines(lines: Iterable[str]) -> Iterator[str]:
-    """Yield the lines. Split lines that may exceed _MAX_LINE_BYTES at spaces, and words that do so anywhere."""
+    """Yield the lines. Split longer lines than _MAX_LINE_BYTES at spaces, and longer words at any character."""
     max_characters = _MAX_LINE_BYTES // _MAX_BYTES_PER_CHARACTER
     for line in lines:
         if len(line) <= max_characters or len(line.encode()) <= _MAX_LINE_BYTES:

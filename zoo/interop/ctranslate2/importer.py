@@ -144,7 +144,7 @@ class CTranslate2Engine:
         return " ".join(tokens) if self.target is None else str(self.target.decode(list(tokens)))
 
     def _names(self, tokens: Sequence[str]) -> list[str]:
-        """Return the names of tokens in zoo's vocabulary."""
+        """Return the names that CTranslate2's tokens have in zoo's vocabulary."""
         space = SPACE if self.target is None else ""
         return ["⁇" if token == self.unknown else space + token for token in tokens]
 

@@ -186,7 +186,7 @@ class SpecWriter:
                 setattr(attention, variable, value)
 
     def fill_norm(self, norm: Any, name: str) -> None:
-        """Fill a norm. RMSNorm has no bias."""
+        """Set the gain of a CTranslate2 norm to that of zoo's norm `name`, and also the bias unless it is RMSNorm."""
         norm.gamma = self.tensor(f"{name}_gain")
         if self.architecture.norm.kind == "layer_norm":
             norm.beta = self.tensor(f"{name}_bias")
