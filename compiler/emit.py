@@ -26,7 +26,7 @@ class EmittedCode:
     """Python source code that computes graphs: functions for layers, and one main function per purpose."""
 
     layers: dict[str, str] = field(default_factory=dict)
-    """Source code of each layer function, by its name."""
+    """Source code of each layer function. The keys are the function names."""
     main: dict[str, str] = field(default_factory=dict)
     """Source code of the function of each purpose. The function has the name of the purpose."""
     calls: set[str] = field(default_factory=set)

@@ -60,11 +60,11 @@ class Directed(Weighted):
 
     source_language: LanguageCode | None = Field(
         default=None,
-        description="Source language of this part of the corpus, one of `languages.codes`. Default: `corpus.source`.",
+        description="Source language of these sentence pairs, one of `languages.codes`. Default: `corpus.source`.",
     )
     target_language: LanguageCode | None = Field(
         default=None,
-        description="Target language of this part of the corpus, one of `languages.codes`. Default: `corpus.target`.",
+        description="Target language of these sentence pairs, one of `languages.codes`. Default: `corpus.target`.",
     )
 
 
@@ -168,14 +168,17 @@ class Corpus(Section):
         "starts from the folder of the spec file. In a shipped spec or an override, it starts from the current folder."
     )
     train: Parts = Field(
-        description="Training set: a list of parts, such as pairs of files, which are concatenated (section 5.1). "
-        "Empty for an imported model."
+        description="Training set (section 5.1): a list of data sources, which are concatenated. Each is two text "
+        "files (`source` and `target`), an `archive`, a treebank (`trees`) or the built-in corpus (`grammar`). Empty "
+        "for an imported model."
     )
     dev: Parts = Field(
-        description="Development set: parts such as pairs of files, as in `train` (section 6.2: newstest2013)."
+        description="Development set (section 6.2: newstest2013): a list of data sources, as in `train`. `held_out` "
+        "moves pairs from the training set to this set."
     )
     test: Parts = Field(
-        description="Test set: parts such as pairs of files, as in `train` (section 6.1: newstest2014)."
+        description="Test set (section 6.1: newstest2014): a list of data sources, as in `train`. `held_out` moves "
+        "pairs from the training set to this set."
     )
     max_length: Size = Field(
         le=1_048_576,

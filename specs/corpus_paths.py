@@ -89,7 +89,7 @@ def require_languages(layers: Sequence[LocatedValue], corpus: Corpus) -> None:
 
 
 def _training_files(layer: LocatedValue) -> list[LocatedValue]:
-    """Return those entries of `corpus.train` in a file or override that have a source and a target path."""
+    """Return the entries of `corpus.train` that have a source and a target path, in one spec file or override."""
     parts = _parts(_mapping(layer.at(["corpus"])), "train")
     return [part for part in parts if {"source", "target"} <= part.value.keys()]
 

@@ -77,8 +77,8 @@ class Spec(Section):
     """Declaration of a model and its training. Two specs are equal if all their fields are equal."""
 
     name: Name = Field(
-        description="Name under which the trained model is published. Letters, digits, hyphens, underscores and dots "
-        "are allowed. It starts with a letter or digit, and does not contain two successive dots."
+        description="Name under which the trained model is published. Letters, digits, hyphens, underscores, dots and "
+        "commas are allowed. It starts with a letter or digit, and does not contain two successive dots."
     )
     description: str = Field(max_length=10_000, description="One short sentence that describes the spec.")
     licence: Licence | None = Field(
@@ -86,8 +86,8 @@ class Spec(Section):
         "phrase. null: not specified."
     )
     task: Task = Field(description="What the model learns: translation (section 6.1) or parsing (section 6.3).")
-    architecture: Architecture = Field(description="The network (section 3).")
-    vocabulary: Vocabulary = Field(description="Subword tokens (section 5.1).")
+    architecture: Architecture = Field(description="Layers and dimensions of the network (section 3).")
+    vocabulary: Vocabulary = Field(description="How text is split into subword tokens (section 5.1).")
     languages: Languages | None = Field(
         description="Languages of a model that translates in several directions (not in the paper). null: the model "
         "translates from `corpus.source` to `corpus.target` only."
@@ -96,10 +96,13 @@ class Spec(Section):
         description="Training, development and test data: sentence pairs (section 5.1) or trees (section 6.3)."
     )
     training: Training = Field(
-        description="Batches, optimiser, schedule, regularisation and checkpoints (sections 5 and 6.1)."
+        description="How the model is trained: batches, optimiser, learning rate, regularisation and checkpoints "
+        "(sections 5 and 6.1)."
     )
-    decoding: Decoding = Field(description="Beam search (section 6.1) or sampling.")
-    compilation: Compilation = Field(description="Backend, precision and compiler passes (not in the paper).")
+    decoding: Decoding = Field(description="How translations are found: by beam search (section 6.1) or sampling.")
+    compilation: Compilation = Field(
+        description="How the model is compiled: backend, precision and compiler passes (not in the paper)."
+    )
 
     _short_name: str | None = PrivateAttr(default=None)
     _has_own_name: bool = PrivateAttr(default=True)

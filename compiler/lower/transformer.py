@@ -13,7 +13,7 @@ is [batch, frames, width]; its convolutions make `source` positions of `frames`.
 | `decode_step` | token and position [batch, new], memory,     | log_probabilities [batch, new, V]                |
 |               | source_padding, the state of the step before | and the new positions of the state               |
 | `attend`      | those of `score`                             | the same, and the weights of each attention,     |
-|               |                                              | [batch, h, queries, keys], by its name           |
+|               |                                              | [batch, h, queries, keys], under its name        |
 """
 
 from __future__ import annotations

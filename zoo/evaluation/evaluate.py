@@ -87,7 +87,7 @@ def check_split(name: str) -> Split:
 
 
 def read_split(spec: Spec, split: Split, report: Report, vocabulary: Vocabulary | None = None) -> EvaluationSet:
-    """Return the sources and references of a set, and, for a model of several languages, their languages.
+    """Return the sources and references of the dev or test set and, for multilingual models, their language codes.
 
     If the set is split off from the training text (`held_out` in the spec), the whole corpus is prepared first.
     Otherwise, only the files of the set are read.

@@ -96,8 +96,8 @@ def file_exists(path: Path) -> bool:
 def is_present(path: Path) -> bool:
     """Return whether there is anything at this path, even a folder, a FIFO or a dangling link.
 
-    Importers use it for optional files of a foreign model. If a file is present but unreadable, they then report an
-    error instead of ignoring the file.
+    Importers use it for optional files of a model. If a file is present but unreadable, they then report an error
+    instead of ignoring the file.
     """
     try:
         return os.path.lexists(path)

@@ -1,1 +1,1 @@
-"""Import of models from other toolkits, and export to other toolkits. Each foreign format has one package."""
+"""Import of models from other toolkits, and export to other toolkits. Each toolkit has one package or module."""

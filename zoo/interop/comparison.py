@@ -37,7 +37,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class Comparison:
-    """Comparison of a foreign engine with zoo on the same sentences, each on one thread in float32."""
+    """Comparison of another toolkit's engine with zoo on the same sentences, each on one thread in float32."""
 
     engine: str
     """Name and version of the engine."""
@@ -95,7 +95,7 @@ def compare_with_engine(
 
     Args:
         format: The format of the model. Its engine must be installed.
-        path: The foreign model.
+        path: The original model, before its import.
         model: The same model, imported.
         texts: The source sentences. Only the first 1,000 are used. Sentences that are too long for the model are left
             out, with a warning.
@@ -139,7 +139,7 @@ def compare_with_engine(
 
 @contextmanager
 def _engine_errors(format: ImportFormat) -> Iterator[None]:
-    """Convert any exception of a foreign engine to ZooError."""
+    """Convert any exception of another toolkit's engine to ZooError."""
     try:
         yield
     except ZooError:

@@ -43,7 +43,7 @@ class ExportResult:
 
 
 def export_model(name: str, to: str, folder: Path, report: Report) -> ExportResult:
-    """Write a published model in a foreign format, and check the result.
+    """Write a published model in the format of another toolkit, and check the result.
 
     Args:
         name: The name of a published model, or its folder.

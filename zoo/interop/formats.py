@@ -1,4 +1,4 @@
-"""Interfaces that a foreign format implements, and the data types of their arguments and results."""
+"""Interfaces that an import or export format implements, and the data types of their arguments and results."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _MAX_DESCRIPTION = 200  # characters
 
 @dataclass(frozen=True)
 class ImportRequest:
-    """Options of the user for reading a foreign model."""
+    """Options of the user for importing a model of another toolkit."""
 
     name: str
     """Name of the model in the local model store, and of its spec."""
@@ -41,12 +41,12 @@ class ImportRequest:
 
 @dataclass(frozen=True)
 class ImportedModel:
-    """A foreign model converted to zoo's token IDs, tensor names and tensor layout."""
+    """Model of another toolkit, converted to zoo's token IDs, tensor names and tensor layout."""
 
     spec: Spec
     vocabulary: Vocabulary
     tensors: Mapping[str, Tensor]
-    """Weights in float32, by zoo's names."""
+    """Weights in float32. The keys are zoo's tensor names."""
     origin: Mapping[str, str]
     """Origin of the model: `format`, `source` (file or folder), `engine`, and choices such as `positions`. The
     bundle's facts contain them."""
@@ -100,7 +100,7 @@ class ScoringEngine(Engine, Protocol):
 
 
 class ImportFormat(Protocol):
-    """Foreign model format that zoo can import."""
+    """Model format of another toolkit that zoo can import."""
 
     @property
     def name(self) -> str:
@@ -130,7 +130,7 @@ class ImportFormat(Protocol):
         """Open a model in its original engine. The engine's Python module must be installed.
 
         Args:
-            path: The foreign model.
+            path: The original model, before its import.
             model: The same model, imported by `read`.
         """
         ...
@@ -160,7 +160,7 @@ class ExportCheck:
 
 
 class ExportFormat(Protocol):
-    """Foreign model format that zoo can export to."""
+    """Model format of another toolkit to which zoo can export."""
 
     @property
     def name(self) -> str:
@@ -209,8 +209,8 @@ def imported_spec(request: ImportRequest, description: str, **sections: Mapping[
 
     Args:
         request: The name and the languages of the model.
-        description: The description of the model. It may contain text from foreign files, so it is reduced to one line
-            without markup.
+        description: The description of the model. It may contain untrusted text from the model's files, so it is
+            reduced to one line without markup.
         sections: The fields of `architecture`, `vocabulary`, `languages` and `decoding` that differ from the spec
             `base`.
 

@@ -83,7 +83,7 @@ class ImportResult:
 
 
 def import_model(source: str, options: ImportOptions, report: Report) -> ImportResult:
-    """Import a foreign model into the local model store.
+    """Import a model of another toolkit into the local model store.
 
     Args:
         source: A file, a folder, or `hf:ORG/NAME`.
@@ -101,7 +101,7 @@ def import_model(source: str, options: ImportOptions, report: Report) -> ImportR
     origin_name = hub.repository(source) if hub.is_on_hub(source) else Path(source).absolute().name
     name = options.name or _default_name(origin_name)
     if not is_name(name):
-        hint = "choose one with `--name NAME`: letters, digits and - _ . , beginning with a letter or a digit"
+        hint = "choose one with `--name NAME`: letters, digits and `-_.,`, beginning with a letter or a digit"
         raise ZooError(f"`{name}` is not a valid name for a model", hint=hint)
     format = find_format(path, options.format)
     texts = _check_sentences(options.check)

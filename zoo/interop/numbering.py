@@ -1,4 +1,4 @@
-"""Conversion from the token IDs of a foreign model to zoo's, which begin with PAD, UNK, BOS and EOS."""
+"""Conversion from the token IDs of another toolkit's model to zoo's, which begin with PAD, UNK, BOS and EOS."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 from specs import ZooError
 
 NEVER = -1e9
-"""Logit bias of a token that the foreign model cannot generate. It makes the token's probability 0. Label smoothing
+"""Logit bias of a token that the imported model cannot generate. It makes the token's probability 0. Label smoothing
 ignores such tokens (`compiler.operations.probability.SUPPRESSED_LOGIT`), so the probability stays 0 in training."""
 SPECIAL = ("<pad>", "<unk>", "<s>", "</s>")
 """Names of PAD, UNK, BOS and EOS."""
@@ -24,7 +24,7 @@ class Token:
 
     name: str
     row: int | None = None
-    """Row of the token in the embedding and output matrices of the foreign model. None if it has no row."""
+    """Row of the token in the embedding and output matrices of the original model. None if it has no row."""
     input_only: bool = False
     """Whether the token is only read and never generated. It then shares the row of another token."""
 
@@ -47,17 +47,17 @@ class Numbering:
         first: Sequence[str] = (),
         read_as_unknown: Sequence[str] = (),
     ) -> Numbering:
-        """Assign token IDs of zoo to a foreign vocabulary.
+        """Assign zoo's token IDs to the tokens of another toolkit's model.
 
         Args:
-            names: The names of the foreign tokens, in the order of their foreign IDs.
-            unknown: The foreign ID of the unknown token.
-            end: The foreign ID of the end of a sentence.
-            start: The foreign ID of the token that decoding starts with, whose row becomes that of BOS. It may equal
+            names: The names of the tokens, in the order of their IDs in the original model.
+            unknown: The original ID of the unknown token.
+            end: The original ID of the end of a sentence.
+            start: The original ID of the token that decoding starts with, whose row becomes that of BOS. It may equal
                 `unknown`, `end` or `pad`. By default, BOS gets a row of zeros.
-            pad: The foreign ID of the padding token. By default, or if it equals `start`, PAD gets a row of zeros.
+            pad: The original ID of the padding token. By default, or if it equals `start`, PAD gets a row of zeros.
             first: Names of tokens that get the IDs directly after the special tokens, such as byte tokens.
-            read_as_unknown: Tokens that the tokenizer produces but that the foreign model treats as unknown.
+            read_as_unknown: Tokens that the tokenizer produces but that the original model treats as unknown.
         """
         if start == pad:
             pad = None
@@ -81,17 +81,17 @@ class Numbering:
         return [token.name for token in self.tokens]
 
     def id(self, row: int) -> int:
-        """Return zoo's ID of the token with this row in the foreign matrices."""
+        """Return zoo's ID of the token with this row in the original model's matrices."""
         return next(id for id, token in enumerate(self.tokens) if token.row == row and not token.input_only)
 
     def rows(self, table: Tensor) -> Float32[Tensor, "tokens d_model"]:
-        """Return a foreign embedding or output projection in the order of zoo's token IDs.
+        """Return an embedding or output projection of the original model in the order of zoo's token IDs.
 
         Args:
-            table: A matrix with one row per foreign token.
+            table: A matrix with one row per token of the original model.
 
         Returns:
-            The matrix with one row per token. Tokens without a foreign row get zeros.
+            The matrix with one row per token of zoo. Tokens without a row in `table` get zeros.
 
         Raises:
             ZooError: The matrix has fewer rows than the vocabulary has tokens.
@@ -99,13 +99,13 @@ class Numbering:
         return self._select(table.float(), [token.row for token in self.tokens], 0.0)
 
     def bias(self, bias: Tensor | None) -> Float32[Tensor, " tokens"]:
-        """Return a foreign bias on the logits in the order of zoo's token IDs.
+        """Return a bias on the original model's logits in the order of zoo's token IDs.
 
         Args:
-            bias: One number per foreign token, in any shape. None is a bias of zeros.
+            bias: One number per token of the original model, in any shape. None means zeros.
 
         Returns:
-            One number per token: `NEVER` for tokens that the foreign model cannot generate.
+            One number per token of zoo: `NEVER` for tokens that the original model cannot generate.
 
         Raises:
             ZooError: The bias has fewer numbers than the vocabulary has tokens.

@@ -29,7 +29,11 @@ class OnnxExport:
         return None
 
     def write(self, bundle: Bundle, folder: Path) -> list[str]:
-        """Write the encoder, the decoding step, the spec and the vocabulary. Return notes for the user."""
+        """Write the encoder, the decoding step, the spec and the vocabulary.
+
+        Returns:
+            Notes for the user: how to use the files.
+        """
         _, order = prepare_build(bundle.spec, weights=bundle.tensors, precision="float32", backend=self.name)
         write_models(order, folder)
         (folder / SPEC).write_text(bundle.spec.yaml(__version__), encoding="utf-8")

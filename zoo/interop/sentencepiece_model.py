@@ -1,4 +1,4 @@
-"""SentencePiece models with zoo's token IDs, converted from foreign models or created for a list of words.
+"""SentencePiece models with zoo's token IDs, converted from other toolkits' models or created for a list of words.
 
 The files are messages of Protocol Buffers, with the field numbers of `sentencepiece_model.proto`. They are parsed here
 without the package `protobuf`, because some of its versions end the process if warnings are errors.
@@ -239,7 +239,7 @@ def is_language_token(name: str) -> bool:
 def word_list_tokenizer(numbering: Numbering, name: str) -> Tokenizer:
     """Return a tokenizer that splits text at spaces, with a list of words as the vocabulary.
 
-    The user must pass tokenised text, as in the foreign toolkit. The list does not specify how text is tokenised, for
+    The user must pass tokenised text, as in the original toolkit. The list does not specify how text is tokenised, for
     example into words or with subword-nmt.
 
     Args:

@@ -1,4 +1,4 @@
-"""Access to the settings of a foreign model. Keys that are neither read nor explicitly ignored are errors."""
+"""Access to the settings of another toolkit's model. Keys that are neither read nor explicitly ignored are errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conversion of the tensors of a foreign Transformer to zoo's names and layout (`x @ W`)."""
+"""Conversion of the tensors of another toolkit's Transformer to zoo's names and layout (`x @ W`)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def require_none_left(file: Path, names: set[str]) -> None:
 
 
 class ForeignTensors:
-    """Tensors of a PyTorch model by their foreign names.
+    """Tensors of another toolkit's PyTorch model, with that toolkit's names as keys.
 
     Each tensor is removed when it is used. Tensors that are left at the end are an error.
     """
@@ -44,7 +44,7 @@ class ForeignTensors:
         """Remove a tensor and return it in float32.
 
         Args:
-            name: The foreign name of the tensor.
+            name: The name of the tensor in the original toolkit.
             shape: The required shape. By default, any shape with at least one dimension.
 
         Raises:
@@ -152,8 +152,8 @@ class NetworkTensors:
         """Move the tensors of a layer, named as in fairseq and transformers, from `source` to this collection.
 
         Args:
-            source: The foreign tensors.
-            foreign: The foreign name of the layer, such as `model.encoder.layers.0`.
+            source: The tensors of the original model.
+            foreign: The name of the layer in the original model, such as `model.encoder.layers.0`.
             name: The name of the layer in zoo, such as `encoder.0`.
             d_model: The dimension of the layer's input and output.
             d_ff: The dimension of the feed-forward network's inner layer.
@@ -191,22 +191,22 @@ class NetworkTensors:
 
 @dataclass(frozen=True)
 class EmbeddingTables:
-    """Embeddings and output projection of a foreign model, in the order of its token IDs."""
+    """Embeddings and output projection of another toolkit's model, in the order of its token IDs."""
 
     source: Float[Tensor, "V d_model"]
     target: Float[Tensor, "V d_model"]
     output: Float[Tensor, "V d_model"]
     output_bias: Float[Tensor, " V"] | None
     source_scale: float
-    """Factor by which the foreign model multiplies source embeddings."""
+    """Factor by which the original model multiplies source embeddings."""
     target_scale: float
-    """Factor by which the foreign model multiplies target embeddings."""
+    """Factor by which the original model multiplies target embeddings."""
 
     def converted(self, source: Numbering, target: Numbering) -> tuple[dict[str, Tensor], dict[str, Any]]:
         """Return the tensors in the order of zoo's token IDs, and the fields of `architecture` that describe them.
 
-        zoo multiplies embeddings by sqrt(d_model) or by 1. If the foreign model uses another factor, the embedding is
-        rescaled, so that it can no longer share its matrix with the output projection.
+        zoo multiplies embeddings by sqrt(d_model) or by 1. If the original model uses another factor, the embedding
+        is rescaled, so that it can no longer share its matrix with the output projection.
         """
         is_scaled = {self.source_scale, self.target_scale} != {1.0}
         usual = self.target.shape[1] ** 0.5 if is_scaled else 1.0
@@ -258,5 +258,5 @@ def _matching_sinusoids(table: Float[Tensor, "rows d_model"]) -> Iterator[dict[s
 
 
 def _copied(tensor: Tensor) -> Tensor:
-    """Return a contiguous copy in float32. Foreign files may contain one tensor under two names."""
+    """Return a contiguous copy in float32. Files of other toolkits may contain one tensor under two names."""
     return tensor.detach().float().clone(memory_format=torch.contiguous_format)

@@ -73,13 +73,13 @@ def _require_values(content: Any, file: Path) -> None:
 
 
 def unreadable(file: Path, error: Exception) -> ZooError:
-    """Return the ZooError for a file that cannot be read, with the first line of the original error."""
+    """Return a ZooError that says that a file cannot be read, and quotes the first line of `error`."""
     reason = str(error).strip().partition("\n")[0] or "it is truncated"
     return ZooError(f"cannot read `{file}`: {reason}", hint="download or copy the file again", exit_code=1)
 
 
 def _foreign_globals(file: Path) -> Iterator[str]:
-    """Yield the globals in the pickles of a file, except those that torch needs for tensors."""
+    """Yield the name of each Python global in a file's pickles, except those that torch needs for tensors."""
     for pickle in _pickles(file):
         for operation, argument, _ in pickletools.genops(pickle):
             if operation.name == "GLOBAL":

@@ -1,4 +1,4 @@
-"""Conversion of foreign vocabularies: lists of tokens, and the SentencePiece models that split text into them."""
+"""Conversion of other toolkits' vocabularies: lists of tokens, and SentencePiece models that split text into tokens."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ _SUBWORD_NMT = (
 
 @dataclass(frozen=True)
 class TokenList:
-    """Tokens of one side of a foreign model, in the order of their foreign IDs."""
+    """Tokens of one side of a model to import, in the order of their IDs in that model (the original IDs)."""
 
     names: tuple[str, ...]
     unknown: int
-    """Foreign ID of the unknown token."""
+    """Original ID of the unknown token."""
     end: int
-    """Foreign ID of the end of a sentence."""
+    """Original ID of the end of a sentence."""
     start: int | None = None
-    """Foreign ID of the token that decoding starts with. None for a source, or if decoding starts with zeros."""
+    """Original ID of the token that decoding starts with. None for a source, or if decoding starts with zeros."""
     pad: int | None = None
-    """Foreign ID of the padding token, if there is one."""
+    """Original ID of the padding token, if there is one."""
 
     def require_rows(self, side: Side, rows: int) -> None:
         """Raise ZooError if the embedding has a different number of rows than the list has tokens."""
@@ -57,7 +57,7 @@ class TokenList:
     def numbering(self, models: Sequence[SentencePieceModel]) -> Numbering:
         """Assign token IDs of zoo to these tokens.
 
-        Tokens of the SentencePiece models that are not in this list become unknown tokens, as in the foreign engine.
+        Tokens of the SentencePiece models that are not in this list become unknown tokens, as in the original engine.
         """
         types = (TokenType.NORMAL, TokenType.USER_DEFINED, TokenType.BYTE)
         listed = set(self.names)
@@ -124,15 +124,15 @@ def convert_vocabulary(
     source_has_end: bool = True,
     control: Collection[str] = (),
 ) -> ImportedVocabulary:
-    """Convert a foreign vocabulary.
+    """Convert the vocabulary of another toolkit's model.
 
     Args:
-        models: One SentencePiece model for both sides, or two. Empty if the foreign model expects tokenised text.
+        models: One SentencePiece model for both sides, or two. Empty if the original model expects tokenised text.
         source: The tokens of the source.
         target: The tokens of the target.
         shared: Whether both sides have the same token IDs. If so, `target` describes both sides.
         where: The file or folder of the lists, for error messages.
-        source_has_end: Whether sources of the foreign model end with EOS.
+        source_has_end: Whether sources of the original model end with EOS.
         control: Names of tokens that no text contains, such as language tokens.
 
     Raises:

@@ -70,7 +70,7 @@ def all_names() -> list[str]:
 
 
 def model_path(name: str) -> Path:
-    """Return the folder of a published model, which may not exist yet.
+    """Return the path of a published model's folder, even if there is no such folder yet.
 
     If a process was killed while replacing the folder, the folder is restored first.
 
@@ -78,7 +78,7 @@ def model_path(name: str) -> Path:
         ZooError: The name is not valid, such as "../x".
     """
     if not is_name(name):
-        hint = "use only letters, digits and - _ . , start with a letter or digit, and do not write two dots in a row"
+        hint = "use only letters, digits and `-_.,`, start with a letter or digit, and do not write two dots in a row"
         raise ZooError(f"`{name}` is not a valid model name", hint=hint)
     restore_replaced(storage.models())
     return storage.models() / name

@@ -93,6 +93,7 @@ class Plan(MemoryEstimate):
     beam: int
     layers: tuple[LayerPlan, ...]
     passes: tuple[PassEffect, ...]
+    """Enabled compiler passes, with the sizes of all graphs before and after each pass."""
     positions: tuple[StackPositions, ...]
     parameters: int
     program_parameters: int

@@ -82,7 +82,7 @@ def card(
 
 
 def escape(text: str) -> str:
-    """Escape all Markdown characters in a text, which may come from foreign files, and join its lines."""
+    """Escape all Markdown characters in `text`, which may come from an imported model. Join its lines."""
     line = " ".join(text.split())
     return "".join(f"\\{sign}" if sign in r"\`*_[]<>|#~&!" else sign for sign in line)
 

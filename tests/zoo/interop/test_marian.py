@@ -95,7 +95,7 @@ def test_pre_norm_models_of_old_marians_are_rejected(tiny: SimpleNamespace, tmp_
 
 def test_pre_norm_models_need_a_version(tiny: SimpleNamespace, tmp_path: Path) -> None:
     model = Model(tiny, tmp_path, **PRE_NORM, version="unknown")
-    with pytest.raises(ZooError, match="`version: unknown` does not begin with the version of the Marian"):
+    with pytest.raises(ZooError, match="`version: unknown` does not begin with the number of the Marian version"):
         read(model.path)
     del model.options["version"]
     with pytest.raises(ZooError, match="the setting `version` is missing"):

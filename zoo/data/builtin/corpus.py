@@ -43,7 +43,7 @@ def sentences(split: str, count: int, seed: int = 0) -> Iterator[Pair]:
     The sets have no sentence in common, even with different seeds.
 
     Args:
-        split: `train`, `dev` or `test`.
+        split: The set: `train`, `dev` or `test`.
         count: Number of pairs.
         seed: Seed of the random choices.
 

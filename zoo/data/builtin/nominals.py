@@ -91,7 +91,7 @@ class Nominal:
 
     @property
     def contracts(self) -> bool:
-        """Whether the German article may contract with a preposition, as in `im` and `zum`."""
+        """Whether the German article may contract with a preposition, such as `in dem` to `im`."""
         return False
 
     def negated(self) -> Nominal | None:

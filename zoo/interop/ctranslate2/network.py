@@ -44,7 +44,7 @@ class Network:
     architecture: Mapping[str, Any]
     """Fields of `architecture` in a spec."""
     tensors: Mapping[str, Tensor]
-    """Tensors of the layers, by zoo's names."""
+    """Tensors of the layers. The keys are zoo's tensor names."""
     tables: EmbeddingTables
     starts_from_zeros: bool
     """Whether decoding starts with a zero embedding instead of the embedding of a token."""

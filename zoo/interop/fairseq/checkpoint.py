@@ -45,7 +45,7 @@ class Checkpoint:
     options: Mapping[str, Any]
     """Options by section. Older versions of fairseq have no sections, and then this is one flat mapping."""
     tensors: Mapping[str, Tensor]
-    """Tensors by their names in fairseq."""
+    """Tensors. The keys are fairseq's tensor names."""
 
 
 def read(file: Path) -> Checkpoint:

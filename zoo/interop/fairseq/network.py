@@ -137,7 +137,7 @@ def read_layers(
         options: The options of the checkpoint.
 
     Returns:
-        The tensors by zoo's names, and the fields of `architecture` that follow from the tensors.
+        The tensors with zoo's names as keys, and the fields of `architecture` that follow from the tensors.
 
     Raises:
         ZooError: A tensor is missing or has another shape than the options require.

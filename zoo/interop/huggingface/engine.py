@@ -35,9 +35,9 @@ class TransformersEngine:
             model: The model of transformers.
             decode: Returns the text of a translation, given its token IDs and their names.
             beam: The beam size of the model's own settings.
-            excluded: Foreign IDs of tokens that are excluded from the softmax.
-            forced: Foreign ID of the token that each translation begins with, such as that of a language.
-            prefix: Text before each source, such as the token of a language.
+            excluded: transformers' IDs of tokens that are excluded from the softmax.
+            forced: transformers' ID of the token that each translation begins with, such as a language token.
+            prefix: Text before each source, such as a language token.
         """
         self.version = version
         self._tokenizer, self._model, self._decode = tokenizer, model, decode

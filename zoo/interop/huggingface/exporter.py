@@ -67,7 +67,10 @@ class HuggingFaceMarianExport:
         return [*([differs] if epsilon != _EPSILON else []), *search_differences(spec)]
 
     def check(self, bundle: Bundle, folder: Path) -> ExportCheck | None:
-        """Compare transformers' log-probabilities with the reference log-probabilities of the bundle."""
+        """Compare transformers' log-probabilities with the reference log-probabilities of the bundle.
+
+        Return None if transformers is not installed.
+        """
         if find_spec("transformers") is None:
             return None
         transformers = import_transformers()
@@ -81,7 +84,7 @@ def compare_with_proof(bundle: Bundle, model: Any, ids: Tensor) -> ExportCheck:
     Args:
         bundle: The published model.
         model: The exported model, opened in transformers.
-        ids: The foreign ID of each token of zoo.
+        ids: transformers' token IDs, in the order of zoo's IDs.
     """
     model.eval()
     source, target = bundle.proof.stream, bundle.proof.target
@@ -140,11 +143,11 @@ def _position_rows(spec: Spec) -> int:
 
 
 def marian_tensors(spec: Spec, tensors: Mapping[str, Tensor]) -> Iterator[tuple[str, Tensor]]:
-    """Yield the tensors of MarianMTModel with their names in transformers. Missing biases become zeros.
+    """Yield each tensor of MarianMTModel with its name in transformers. Missing biases are filled with zeros.
 
     Args:
         spec: The spec of the model.
-        tensors: The tensors by zoo's names.
+        tensors: Maps zoo's name of each tensor to the tensor.
     """
     a = spec.architecture
     for side, depth in zip(SIDES, (a.depths.encoder, a.depths.decoder), strict=True):
@@ -166,12 +169,12 @@ def marian_tensors(spec: Spec, tensors: Mapping[str, Tensor]) -> Iterator[tuple[
 
 
 def written_layer(tensors: Mapping[str, Tensor], ours: str, foreign: str) -> Iterator[tuple[str, Tensor]]:
-    """Yield the tensors of a layer by their names in transformers. Missing biases become zeros.
+    """Yield each tensor of a layer with its name in transformers. Missing biases are filled with zeros.
 
     Args:
-        tensors: The tensors by zoo's names.
+        tensors: Maps zoo's name of each tensor to the tensor.
         ours: The name of the layer in zoo.
-        foreign: Its name in transformers.
+        foreign: The name of the layer in transformers.
     """
     for part, foreign_part in _ATTENTIONS.items():
         if f"{ours}.{part}.query" not in tensors:
@@ -189,7 +192,7 @@ def written_layer(tensors: Mapping[str, Tensor], ours: str, foreign: str) -> Ite
 
 
 def written_norm(tensors: Mapping[str, Tensor], ours: str, foreign: str) -> Iterator[tuple[str, Tensor]]:
-    """Yield the gain and the bias of a layer norm by their names in transformers."""
+    """Yield the gain and the bias of a layer norm, each with its name in transformers."""
     yield f"{foreign}.weight", tensors[f"{ours}_gain"].float().clone()
     yield f"{foreign}.bias", tensors[f"{ours}_bias"].float().clone()
 

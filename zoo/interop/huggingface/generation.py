@@ -61,7 +61,7 @@ class GenerationSettings:
     decoding: dict[str, Any]
     """Fields of `decoding` in a spec."""
     excluded: tuple[int, ...]
-    """Foreign IDs of tokens that are excluded from the softmax, so that no translation contains them."""
+    """transformers' IDs of tokens that are excluded from the softmax, so that no translation contains them."""
     notes: tuple[str, ...]
     """Notes to show to the user."""
 
@@ -73,7 +73,7 @@ def generation_settings(
 
     Args:
         settings: The content of `generation_config.json`, or of a `config.json` that contains these settings.
-        end: The foreign ID of EOS.
+        end: transformers' ID of EOS.
         numbering: The tokens of the target.
         forces_end: Whether a translation of maximum length ends with EOS if the settings do not specify it. True for
             the settings in a `config.json`.
@@ -125,7 +125,7 @@ def _max_length(settings: Settings, *, forces_end: bool) -> int:
 
 
 def _suppressed(settings: Settings) -> list[int]:
-    """Return the foreign IDs of suppressed tokens. Raise ZooError for sequences of several tokens."""
+    """Return transformers' IDs of suppressed tokens. Raise ZooError for sequences of several tokens."""
     words = settings.any("bad_words_ids") or []
     if not isinstance(words, list) or any(not isinstance(word, list) or len(word) != 1 for word in words):
         raise settings.error("bad_words_ids", "suppresses words of several tokens, but zoo suppresses single tokens")

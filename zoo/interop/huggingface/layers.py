@@ -27,7 +27,10 @@ class LayerTensor(NamedTuple):
 
 
 def read_layer_tensors(source: ForeignTensors, tensors: Iterable[LayerTensor]) -> dict[str, Tensor]:
-    """Remove tensors from `source`, and return them by zoo's names. Raise ZooError if one is missing or invalid."""
+    """Remove tensors from `source`. Return them with zoo's names as keys.
+
+    Raise ZooError if a tensor is missing or invalid.
+    """
     read = {}
     for each in tensors:
         tensor = source.take(f"{each.foreign}.weight", *each.shape)
@@ -38,7 +41,7 @@ def read_layer_tensors(source: ForeignTensors, tensors: Iterable[LayerTensor]) -
 
 
 def written_layer_tensors(ours: Mapping[str, Tensor], tensors: Iterable[LayerTensor]) -> Iterator[tuple[str, Tensor]]:
-    """Yield tensors by their names in transformers, in its layout."""
+    """Yield each tensor with its name in transformers, converted to the layout of transformers."""
     for each in tensors:
         tensor = ours[each.ours].float()
         if each.offset:

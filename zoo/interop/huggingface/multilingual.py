@@ -210,7 +210,7 @@ def _tying(tables: dict[str, Tensor]) -> str:
 
 
 def _embeddings(tables: dict[str, Tensor], tied: str, numbering: Numbering) -> dict[str, Tensor]:
-    """Return the matrices by zoo's names, with rows in the order of zoo's token IDs."""
+    """Return the matrices with zoo's names as keys, and with rows in the order of zoo's token IDs."""
     names = {"embedding": "source"} if tied in ("all", "embeddings") else {}
     names = names or {f"{side}_embedding": side for side in ("source", "target")}
     if tied in ("embeddings", "none"):
@@ -219,7 +219,7 @@ def _embeddings(tables: dict[str, Tensor], tied: str, numbering: Numbering) -> d
 
 
 def _read_layers(source: ForeignTensors, a: Architecture) -> dict[str, Tensor]:
-    """Remove the tensors of all layers, norms and learned positions from `source`. Return them by zoo's names."""
+    """Remove all tensors except embeddings and output from `source`. Return them with zoo's names as keys."""
     layers, tables = NetworkTensors(), {}
     for side, depth in zip(SIDES, (a.depths.encoder, a.depths.decoder), strict=True):
         source.left.pop(_SINUSOIDS.format(side), None)

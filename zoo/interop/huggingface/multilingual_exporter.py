@@ -87,7 +87,10 @@ class MultilingualExport:
         return list(search_differences(spec))
 
     def check(self, bundle: Bundle, folder: Path) -> ExportCheck | None:
-        """Compare transformers' log-probabilities with the reference log-probabilities of the bundle."""
+        """Compare transformers' log-probabilities with the reference log-probabilities of the bundle.
+
+        Return None if transformers is not installed.
+        """
         if find_spec("transformers") is None:
             return None
         model: Any = import_transformers().AutoModelForSeq2SeqLM.from_pretrained(folder)
@@ -142,16 +145,16 @@ def require_multilingual(spec: Spec) -> TokenizerClass:
 
 @dataclass(frozen=True)
 class ForeignIds:
-    """Token IDs of an exported model."""
+    """Token IDs of an exported model. transformers' IDs differ from zoo's IDs of the same tokens."""
 
     rows: list[int | None]
-    """zoo's ID of each foreign token. None if zoo does not have the token. Its row in the matrices is zeros."""
+    """zoo's IDs in the order of transformers' IDs. None for a token that zoo does not have, whose row is zeros."""
     foreign: Tensor
-    """Foreign ID of each token of zoo."""
+    """transformers' IDs in the order of zoo's IDs."""
     before_languages: int
-    """Number of foreign tokens before the language tokens."""
+    """Number of tokens with smaller IDs in transformers than all language tokens."""
     start: int
-    """Foreign ID of the token that decoding starts with."""
+    """transformers' ID of the token that decoding starts with."""
 
     @classmethod
     def of(cls, bundle: Bundle) -> ForeignIds:
@@ -177,7 +180,7 @@ class ForeignIds:
         in_lists = {languages.token_of(code): None for code in languages.codes}
         tokens = [id for id in range(EOS + 1, len(names)) if id != own_start and not never[id]]
         is_m2m = languages.token == M2M100_TOKENIZER.language_token
-        # M2M-100 lists all tokens that have a name. The names of other rows are their foreign IDs, such as `<128104>`.
+        # M2M-100 lists all tokens that have a name. Other rows are named after their IDs, such as `<128104>`.
         text = [
             id
             for id in tokens
@@ -196,7 +199,7 @@ class ForeignIds:
         return cls(rows, foreign, len(heads) + len(text), start)
 
     def select(self, values: Tensor) -> Tensor:
-        """Return a matrix or a bias of zoo with its rows in the order of the foreign IDs."""
+        """Return a matrix or a bias of zoo with its rows in the order of transformers' IDs."""
         selected = values.float()[[0 if id is None else id for id in self.rows]].clone()
         selected[[id is None for id in self.rows]] = 0
         return selected

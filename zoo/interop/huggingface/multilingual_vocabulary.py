@@ -1,6 +1,6 @@
 """Vocabularies of transformers' M2M100Tokenizer, NllbTokenizer and MBart50Tokenizer.
 
-The first foreign IDs are those of `<s>`, `<pad>`, `</s>` and `<unk>`. The text tokens follow, then the language tokens.
+IDs 0 to 3 are `<s>`, `<pad>`, `</s>` and `<unk>`. The text tokens follow, then the language tokens.
 For M2M100Tokenizer, `vocab.json` lists the IDs of the text tokens. For the other tokenizers, text tokens have the order
 of `sentencepiece.bpe.model`. Folders written by transformers 5 have `tokenizer.json` instead of that file.
 """
@@ -26,7 +26,7 @@ from zoo.text.vocabulary import Vocabulary
 
 SENTENCEPIECE, VOCABULARY = "sentencepiece.bpe.model", "vocab.json"
 SPECIAL_NAMES = ("<s>", "<pad>", "</s>", "<unk>")
-"""Names of the first tokens, in the order of their foreign IDs."""
+"""Names of the tokens with the IDs 0 to 3 in transformers."""
 START, PAD_ROW, END, UNKNOWN = range(4)
 MASK = "<mask>"
 LISTS = {"m2m100": M2M100, "wmt21": WMT21}
@@ -118,7 +118,7 @@ def read_multilingual_vocabulary(folder: Path, class_: TokenizerClass, rows: int
         folder: The folder of the model.
         class_: The class of the tokenizer.
         rows: The number of rows of the embedding. It may be larger than the number of tokens.
-        start: The foreign ID of the token that decoding starts with.
+        start: transformers' ID of the token that decoding starts with.
 
     Raises:
         ZooError: A file is missing or damaged, or the tokenizer has a property that zoo does not support.
@@ -187,7 +187,7 @@ def _content(entry: Any) -> str:
 
 
 def _added_tokens(folder: Path, settings: Settings) -> dict[str, int]:
-    """Return the foreign IDs of the added tokens that the files list."""
+    """Return the added tokens that the files list: each token's name and its ID in transformers."""
     entries = {int(id): _content(entry) for id, entry in (settings.any("added_tokens_decoder") or {}).items()}
     if not entries:
         tokenizer = _optional(folder / TOKENIZER)
@@ -228,7 +228,7 @@ def _language_tokens(
 
 
 def _read_text_tokens(folder: Path, class_: TokenizerClass, added: set[str]) -> tuple[SentencePieceModel, list[str]]:
-    """Return the SentencePiece model, and the names of all tokens before the languages, by their foreign IDs."""
+    """Return the SentencePiece model, and the names of all tokens before the language tokens, in ID order."""
     file = folder / SENTENCEPIECE
     if class_ is M2M100_TOKENIZER:
         return SentencePieceModel(file), _read_ids(folder / VOCABULARY)

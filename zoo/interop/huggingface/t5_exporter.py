@@ -76,7 +76,10 @@ class T5Export:
         return [*([bytes_differ] if spec.vocabulary.byte_fallback else []), *search_differences(spec)]
 
     def check(self, bundle: Bundle, folder: Path) -> ExportCheck | None:
-        """Compare transformers' log-probabilities with the reference log-probabilities of the bundle."""
+        """Compare transformers' log-probabilities with the reference log-probabilities of the bundle.
+
+        Return None if transformers is not installed.
+        """
         if find_spec("transformers") is None:
             return None
         model: Any = import_transformers().T5ForConditionalGeneration.from_pretrained(folder)
@@ -122,16 +125,16 @@ def _feed_forwards(spec: Spec) -> list[FeedForward]:
 
 @dataclass(frozen=True)
 class ExportedIds:
-    """Token IDs of an exported model."""
+    """Token IDs of an exported model. transformers' IDs differ from zoo's IDs of the same tokens."""
 
     order: Tensor
-    """zoo's ID of each foreign token."""
+    """zoo's IDs in the order of transformers' IDs."""
     foreign: Tensor
-    """Foreign ID of each token of zoo."""
+    """transformers' IDs in the order of zoo's IDs."""
     start: int
-    """Foreign ID of the token that decoding starts with."""
+    """transformers' ID of the token that decoding starts with."""
     pad: int
-    """Foreign ID of the padding token."""
+    """transformers' ID of the padding token."""
 
     @classmethod
     def of(cls, embedding: Tensor, tensors: Mapping[str, Tensor]) -> ExportedIds:
@@ -171,7 +174,7 @@ def write_vocabulary(bundle: Bundle, file: Path, ids: ExportedIds, settings: Map
     Args:
         bundle: The published model. Both sides have the same tokens.
         file: The SentencePiece model to write.
-        ids: The foreign token IDs.
+        ids: The token IDs in zoo and transformers.
         settings: Further settings of the tokenizer.
     """
     tokenizer = bundle.vocabulary.target

@@ -47,10 +47,10 @@ class TokenizerTokens:
 
     model: SentencePieceModel
     names: list[str]
-    """Names of the tokens, in the order of their foreign IDs. Empty for IDs without a token."""
+    """Names of the tokens, in the order of transformers' IDs. An ID without a token has an empty name."""
     unknown: int
     added: dict[str, int] = field(default_factory=dict)
-    """Foreign IDs of the tokens that are found in raw text."""
+    """Tokens that the tokenizer finds in raw text: each name and its ID in transformers."""
     special: set[str] = field(default_factory=set)
     """Added tokens that are not part of the text of a translation."""
 

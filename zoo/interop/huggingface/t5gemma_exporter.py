@@ -71,7 +71,10 @@ class T5GemmaExport:
         return list(search_differences(spec))
 
     def check(self, bundle: Bundle, folder: Path) -> ExportCheck | None:
-        """Compare transformers' log-probabilities with the reference log-probabilities of the bundle."""
+        """Compare transformers' log-probabilities with the reference log-probabilities of the bundle.
+
+        Return None if transformers is not installed.
+        """
         if find_spec("transformers") is None:
             return None
         model: Any = import_transformers().T5GemmaForConditionalGeneration.from_pretrained(folder)

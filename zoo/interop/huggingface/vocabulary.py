@@ -36,7 +36,7 @@ def read_vocabulary(folder: Path, rows: tuple[int, int], special: SpecialTokens,
     Args:
         folder: The folder of the model.
         rows: The number of rows of the source embedding and of the target embedding.
-        special: The IDs of the special tokens.
+        special: The IDs of the special tokens in the Hugging Face vocabulary.
         shared: Whether both sides have the same token IDs.
 
     Raises:

@@ -29,7 +29,7 @@ _MAX_D_MODEL = 65_536  # the largest value that a spec allows
 
 
 def read_layers(source: ForeignTensors, architecture: Architecture) -> dict[str, Tensor]:
-    """Remove the tensors of all layers from `source`, and return them by zoo's names.
+    """Remove the tensors of all layers from `source`. Return them with zoo's names as keys.
 
     Raise ZooError if one is missing or has another shape.
     """
@@ -50,10 +50,10 @@ def read_embeddings(
     """Remove the embeddings, the output projection and its bias from `source`. Return them ordered by zoo's token IDs.
 
     Args:
-        source: The foreign tensors.
+        source: The tensors of the model in transformers.
         architecture: The architecture of the model.
         numberings: The tokens of the source and the target.
-        excluded: The foreign IDs of tokens to exclude from the softmax.
+        excluded: transformers' IDs of tokens to exclude from the softmax.
 
     Raises:
         ZooError: A tensor is missing or has too few rows.

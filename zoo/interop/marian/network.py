@@ -144,13 +144,15 @@ def _require_normalised_keys(options: Settings) -> None:
     """Raise ZooError if a pre-norm model is from a version of Marian that may not normalise keys and values."""
     numbers = re.match(r"v?(\d+)\.(\d+)\.(\d+)", options.text("version"))
     if numbers is None:
-        raise options.error("version", "does not begin with the version of the Marian that trained the model")
+        raise options.error(
+            "version", "does not begin with the number of the Marian version that trained the model, such as v1.12.0"
+        )
     if tuple(map(int, numbers.groups())) < _FIRST_WITH_NORMALISED_KEYS:
         raise options.error(
             "version",
             "is older than 1.10.42: in pre-norm models, such versions may not normalise the keys and values of "
             "self-attention, which zoo does not support",
-            "translate with the Marian that trained the model, or train it again with Marian 1.11 or later",
+            "translate with the Marian version that trained the model, or train it again with Marian 1.11 or later",
         )
 
 
@@ -175,7 +177,7 @@ def embedding_rows(archive: Archive, options: Settings) -> tuple[int, int]:
 
 
 def read_layers(archive: Archive, options: Settings, architecture: Architecture) -> dict[str, Tensor]:
-    """Remove the tensors of all layers from the archive, and return them by zoo's names.
+    """Remove the tensors of all layers from the archive. Return them with zoo's names as keys.
 
     Raise ZooError if one is missing or has another shape.
     """

@@ -71,7 +71,7 @@ def _read_list(file: Path, rows: int) -> TokenList:
 
 
 def _parse_list(file: Path) -> dict[str, int]:
-    """Return the ID of each token by its name. Reading YAML events accepts no content other than text and numbers."""
+    """Return the ID of each token name. Reading YAML events accepts no content other than text and numbers."""
     try:
         text = read_bytes(file).decode("utf-8")
     except UnicodeDecodeError as error:

@@ -73,7 +73,7 @@ class Revision(Record):
     digest: Digest
     """SHA-256 of the bundle's manifest, which identifies all of its files: the digest in `NAME@sha256:...`."""
     files: Annotated[Mapping[_FileName, PublishedFile], Field(min_length=2, max_length=1000)]
-    """Files by their names in the bundle, including the manifest."""
+    """All files of the bundle, including the manifest. The keys are file names."""
     summary: Summary
 
     @model_validator(mode="after")
