@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -64,6 +65,15 @@ _Text = Annotated[
         help="Whether to include sentences of the dev and test sets in the bundle. Check their licence first.",
     ),
 ]
+_Notes = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        show_default=False,
+        help="Markdown file whose text the model card contains, such as the limits of the model and further scores. "
+        "Headings start with ##.",
+    ),
+]
 
 
 def publish(
@@ -75,6 +85,7 @@ def publish(
     to: _To = None,
     alias: _Alias = None,
     text: _Text = None,
+    notes: _Notes = None,
 ) -> None:
     """Publish a run as a bundle in the local model store, and optionally in a registry.
 
@@ -91,6 +102,7 @@ def publish(
     """
     from cli.console import report
     from specs.spec import COMMANDS
+    from zoo.files.reading import read_bytes
     from zoo.models.find import published_model
     from zoo.models.folder import ModelFolder
     from zoo.publishing.publish import publish
@@ -102,13 +114,14 @@ def publish(
     if to is not None:
         require_registry(to, alias)
     if to is not None and name is None and is_published_model(run):
-        if replace or text is not None:
-            option = "--replace" if replace else "--text" if text else "--no-text"
+        given = {"--replace": replace, "--text": text, "--no-text": text is False, "--notes": notes}
+        if option := next((option for option, value in given.items() if value), None):
             problem = f"`{option}` applies to runs only, but `{run}` is a published model"
             raise ZooError(problem, hint=f"leave `{option}` out, or give the run instead of the published model")
         folder = published_model(run, messages)
     else:
-        folder = publish(run, name=name, replace=replace, with_text=text, report=messages)
+        written = "" if notes is None else read_bytes(notes).decode("utf-8", "replace")
+        folder = publish(run, name=name, replace=replace, with_text=text, notes=written, report=messages)
     print(folder)
     if to is None:
         messages.info(f"next: zoo {COMMANDS[ModelFolder(folder).spec.task.kind]} --model {folder.name}")

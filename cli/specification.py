@@ -59,10 +59,10 @@ def list_models(
     if found.models:
         columns, cells = _score_cells(found.models)
         model_rows = [
-            (model.name, f"{model.parameters:,}", *scores, model.description)
+            (model.name, f"{model.parameters:,}", *scores, model.licence or "-", model.description)
             for model, scores in zip(found.models, cells, strict=True)
         ]
-        tables.append(("Published", ("model", "parameters>", *columns, "description…"), model_rows))
+        tables.append(("Published", ("model", "parameters>", *columns, "licence", "description…"), model_rows))
     if found.specs:
         spec_rows = [(spec.short_name, f"{spec.parameters:,}", spec.description) for spec in found.specs]
         tables.append(("Specs", ("spec", "parameters>", "description…"), spec_rows))
@@ -85,11 +85,11 @@ def _list_published(pattern: str | None, json: bool) -> None:
     rows = [
         (
             *(model.name, "-" if model.revision is None else str(model.revision), f"{model.parameters:,}"),
-            *(*scores, model.location, model.description),
+            *(*scores, model.location, model.licence or "-", model.description),
         )
         for model, scores in zip(models, cells, strict=True)
     ]
-    return show_table(("model", "revision>", "parameters>", *columns, "location", "description…"), rows)
+    return show_table(("model", "revision>", "parameters>", *columns, "location", "licence", "description…"), rows)
 
 
 def _score_cells(models: Sequence[RunSummary | PublishedModel]) -> tuple[list[str], list[list[str]]]:

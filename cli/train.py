@@ -26,7 +26,9 @@ TRAIN_EXAMPLES = (
     "\n\nzoo train runs/tiny/spec.yaml training.steps=3000"
     "\n\nzoo train own.yaml --run runs/second --device cuda"
 )
-AVERAGE_EXAMPLES = "zoo average tiny\n\nzoo average runs/big --last 5\n\nzoo average tiny --search"
+AVERAGE_EXAMPLES = (
+    "zoo average tiny\n\nzoo average runs/big --last 5\n\nzoo average tiny --search\n\nzoo average tiny --int8"
+)
 
 
 def prepare(spec: options.Reference, overrides: options.Overrides = None) -> None:
@@ -180,10 +182,19 @@ def average(
             help="Score the averages of the last 1, 2, 5, 10 and 20 checkpoints on the dev set. Write nothing.",
         ),
     ] = False,
+    int8: Annotated[
+        bool,
+        typer.Option(
+            "--int8",
+            help="Round each matrix to int8, so that the weights and a published model take a quarter of the space.",
+        ),
+    ] = False,
     json: options.Json = False,
     device: options.Device = "auto",
 ) -> None:
     """Write the average of a run's last checkpoints as its weights.
+
+    The scores of the earlier weights are removed. `zoo evaluate` computes new ones.
 
     With --search, nothing is written. Averages of the stored checkpoints (of every one, every second, every fourth, and
     so on) are scored on the dev set by the spec's `training.dev_score`. The table shows each difference from the best
@@ -196,10 +207,11 @@ def average(
 
     if not search:
         options.refuse("`--search`", json=json, device=device)
-        return print(average(Run(find.run(run)), last))
-    if last is not None:
-        hint = "leave `--last` out to search for the best number, or leave `--search` out"
-        raise ZooError("`--last` cannot be combined with `--search`", hint=hint)
+        return print(average(Run(find.run(run)), last, int8=int8))
+    for option, given in (("--last", last is not None), ("--int8", int8)):
+        if given:
+            hint = f"leave `{option}` out to search for the best number of checkpoints, or leave `--search` out"
+            raise ZooError(f"`{option}` cannot be combined with `--search`", hint=hint)
     from zoo.training.averaging import search_averages
 
     found = search_averages(Run(find.run(run)), device=device, report=report())

@@ -24,6 +24,8 @@ from compiler.kernels import library
 from specs import Spec
 from zoo.files.atomic import write_json
 from zoo.generation import compilation
+from zoo.models.registries import registry
+from zoo.models.registries.file_stores import MARKER
 from zoo.models.weights import Weights
 from zoo.planning import training_estimate
 from zoo.text.vocabulary import Vocabulary
@@ -127,7 +129,11 @@ def all_cores() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kernels: Callable[[Path], None]) -> Path:
-    """Give every test its own home and current folder, no network, and long timeouts."""
+    """Give every test its own home and current folder, no network, no included model, and long timeouts."""
+    included = tmp_path / "included"
+    included.mkdir()
+    (included / MARKER).write_text("{}")
+    monkeypatch.setattr(registry, "INCLUDED", included)
     monkeypatch.setattr(library, "_compile", kernels)
     monkeypatch.setattr(compilation, "QUIET_SECONDS", 300.0)  # messages must not depend on how busy the machine is
     monkeypatch.setattr(training_estimate, "_is_busy", lambda: False)

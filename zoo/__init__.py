@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from specs import Spec, ZooError
     from zoo.generation.translator import Translator
     from zoo.models.describe import Description, describe
-    from zoo.models.local_store import names
+    from zoo.models.find import names
     from zoo.training.run import Run
 
 __all__ = [
@@ -46,7 +46,7 @@ _LAZY_ATTRIBUTES = {
     "Spec": "specs",
     "Stream": "compiler",
     "ZooError": "specs",
-    "names": "zoo.models.local_store",
+    "names": "zoo.models.find",
     "Description": "zoo.models.describe",
     "describe": "zoo.models.describe",
     "Translator": "zoo.generation.translator",

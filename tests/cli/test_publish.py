@@ -15,6 +15,7 @@ import pytest
 from cli.app import run
 from zoo.files import storage
 from zoo.models import find
+from zoo.models.weights import Weights, read
 from zoo.publishing.proof import ReproducedOutputs
 from zoo.publishing.verify import Verified
 from zoo.training.run import Run
@@ -75,6 +76,29 @@ def test_publish_and_verify(zoo: Zoo, trained: Callable[..., Run], home: Path) -
     (folder / "scores.json").write_text("{}\n")
     result = zoo("verify", NAME)
     assert (result.status, result.out, str(folder / "scores.json") in result.err) == (1, "", True)
+
+
+@pytest.mark.integration
+def test_notes_of_the_publisher_are_in_the_card(zoo: Zoo, trained: Callable[..., Run]) -> None:
+    trained("runs/tiny")
+    assert zoo("publish", "tiny", "--notes", "missing.md").status == 1
+    Path("notes.md").write_text("## Known limits\n\nIt was never trained.\n", encoding="utf-8")
+    folder = Path(zoo("publish", "tiny", "--notes", "notes.md").out.strip())
+    card = (folder / "README.md").read_text(encoding="utf-8")
+    assert "\n\n## Known limits\n\nIt was never trained.\n\n## How to use\n" in card
+    result = zoo("publish", NAME, "--notes", "notes.md", "--to", "registry")
+    assert (result.status, "`--notes` applies to runs only" in result.err) == (2, True)
+
+
+@pytest.mark.integration
+def test_int8_weights_are_published_verified_and_loaded(zoo: Zoo, trained: Callable[..., Run]) -> None:
+    run = trained("runs/tiny")
+    full = read(run.weights)
+    Weights(full.tensors, {**full.facts, "stored_type": "int8"}).write(run.weights)
+    folder = Path(zoo("publish", "tiny").out.strip())
+    assert zoo("verify", NAME).status == 0
+    assert (folder / "weights.safetensors").read_bytes() == run.weights.read_bytes()
+    assert zoo("decode", "--model", NAME, "--backend", "eager").status == 0
 
 
 def test_verify_prints_the_new_score_and_the_published_score(zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> None:

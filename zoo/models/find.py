@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 
 import specs
@@ -25,7 +26,7 @@ from zoo.models.folder import (
     format_differences,
 )
 from zoo.models.pull import describe_search, pull, registry_names
-from zoo.models.registries.registry import configured_registries, skipped_registries
+from zoo.models.registries.registry import configured_registries, included_registry, skipped_registries
 from zoo.models.registries.revision import Reference, parse_reference
 from zoo.report import Report, WarningsReport
 
@@ -39,7 +40,7 @@ def from_options(spec: str | None, model_name: str | None, report: Report | None
         ZooError: Neither or both of the options are given, or there is no such model.
     """
     if spec is not None and model_name is None:
-        return of_spec(spec)
+        return of_spec(spec, report)
     if model_name is not None and spec is None:
         return model(model_name, report)
     problem = "no model is given" if spec is None else "`--spec` and `--model` are both given"
@@ -51,12 +52,14 @@ def all_from_options(spec: str | None, model_names: Sequence[str] | None, report
     return [from_options(spec, name, report) for name in model_names or (None,)]
 
 
-def of_spec(reference: str) -> Path:
+def of_spec(reference: str, report: Report | None = None) -> Path:
     """Return the folder of the newest trained run of a spec, or else of the published model with the spec's name.
 
+    A published model that is not in the local model store is pulled from the registries.
+
     Raises:
-        ZooError: There is no such model, or the model with this name has another spec. The error lists the paths that
-            were searched, or the fields that differ.
+        ZooError: There is no such model, the model with this name has another spec, or the model cannot be pulled. The
+            error lists the paths that were searched, or the fields that differ.
     """
     try:
         spec = specs.load(reference)
@@ -73,6 +76,10 @@ def of_spec(reference: str) -> Path:
         return bundle.folder
     if default.exists and _has_spec(default, spec):
         return _require_trained(default)
+    if not bundle.exists and (pulled := pull(Reference(spec.name), report or WarningsReport())) is not None:
+        bundle = ModelFolder(pulled)
+        if _has_spec(bundle, spec):
+            return bundle.folder
     for candidate in (default, bundle):
         if candidate.exists and not _has_spec(candidate, spec):
             raise _other_spec_error(candidate, reference, differing_fields(candidate.spec, spec))
@@ -113,6 +120,15 @@ def model(reference: str | os.PathLike[str], report: Report | None = None) -> Pa
     raise _not_found_error("model", name, searched, known, "" if parsed is None else describe_search(parsed))
 
 
+def names(pattern: str = "*") -> list[str]:
+    """Return the sorted names of the published models on this machine that match a pattern, such as `*big*`.
+
+    They are the models in the local model store, and those that are included in the package.
+    """
+    included = (entry.name for entry in included_registry().entries())
+    return sorted({*local_store.names(pattern), *(name for name in included if fnmatchcase(name, pattern))})
+
+
 def published_model(reference: str | os.PathLike[str], report: Report | None = None) -> Path:
     """Return the folder of a published model, given its path or name. Pull it if it is not in the local model store.
 
@@ -141,19 +157,20 @@ def pull_model(reference: str, report: Report) -> Path:
     """Pull a model from the registries, even if an older revision is in the local model store.
 
     Raises:
-        ZooError: No registry is configured, none of them has the model, or it cannot be pulled.
+        ZooError: No registry has the model, or it cannot be pulled.
     """
-    if not configured_registries() and not skipped_registries():
+    parsed = parse_reference(reference)
+    folder = None if parsed is None else pull(parsed, report)
+    if folder is not None:
+        return folder
+    if configured_registries() == [included_registry()] and not skipped_registries():
         hint = (
             "set ZOO_REGISTRIES to the address of a registry (a folder, https://, s3:// or hf://), or write the "
             f"address into `{storage.registries()}`"
         )
-        raise ZooError(f"`{reference}` cannot be pulled: no registry is configured", hint=hint)
-    parsed = parse_reference(reference)
-    folder = None if parsed is None else pull(parsed, report)
-    if folder is None:
-        raise not_published_error(reference, "" if parsed is None else describe_search(parsed))
-    return folder
+        problem = f"`{reference}` cannot be pulled: it is not included in zoo, and no other registry is configured"
+        raise ZooError(problem, hint=hint)
+    raise not_published_error(reference, "" if parsed is None else describe_search(parsed))
 
 
 def not_published_error(reference: str | os.PathLike[str], further_search: str = "") -> ZooError:

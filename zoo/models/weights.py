@@ -31,6 +31,7 @@ RESTORE_HINT = (
 _DIGEST, _VOCABULARY, _BRACKETS = "sha256", "vocabulary", "brackets"
 _FACTS = "zoo"
 _DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+_STORED_TYPE, _SCALES = "stored_type", ".scales"
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,8 @@ class Weights:
     """Tensors by name, with facts (metadata) as text. Each matrix of the paper is one tensor. Tied matrices share one.
 
     Facts are, for example, `steps` (the training steps of the averaged checkpoints, separated by commas) and
-    `longest_source` (the number of tokens of the longest source sentence in training).
+    `longest_source` (the number of tokens of the longest source sentence in training). If `stored_type` is "int8", the
+    file contains matrices in int8, see `quantise`.
     """
 
     tensors: Mapping[str, Tensor]
@@ -61,6 +63,11 @@ class Weights:
         """SHA-256 of the tensors when the file was written. None if the file does not record it."""
         return self.facts.get(_DIGEST)
 
+    @property
+    def stored_type(self) -> str:
+        """The data type of the matrices in the file: "int8" or "float32"."""
+        return self.facts.get(_STORED_TYPE, "float32")
+
     def write(self, file: Path) -> None:
         """Write the weights atomically. If the folder has a vocabulary, its SHA-256 is added to the facts.
 
@@ -68,15 +75,52 @@ class Weights:
             ZooError: The file cannot be written.
         """
         facts = {key: value for key, value in self.facts.items() if key != _BRACKETS}
-        facts = {**facts, _DIGEST: _tensor_digest(self.tensors), **_vocabulary_facts(file.parent)}
-        contiguous = {name: tensor.contiguous() for name, tensor in self.tensors.items()}
+        stored = quantise(self.tensors) if self.stored_type == "int8" else self.tensors
+        facts = {**facts, _DIGEST: _tensor_digest(stored), **_vocabulary_facts(file.parent)}
+        contiguous = {name: tensor.contiguous() for name, tensor in stored.items()}
         with atomic_file(file) as partial:
             # Write one metadata entry, because safetensors writes several ones in random order.
             safetensors.torch.save_file(contiguous, partial, metadata={_FACTS: json.dumps(facts, sort_keys=True)})
 
 
+def quantise(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return tensors with each matrix in int8, and its scales as a further tensor `NAME.scales` in bfloat16.
+
+    A matrix is the product of its int8 values and its scales. An embedding has one scale per row [rows, 1]: one per
+    token. Other matrices have one per column [1, columns]. The native backend's int8 weights have the same layout, so
+    it computes with exactly these int8 values. Scales in bfloat16 have 8 significant bits, so that float32 represents
+    their products with int8 values exactly, and quantising twice changes nothing.
+    """
+    result: dict[str, Tensor] = {}
+    for name, tensor in tensors.items():
+        if tensor.dim() != 2:
+            result[name] = tensor
+            continue
+        matrix = tensor.float()
+        largest = matrix.abs().amax(dim=int("embedding" in name), keepdim=True)
+        scales = (largest / 127).bfloat16()
+        result[name] = (matrix / scales).nan_to_num_(0.0).round_().clamp_(-127, 127).char()
+        result[f"{name}{_SCALES}"] = scales
+    return result
+
+
+def dequantise(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """Return the tensors of a file, with matrices in int8 converted to float32. See `quantise`."""
+    scales = {name: f"{name}{_SCALES}" for name in stored if stored[name].dtype == torch.int8}
+    missing = [name for name, scale in scales.items() if scale not in stored]
+    if missing:
+        raise ValueError(f"`{missing[0]}` is in int8, but has no scales `{scales[missing[0]]}`")
+    return {
+        name: tensor.float() * stored[scales[name]].float() if name in scales else tensor
+        for name, tensor in stored.items()
+        if name not in scales.values()
+    }
+
+
 def read(file: Path, manifest: Manifest | None = None) -> Weights:
-    """Read a weights file. The tensors are memory-mapped, so the file must not be changed in place.
+    """Read a weights file. Matrices in int8 are converted to float32, see `quantise`.
+
+    Other tensors are memory-mapped, so the file must not be changed in place.
 
     Args:
         file: The weights file.
@@ -93,13 +137,14 @@ def read(file: Path, manifest: Manifest | None = None) -> Weights:
             manifest.check_file(file.name)  # before the content is parsed
         with safe_open(file, framework="pt") as opened:
             facts = _parse_facts(opened.metadata())
-            tensors = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
+            stored = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
         digest = facts.get(_DIGEST) if manifest is None else None
-        if digest is not None and not hashes.has_digest(file, digest, lambda: _tensor_digest(tensors)):
+        if digest is not None and not hashes.has_digest(file, digest, lambda: _tensor_digest(stored)):
             problem = f"`{file}` is damaged: its tensors do not have the recorded SHA-256"
             raise ZooError(problem, hint=RESTORE_HINT, exit_code=1)
         if hashes.file_identity(file) != before:
             raise ZooError(f"`{file}` was replaced while it was read", hint="run the command again", exit_code=1)
+        tensors = dequantise(stored)
         for name, tensor in tensors.items():
             if tensor.dtype not in _DTYPES:
                 problem = f"`{file}`: `{name}` has the type {tensor.dtype}, but weights must be floating-point numbers"

@@ -51,6 +51,7 @@ def card(
     facts: Facts,
     longest_source: int | None = None,
     outputs: ReferenceOutputs | None = None,
+    notes: str = "",
 ) -> str:
     """Return the model card in Markdown.
 
@@ -61,6 +62,7 @@ def card(
         facts: The model's origin and training.
         longest_source: Length of the longest training source, in tokens. None if it is unknown.
         outputs: The model's reference outputs, if it has any.
+        notes: Markdown text of the publisher.
     """
     words = _TASKS[spec.task.kind]
     sections = [
@@ -75,6 +77,7 @@ def card(
         f"## Training\n\n{_training(spec, facts)}",
         f"## Training data and licence\n\n{_data(spec, words.examples, facts)}",
         f"## Limitations\n\n{_limitations(spec, vocabulary, facts, longest_source)}",
+        *([notes.strip()] if notes.strip() else []),
         _use(spec, words, outputs, scores),
         *_publication(facts),
     ]

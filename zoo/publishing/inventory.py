@@ -14,11 +14,16 @@ from zoo.evaluation.metrics import metrics_for
 from zoo.models import find
 from zoo.models.folder import ModelFolder
 from zoo.models.local_store import all_names, bundle_digest, read_origin, revisions_of
-from zoo.models.registries.registry import Registry, configured_registries, skipped_registries
+from zoo.models.registries.registry import (
+    Registry,
+    configured_registries,
+    included_registry,
+    skipped_registries,
+)
 from zoo.report import Report
 
-LOCAL = "local"
-"""Value of `location` for a model in the local model store."""
+LOCAL, INCLUDED = "local", "included"
+"""Values of `location` for a model in the local model store, and for a model that is included in the package."""
 
 
 @dataclass(frozen=True)
@@ -64,13 +69,14 @@ class PublishedModel:
 
     Attributes:
         name: Name of the model.
-        location: `LOCAL`, or the address of the registry.
+        location: `LOCAL`, `INCLUDED`, or the address of the registry.
         revision: Number of the revision. None if it was not published to a registry.
         digest: SHA-256 that identifies this revision, as in `NAME@sha256:...`.
         parameters: Number of parameters; tied matrices count once.
         metric: Name of the first metric of its task.
         dev: Score on the dev set. None if it was not evaluated.
         test: Score on the test set. None if it was not evaluated.
+        licence: Licence in its spec. Empty if the publisher did not specify one.
         description: Description in its spec.
     """
 
@@ -82,6 +88,7 @@ class PublishedModel:
     metric: str
     dev: float | None
     test: float | None
+    licence: str
     description: str
 
 
@@ -103,16 +110,19 @@ class Scores(TypedDict):
 
 
 def inventory(pattern: str | None, report: Report) -> Inventory:
-    """Return the shipped specs, runs and local models whose names match a pattern. Warn about damaged models.
+    """Return the shipped specs, runs and models on this machine whose names match a pattern. Warn about damaged models.
 
     Args:
         pattern: A pattern with `*`, `?` or `[`, or a part of a name. None matches everything.
         report: Receives the warnings.
     """
+    local = tuple(_local_models(report))
+    stored = {model.name for model in local}
+    included = (model for model in _models_in(included_registry(), report) if model.name not in stored)
     return Inventory(
         tuple(spec for spec in _shipped_specs() if _matches(pattern, spec.short_name, spec.name)),
         tuple(run for run in _runs(report) if _matches(pattern, run.folder, run.name)),
-        tuple(model for model in _local_models(report) if _matches(pattern, model.name)),
+        tuple(model for model in (*local, *included) if _matches(pattern, model.name)),
     )
 
 
@@ -187,6 +197,7 @@ def _local_models(report: Report, with_pinned: bool = False) -> Iterator[Publish
             digest=digest or "",
             parameters=compiler.parameters(spec),
             **first_metric_scores(spec, scores),
+            licence=spec.licence or "",
             description=spec.description,
         )
 
@@ -202,13 +213,14 @@ def _models_in(registry: Registry, report: Report) -> list[PublishedModel]:
     return [
         PublishedModel(
             name=entry.name,
-            location=registry.address,
+            location=INCLUDED if registry == included_registry() else registry.address,
             revision=entry.revision,
             digest=entry.digest,
             parameters=entry.summary.parameters,
             metric=entry.summary.metric,
             dev=entry.summary.dev,
             test=entry.summary.test,
+            licence=entry.summary.licence,
             description=entry.summary.description,
         )
         for entry in entries

@@ -37,6 +37,7 @@ def publish(
     name: str | None = None,
     replace: bool = False,
     with_text: bool | None = None,
+    notes: str = "",
     report: Report | None = None,
 ) -> Path:
     """Publish a trained run in the local model store.
@@ -50,6 +51,7 @@ def publish(
         replace: Whether to replace any model that has the name.
         with_text: Whether to include sentences of the dev and test sets. By default, they are included if all of them
             are from the built-in grammar, to which no licence applies.
+        notes: Markdown text that the card contains, such as the limits of the model and further scores.
         report: Receives progress and warnings.
 
     Returns:
@@ -85,7 +87,7 @@ def publish(
         if spec.corpus.test and "test" not in source.known_scores:
             report.info(f"the card has no test scores: `zoo evaluate --model {source.folder}` computes them")
         facts = facts_of_run(spec, source, source_weights)
-        _complete(bundle, facts, source_weights, translator, pairs, source.known_scores, outputs)
+        _complete(bundle, facts, source_weights, translator, pairs, source.known_scores, outputs, notes)
         del translator  # `verify_folder` loads the model again
         verify_folder(partial, report)
         if not replace:  # another process may have published meanwhile
@@ -155,6 +157,7 @@ def _complete(
     pairs: Sequence[tuple[str, str]],
     scores: dict[str, Any],
     outputs: ReferenceOutputs | None = None,
+    notes: str = "",
 ) -> None:
     """Complete a bundle that contains spec, vocabulary and weights: write all other files, the manifest last."""
     references = proof.compute(translator, pairs)
@@ -164,7 +167,7 @@ def _complete(
     if outputs:
         outputs.write(bundle.folder)
     try:
-        text = card(bundle.spec, translator.vocabulary, scores, facts, source_weights.longest_source, outputs)
+        text = card(bundle.spec, translator.vocabulary, scores, facts, source_weights.longest_source, outputs, notes)
     except (KeyError, TypeError, ValueError):
         hint = "remove the file; `zoo evaluate --model RUN` writes it again"
         raise ZooError(f"the run's `{SCORES}` is damaged: some values are missing", hint=hint, exit_code=1) from None

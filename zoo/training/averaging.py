@@ -31,7 +31,7 @@ COUNTS = (1, 2, 5, 10, 20)
 """Numbers of checkpoints whose averages `search_averages` scores."""
 
 
-def average(run: Run, last: int | None = None) -> Path:
+def average(run: Run, last: int | None = None, *, int8: bool = False) -> Path:
     """Write the average of a run's last checkpoints to its `weights.safetensors`.
 
     The average is computed in float64, one tensor at a time. The scores of the old weights are removed. If the file
@@ -41,6 +41,8 @@ def average(run: Run, last: int | None = None) -> Path:
         run: The run.
         last: The number of checkpoints to average, counted from the last. By default `training.average`, or all
             checkpoints if there are fewer.
+        int8: Whether to round each matrix to int8, with a scale per row or column. The file then has a quarter of the
+            size.
 
     Returns:
         The path of `weights.safetensors`.
@@ -57,7 +59,7 @@ def average(run: Run, last: int | None = None) -> Path:
         raise ZooError(problem, hint=hint)
     chosen = checkpoints[-(last or run.spec.training.average) :]
     steps = format_steps(chosen)
-    if _is_average_of(run.weights, steps):
+    if _is_average_of(run.weights, steps, "int8" if int8 else "float32"):
         return run.weights
     require_undamaged(run, chosen)
     mean = mean_of([checkpoint.weights for checkpoint in chosen])
@@ -65,7 +67,8 @@ def average(run: Run, last: int | None = None) -> Path:
     # Remove the scores of the old weights first, so that they never accompany the new ones.
     for file in (run.scores, run.answers("dev"), run.answers("test")):
         file.unlink(missing_ok=True)
-    Weights(mean, {"steps": steps, "longest_source": str(longest)}).write(run.weights)
+    facts = {"steps": steps, "longest_source": str(longest), **({"stored_type": "int8"} if int8 else {})}
+    Weights(mean, facts).write(run.weights)
     return run.weights
 
 
@@ -114,10 +117,11 @@ def format_steps(checkpoints: Sequence[Checkpoint]) -> str:
     return ",".join(str(checkpoint.step) for checkpoint in checkpoints)
 
 
-def _is_average_of(file: Path, steps: str) -> bool:
-    """Return whether a weights file is undamaged and contains the average of the checkpoints at these steps."""
+def _is_average_of(file: Path, steps: str, stored_type: str) -> bool:
+    """Return whether a weights file is undamaged and contains the average of these steps in this data type."""
     try:
-        return read(file).facts.get("steps") == steps
+        weights = read(file)
+        return (weights.facts.get("steps"), weights.stored_type) == (steps, stored_type)
     except ZooError:
         return False
 

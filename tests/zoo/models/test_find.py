@@ -10,10 +10,14 @@ from pathlib import Path
 import pytest
 
 import specs
+import zoo
 from specs import ZooError
 from zoo.files import manifest, storage
 from zoo.models import find, local_store
-from zoo.models.folder import differing_fields
+from zoo.models.folder import ModelFolder, differing_fields
+from zoo.models.registries import registry
+from zoo.publishing.publish import publish
+from zoo.publishing.upload import upload
 from zoo.training.run import Run
 
 SIZES = {"N": 2, "d_model": 16, "d_ff": 24, "h": 2, "d_k": 6, "d_v": 4, "dropout": 0.1}
@@ -248,3 +252,24 @@ def test_the_folder_of_the_corpus_counts_if_both_exist(tmp_path: Path) -> None:
     assert not differing_fields(a, a)
     Path("b").rename("elsewhere")  # a corpus may have been moved
     assert not differing_fields(a, b)
+
+
+def test_included_models_are_found_by_name_and_by_spec(trained: Callable[..., Run]) -> None:
+    run = trained()
+    folder = publish(run.folder, name="everyday")
+    upload(folder, str(registry.INCLUDED))
+    shutil.rmtree(folder)
+    spec_file = write_spec(run)
+    shutil.rmtree(run.folder)
+    assert zoo.names() == zoo.names("every*") == ["everyday"]
+    assert zoo.names("x*") == local_store.names() == []
+    assert find.model("everyday") == folder
+    assert ModelFolder(folder).published
+    shutil.rmtree(folder)
+    text = Path(spec_file).read_text().replace("transformer-tiny-ende", "everyday")
+    Path("same.yaml").write_text(text)
+    assert find.of_spec("same.yaml") == folder
+    shutil.rmtree(folder)
+    Path("other.yaml").write_text(text.replace("d_ff: 24", "d_ff: 25"))
+    with pytest.raises(ZooError, match=r"architecture.d_ff: `25` in `other.yaml`, `24` in the folder"):
+        find.of_spec("other.yaml")

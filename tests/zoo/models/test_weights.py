@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from safetensors.torch import save_file
 
+from compiler.weights import Initializer, Quantised, StoredTensor
 from specs import ZooError
-from zoo.models.weights import Weights, known_digest, read, read_facts, same_vocabulary
+from zoo.models.weights import Weights, dequantise, known_digest, quantise, read, read_facts, same_vocabulary
 
 
 @pytest.fixture
@@ -44,6 +47,57 @@ def test_the_digest_covers_names_types_and_shapes(tmp_path: Path) -> None:
     assert len(digests) == len(variants)
 
 
+TENSORS = st.dictionaries(
+    st.sampled_from(["embedding", "source_embedding", "w1", "b1"]),
+    st.builds(
+        lambda rows, columns, seed, size: (
+            size * torch.randn(rows, columns, generator=torch.Generator().manual_seed(seed))
+        ),
+        *(st.integers(1, 9), st.integers(1, 9), st.integers(0, 99), st.sampled_from([0.0, 1e-6, 1.0, 1e6])),
+    ),
+)
+
+
+@given(TENSORS)
+def test_int8_is_within_half_a_step_and_quantising_again_changes_nothing(tensors: dict[str, torch.Tensor]) -> None:
+    stored = quantise(tensors)
+    result = dequantise(stored)
+    assert result.keys() == tensors.keys()
+    for name, tensor in tensors.items():
+        assert stored[name].dtype == torch.int8
+        scales = stored[f"{name}.scales"].float()
+        assert scales.shape == ((len(tensor), 1) if "embedding" in name else (1, tensor.shape[1]))
+        # A scale in bfloat16 can be too small for the largest value by a factor of at most 1 + 2^-8.
+        assert ((result[name] - tensor).abs() <= scales / 2 + tensor.abs() / 256).all()
+    again = quantise(result)
+    assert all(torch.equal(again[name], stored[name]) for name in stored)
+
+
+@given(TENSORS)
+def test_the_int8_backends_compute_with_the_stored_integers(tensors: dict[str, torch.Tensor]) -> None:
+    stored = quantise(tensors)
+    for name, tensor in dequantise(stored).items():
+        part = StoredTensor(name, tuple(tensor.shape), Initializer.ONE)
+        dimension = 0 if "embedding" in name else 1
+        assert torch.equal(Quantised(part, dimension).make({name: tensor}), stored[name])
+
+
+def test_int8_files_have_a_quarter_of_the_size_and_are_read_as_floats(file: Path) -> None:
+    tensors = {"w1": torch.randn(256, 64), "b1": torch.randn(64), "conv": torch.randn(2, 3, 4)}
+    Weights(tensors, {"steps": "7"}).write(file)
+    full = file.stat().st_size
+    Weights(tensors, {"steps": "7", "stored_type": "int8"}).write(file)
+    assert file.stat().st_size < 0.28 * full
+    weights = read(file)
+    assert (weights.stored_type, weights.last_step) == ("int8", 7)
+    assert weights.tensors["w1"].dtype == torch.float32
+    assert torch.equal(weights.tensors["b1"], tensors["b1"])
+    assert torch.equal(weights.tensors["conv"], tensors["conv"])
+    before = file.read_bytes()
+    weights.write(file)  # as `zoo publish` does
+    assert file.read_bytes() == before
+
+
 def test_foreign_files_are_read_and_a_wrong_digest_is_damage(file: Path) -> None:
     save_file({"a": torch.ones(2)}, file, metadata={"format": "pt", "longest_source": "7"})
     assert (read(file).longest_source, read(file).last_step) == (7, None)
@@ -51,8 +105,11 @@ def test_foreign_files_are_read_and_a_wrong_digest_is_damage(file: Path) -> None
         save_file({"a": torch.ones(2)}, file, metadata={"sha256": digest})
         with pytest.raises(ZooError, match="damaged"):
             read(file)
+    save_file({"a": torch.ones(2, dtype=torch.int32)}, file)
+    with pytest.raises(ZooError, match=r"torch.int32, but weights must be floating-point numbers"):
+        read(file)
     save_file({"a": torch.ones(2, dtype=torch.int8)}, file)
-    with pytest.raises(ZooError, match=r"torch.int8, but weights must be floating-point numbers"):
+    with pytest.raises(ZooError, match=r"`a` is in int8, but has no scales `a.scales`"):
         read(file)
     file.write_bytes((1 << 40).to_bytes(8, "little") + b"{}")
     with pytest.raises(ZooError, match="its header has"):

@@ -10,6 +10,7 @@ from unittest.mock import Mock
 
 import pytest
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from specs import ZooError
@@ -46,6 +47,19 @@ def test_average_writes_the_mean_of_the_last_checkpoints(finished_run: Run) -> N
     assert open_model(finished_run.folder, device="cpu").longest_source == finished_run.identity.longest_source
     left = [finished_run.scores, finished_run.answers("dev"), finished_run.answers("test")]
     assert not any(file.exists() for file in left), "they are scores of other weights"
+
+
+def test_average_in_int8_replaces_the_float32_average_and_back(finished_run: Run) -> None:
+    def int8_matrices(int8: bool) -> int:
+        with safe_open(average(finished_run, int8=int8), framework="pt") as opened:
+            return sum(opened.get_tensor(name).dtype == torch.int8 for name in opened.keys())  # noqa: SIM118
+
+    counts = [int8_matrices(int8) for int8 in (False, True, False)]
+    assert counts[0] == counts[2] == 0 < counts[1]
+    mean = read(average(finished_run))
+    rounded = read(average(finished_run, int8=True))
+    assert rounded.facts["steps"] == mean.facts["steps"]
+    assert all(torch.allclose(rounded.tensors[name], mean.tensors[name], atol=0.02) for name in mean.tensors)
 
 
 def test_checkpoints_of_a_stop_are_explained(finished_run: Run) -> None:

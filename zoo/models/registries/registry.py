@@ -33,6 +33,8 @@ from zoo.models.registries.revision import Alias, IndexEntry, Record, Reference,
 from zoo.report import Report
 
 VARIABLE = "ZOO_REGISTRIES"
+INCLUDED = Path(__file__).parents[2] / "included"
+"""Folder of the registry that is part of the package: its models are available without network access."""
 INDEX, PAGE = "index.json", "index.html"
 _MAX_SEARCHED = 10_000
 """Maximum number of revisions to search for a digest, because a malicious server could claim to have any number."""
@@ -205,9 +207,10 @@ def open_registry(address: str) -> Registry:
 
 
 def configured_registries() -> list[Registry]:
-    """Return the registries to search, in order: those in `ZOO_REGISTRIES`, then those in `registries.txt`.
+    """Return the registries to search, in order.
 
-    With `ZOO_OFFLINE=1`, return only registries in folders.
+    They are those in `ZOO_REGISTRIES`, those in `registries.txt`, and the one that is included in the package. With
+    `ZOO_OFFLINE=1`, only registries in folders are returned.
 
     Raises:
         ZooError: An address is not valid.
@@ -224,7 +227,13 @@ def _all_configured() -> list[Registry]:
     file = storage.registries()
     lines = read_bytes(file).decode("utf-8", "replace").splitlines() if file_exists(file) else []
     listed = [line.strip() for line in lines if line.strip() and not line.lstrip().startswith("#")]
-    return [open_registry(address) for address in dict.fromkeys([*os.environ.get(VARIABLE, "").split(), *listed])]
+    addresses = dict.fromkeys([*os.environ.get(VARIABLE, "").split(), *listed])
+    return [*map(open_registry, addresses), included_registry()]
+
+
+def included_registry() -> Registry:
+    """Return the registry that is part of the package."""
+    return Registry(FolderStore(INCLUDED))
 
 
 def blob_path(sha256: str) -> str:

@@ -202,17 +202,18 @@ def test_unusual_folder_names_are_folders():
         assert open_registry(address).address == str(Path(address).absolute())
 
 
-def test_configured_registries_are_those_of_the_variable_then_those_of_the_file(monkeypatch, home):
-    assert registry.configured_registries() == []
+def test_configured_registries_are_those_of_the_variable_then_of_the_file_then_the_included_one(monkeypatch, home):
+    included = str(registry.INCLUDED)
+    assert [found.address for found in registry.configured_registries()] == [included]
     home.mkdir()
     storage.registries().write_text("# ours\n\nhttps://own.org/zoo\n  /srv/two models  \n/srv/one\n")
     monkeypatch.setenv("ZOO_REGISTRIES", " /srv/one\n s3://bucket/x ")
     monkeypatch.delenv("ZOO_OFFLINE")
-    expected = ["/srv/one", "s3://bucket/x", "https://own.org/zoo", "/srv/two models"]
+    expected = ["/srv/one", "s3://bucket/x", "https://own.org/zoo", "/srv/two models", included]
     assert [found.address for found in registry.configured_registries()] == expected
     assert registry.skipped_registries() == []
     monkeypatch.setenv("ZOO_OFFLINE", "1")
-    assert [found.address for found in registry.configured_registries()] == ["/srv/one", "/srv/two models"]
+    assert [found.address for found in registry.configured_registries()] == ["/srv/one", "/srv/two models", included]
     assert registry.skipped_registries() == ["s3://bucket/x", "https://own.org/zoo"]
 
 
