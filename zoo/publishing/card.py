@@ -72,7 +72,7 @@ def card(
         _table(*_architecture_table(spec)),
         *_layer_descriptions(spec),
         *_origin(facts),
-        f"## Evaluation\n\n{_scores(scores, spec.task)}",
+        f"## Evaluation\n\n{_scores(scores, spec)}",
         *_speed(scores),
         f"## Training\n\n{_training(spec, facts)}",
         f"## Training data and licence\n\n{_data(spec, words.examples, facts)}",
@@ -138,10 +138,10 @@ def _origin(facts: Facts) -> Iterator[str]:
         yield f"Its architecture and training are those of the spec `{nearest.spec}`, which is shipped with zoo."
 
 
-def _scores(scores: Mapping[str, Any], task: Task) -> str:
+def _scores(scores: Mapping[str, Any], spec: Spec) -> str:
     if not scores:
         return "This model was not evaluated before it was published."
-    metrics = [m for m in metrics_for(task) if m.in_summary or all(m.name in result for result in scores.values())]
+    metrics = [m for m in metrics_for(spec.task) if m.in_summary or all(m.name in result for result in scores.values())]
     columns, keys = ["set"], []
     for metric in metrics:
         columns += [f"{metric.title}{metric.unit and f' per {metric.unit}'}", *metric.details.values()]
@@ -155,11 +155,22 @@ def _scores(scores: Mapping[str, Any], task: Task) -> str:
         ]
         for split, result in scores.items()
     ]
+    for split, result in scores.items():
+        for source, target in _directions(spec):
+            values = [result.get(f"{name}_{source}_{target}") for _, name in keys]
+            cells = [metric.format_score(value) for (metric, _), value in zip(keys, values, strict=True)]
+            if any(value is not None for value in values):
+                rows.append([f"{split}, {source} to {target}", *cells, "", ""])
     signatures = {
         f"- {m.title}: `{result[m.signature]}`" for m in metrics if not m.in_summary for result in scores.values()
     }
     table = _table([*columns, "sentences", "signature"], rows)
     return "\n\n".join([table, *(["\n".join(sorted(signatures))] if signatures else [])])
+
+
+def _directions(spec: Spec) -> Sequence[tuple[str, str]]:
+    """Return the translation directions of a multilingual model: the source and the target language of each."""
+    return tuple(dict.fromkeys(map(spec.corpus.direction, spec.corpus.parts))) if spec.languages else ()
 
 
 def _speed(scores: Mapping[str, Any]) -> Iterator[str]:
@@ -308,17 +319,19 @@ def _use(spec: Spec, words: _TaskWords, outputs: ReferenceOutputs | None, scores
             " The text of the test set may not be redistributed, so the scores above cannot be reproduced from the "
             "published files."
         )
+    target = next((target for _, target in _directions(spec)), None)
+    argument, option = ("", "") if target is None else (f', target="{target}"', f" --to {target}")
     return f"""## How to use
 
 ```python
 import zoo
 
 {words.noun} = zoo.load("{spec.name}")
-{words.noun}.{words.verb}("...")
+{words.noun}.{words.verb}("..."{argument})
 ```
 
 ```sh
-zoo {COMMANDS[spec.task.kind]} --model {spec.name} < {words.files}
+zoo {COMMANDS[spec.task.kind]} --model {spec.name}{option} < {words.files}
 zoo verify {spec.name}
 ```
 

@@ -136,3 +136,15 @@ def test_an_imported_model_has_its_origin_and_no_markdown_of_strangers(tokens: V
     assert "Its languages are unknown." in text
     assert "und" not in text.split()
     assert escape("a|b\n# c <img> [x](y) `z`") == r"a\|b \# c \<img\> \[x\](y) \`z\`"
+
+
+def test_a_multilingual_model_has_a_score_for_each_direction_and_a_target_language(tokens: Vocabulary) -> None:
+    parts = [{"grammar": 9}, {"grammar": 9, "source_language": "de", "target_language": "en"}]
+    corpus = dict.fromkeys(("train", "dev", "test"), parts)
+    spec = specs.load("tiny", {"languages": {"codes": ["en", "de"]}, "corpus": corpus})
+    scores = {"test": {"bleu": 40.0, "bleu_en_de": 30.0, "bleu_de_en": 50.0, **RESULT}}
+    text = card(spec, tokens, scores, Facts())
+    assert "| test | 40.00 | 9.877 | 1,234 | `a\\|b` |\n| test, en to de | 30.00 | - |  |  |\n" in text
+    assert "| test, de to en | 50.00 | - |  |  |\n" in text
+    assert 'translator.translate("...", target="de")' in text
+    assert f"zoo decode --model {spec.name} --to de < source.txt" in text
