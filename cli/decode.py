@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
-from itertools import tee
+from itertools import islice, tee
 from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 DECODE_EXAMPLES = (
     'echo "the old dog sees a small house" | zoo decode --spec tiny'
     "\n\nzoo decode transformer-big-ende -i news.en -o news.de --device cuda --precision bfloat16"
+    "\n\nzoo decode transformer-big-ende -i news.en -o news.de.3 --part 3/8"
     "\n\nzoo decode --model multilingual --from en --to de < lines.en"
     "\n\nzoo decode --spec tiny --n-best 4 --json < lines.en"
     "\n\nzoo decode --spec tiny --search sample --top-p 0.9 --seed 7 < lines.en"
@@ -75,6 +77,15 @@ _NoSplit = Annotated[
         "--no-split",
         help="Translate each line as a whole. By default, a model that was trained on single sentences translates the "
         "sentences of a line one by one.",
+    ),
+]
+_Part = Annotated[
+    str | None,
+    typer.Option(
+        metavar="K/N",
+        show_default="all lines",
+        help="Translate only the K-th of N parts of the input file, for N processes that translate a file together. "
+        "The outputs of all parts, one after the other, equal the output of one process.",
     ),
 ]
 _Temperature = Annotated[
@@ -137,6 +148,7 @@ def decode(
     input: options.Input = None,
     prefix: _Prefix = None,
     output: options.Output = None,
+    part: _Part = None,
     search: _Search = None,
     beam: options.Beam = None,
     alpha: options.Alpha = None,
@@ -168,6 +180,7 @@ def decode(
     from cli.console import report
     from zoo.models.find import all_from_options
 
+    lines = None if part is None else _lines_of_part(part, input)
     how: BackendOptions = {"device": device, "precision": precision, "backend": backend}
     choice: TranslationOptions = {"search": search, "beam": beam, "alpha": alpha, "max_batch_tokens": max_batch_tokens}
     choice |= {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
@@ -176,7 +189,7 @@ def decode(
     )
     format_lines = partial(_format_translations, json=json, n_best=n_best)
     choice |= {"source": from_, "target": to, "split": not no_split}
-    _answer_lines(translator, _Files(input, output, prefix), choice, n_best, format_lines)
+    _answer_lines(translator, _Files(input, output, prefix, lines), choice, n_best, format_lines)
 
 
 def parse(
@@ -248,11 +261,36 @@ def parse(
 
 
 class _Files(NamedTuple):
-    """Files that a command reads and writes. None means stdin (`input`), stdout (`output`) or no file (`prefix`)."""
+    """Files that a command reads and writes. None means stdin (`input`), stdout (`output`) or no file (`prefix`).
+
+    `lines` is the range of input lines that are read, or None for all lines.
+    """
 
     input: Path | None
     output: Path | None
     prefix: Path | None = None
+    lines: range | None = None
+
+
+def _lines_of_part(part: str, input: Path | None) -> range:
+    """Return the line indices of a part, such as "3/8", of a file. The parts differ by at most one line.
+
+    Raises:
+        ZooError: The part is not valid, or there is no input file.
+    """
+    from specs import ZooError
+    from zoo.text.lines import count_lines
+
+    match = re.fullmatch(r"([1-9][0-9]{0,6})/([1-9][0-9]{0,6})", part)
+    number, count = map(int, match.groups()) if match else (1, 0)
+    if number > count:
+        hint = "write K/N with 1 <= K <= N, such as `--part 3/8` for the third of eight parts"
+        raise ZooError(f"`--part {part}` is not a part", hint=hint)
+    if input is None:
+        problem = "`--part` needs an input file, because stdin cannot be divided into parts"
+        raise ZooError(problem, hint="add `--input FILE`")
+    lines = count_lines(input)
+    return range(lines * (number - 1) // count, lines * number // count)
 
 
 def _open_model(folders: list[Path], task: str, how: BackendOptions, input: Path | None) -> Translator:
@@ -314,17 +352,19 @@ def _answer_lines(
         open_lines(files.prefix) if files.prefix else nullcontext() as prefixes,
         open_output(files.output, inputs, flush=True) as write,
     ):
-        texts, sources = tee(lines)
+        first, end = (0, None) if files.lines is None else (files.lines.start, files.lines.stop)
+        texts, sources = tee(islice(lines, first, end))
         results = translate_lines(
             translator,
             map(prepare, texts) if prepare else texts,
-            prefixes=prefixes,
+            prefixes=None if prefixes is None else islice(prefixes, first, end),
             n_best=n_best,
             paused=lines.paused,
+            first=first,
             report=report() if shows_progress else Report(),
             **choice,
         )
-        for number, (answers, source) in enumerate(zip(results, sources, strict=False), start=1):
+        for number, (answers, source) in enumerate(zip(results, sources, strict=False), start=first + 1):
             for line in format_lines(number, source, answers):
                 write(line)
 

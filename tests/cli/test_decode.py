@@ -252,3 +252,30 @@ class TestProcesses:
                 assert float(process.stdout.readline()) < 0
             process.stdin.close()
             assert process.wait() == 0
+
+
+@pytest.mark.parametrize("options", [(), ("--search", "sample", "--seed", "7"), ("--prefix", "starts.de")])
+def test_the_parts_of_a_file_equal_the_whole(zoo: Zoo, trained: Callable[..., Run], options: tuple[str, ...]) -> None:
+    trained("runs/tiny")
+    Path("lines.en").write_text(TEXT + "the last line has no end", encoding="utf-8")
+    Path("starts.de").write_text("der\n\n\n\n\nwir\n", encoding="utf-8")
+    whole = zoo("decode", "--model", "tiny", "-i", "lines.en", *options)
+    assert (whole.status, whole.err) == (0, "")
+    for count in (1, 4, 7):
+        parts = [f"{number}/{count}" for number in range(1, count + 1)]
+        results = [zoo("decode", "--model", "tiny", "-i", "lines.en", *options, "--part", part) for part in parts]
+        assert "".join(result.out for result in results) == whole.out
+        assert all(result.out for result in results) is (count < 7)
+    last = zoo("decode", "--model", "tiny", "-i", "lines.en", "--n-best", "2", "--part", "3/3").out
+    assert [line.split("\t")[0] for line in last.splitlines()] == ["5", "5", "6", "6"]
+
+
+def test_invalid_parts_are_refused(zoo: Zoo, trained: Callable[..., Run]) -> None:
+    trained("runs/tiny")
+    Path("lines.en").write_text(TEXT, encoding="utf-8")
+    for part in ("3", "0/2", "3/2", "1/0", "-1/2", "1/2/3", "a/b", "1/2 "):
+        result = zoo("decode", "--model", "tiny", "-i", "lines.en", "--part", part)
+        assert (result.status, result.out, "is not a part" in result.err) == (2, "", True), part
+    result = zoo("decode", "--model", "tiny", "--part", "1/2", stdin=TEXT)
+    assert (result.status, "add `--input FILE`" in result.err) == (2, True)
+    assert zoo("decode", "--model", "tiny", "-i", "missing", "--part", "1/2").status != 0

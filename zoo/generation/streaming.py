@@ -28,6 +28,7 @@ def translate_lines(
     n_best: int | None = None,
     max_chunk_lines: int = MAX_CHUNK_LINES,
     paused: Callable[[], bool] = never_paused,
+    first: int = 0,
     report: Report | None = None,
     **options: Unpack[TranslationOptions],
 ) -> Iterator[list[Translation]]:
@@ -43,6 +44,7 @@ def translate_lines(
         max_chunk_lines: Maximum number of lines that are read in advance.
         paused: Function that returns whether the next line is not available yet. During such a pause, all lines that
             were read are translated, so that an interactive user sees them.
+        first: Index of the first line. Samples and error messages depend on the index of a line.
         report: Receives the progress.
         **options: Options for languages, sentence splitting and the search (see `TranslationOptions`).
     """
@@ -50,7 +52,7 @@ def translate_lines(
     config, preprocessor = translator.config(n_best, options), translator.preprocessor(source, target, split=split)
     chunks = available_chunks(zip_prefixes(lines, prefixes), max_chunk_lines, paused, FIRST_CHUNK_LINES)
     done: dict[int, list[Translation]] = {}
-    answered = 0
+    answered = first
     with preprocessor.warnings, (report or Report()).progress(translator.verb, None, "sentences") as progress:
         for chunk in chunks:  # after a pause, this blocks until there is a line
             available = _until_pause(chain([chunk], chunks))

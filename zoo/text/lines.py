@@ -12,6 +12,7 @@ from select import select
 from typing import IO, BinaryIO, Self, TypeVar
 
 from specs import ZooError
+from zoo.files.reading import open_file
 from zoo.report import size
 
 PAUSE_SECONDS = 0.02
@@ -48,6 +49,16 @@ def read_lines(path: Path | str) -> list[str]:
             return list(decoded_lines(bounded_lines(stream, str(path), MAX_LINE_BYTES), str(path)))
     except OSError as error:
         raise ZooError(f"`{path}` cannot be read: {error.strerror or error}") from error
+
+
+def count_lines(path: Path) -> int:
+    """Return the number of lines of a text file, without decoding them.
+
+    Raises:
+        ZooError: The file cannot be read.
+    """
+    with open_file(path) as stream:
+        return sum(1 for _ in stream)
 
 
 def bounded_lines(stream: IO[bytes], name: str, max_bytes: int) -> Iterator[bytes]:
