@@ -1,0 +1,143 @@
+"""`zoo serve`: answer translation requests over HTTP."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+import zoo
+from cli import options
+from specs import ZooError
+
+EXAMPLES = (
+    "zoo serve"
+    "\n\nzoo serve --model transformer-tiny-ende --port 8080"
+    "\n\nzoo serve --new-key --keys keys.txt && zoo serve --keys keys.txt --host 0.0.0.0"
+)
+_LIMITS = "Limits"
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+def serve(
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME|RUN",
+            show_default="all published models on this machine",
+            autocompletion=options.complete_model_or_run,
+            help="Offer this model. Give the option several times for several models.",
+        ),
+    ] = None,
+    host: Annotated[
+        str, typer.Option(metavar="ADDRESS", help="Listen on this address. 0.0.0.0 accepts other machines.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(metavar="N", min=0, max=65535, help="Listen on this port.")] = 5000,
+    keys: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            show_default="no key is needed",
+            help="Accept only the API keys in this file. Each line has the SHA-256 of a key and, optionally, the "
+            "number of characters that the key may translate until the server is restarted.",
+        ),
+    ] = None,
+    new_key: Annotated[
+        bool, typer.Option("--new-key", help="Create an API key, add its SHA-256 to --keys, print the key, and exit.")
+    ] = False,
+    cors: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ORIGIN",
+            show_default="none",
+            help="Permit web pages of this origin, such as https://example.org, to send requests.",
+        ),
+    ] = None,
+    max_models: Annotated[int, typer.Option(metavar="N", min=1, help="Keep at most N models in memory.")] = 4,
+    idle_minutes: Annotated[
+        float, typer.Option(metavar="X", min=0.01, help="Unload a model that was not used for X minutes.")
+    ] = 30.0,
+    max_texts: Annotated[
+        int, typer.Option(metavar="N", min=1, rich_help_panel=_LIMITS, help="Maximum number of texts per request.")
+    ] = 100,
+    max_characters: Annotated[
+        int, typer.Option(metavar="N", min=1, rich_help_panel=_LIMITS, help="Maximum length of a text.")
+    ] = 20_000,
+    max_body_bytes: Annotated[
+        int, typer.Option(metavar="N", min=1, rich_help_panel=_LIMITS, help="Maximum size of a request in bytes.")
+    ] = 1_000_000,
+    max_queue: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            min=1,
+            rich_help_panel=_LIMITS,
+            help="Maximum number of texts that wait or are being translated. Further requests get status 429.",
+        ),
+    ] = 2_000,
+    timeout: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.1, rich_help_panel=_LIMITS, help="Maximum time per request.")
+    ] = 120.0,
+    device: options.Device = "auto",
+    precision: options.Precision = None,
+    backend: options.Backend = None,
+    max_batch_tokens: options.MaxBatchTokens = None,
+) -> None:
+    """Translate for other programs over HTTP.
+
+    The server has zoo's own API below /v1, and the APIs of LibreTranslate and DeepL, so that their clients work. It
+    chooses a model by the languages of a request, and loads it when it is first needed. A new revision of a model in
+    the local model store is used without a restart.
+
+    After SIGTERM or Ctrl-C, the server answers the requests that it has accepted, and exits.
+    """
+    try:
+        from zoo.serving.app import open_socket, run_server
+        from zoo.serving.pool import ModelPool
+        from zoo.serving.service import Service
+        from zoo.serving.settings import Limits, Settings, read_keys
+        from zoo.serving.settings import new_key as create_key
+    except ModuleNotFoundError as error:
+        hint = "install it with `pip install 'transformer-zoo[serve]'`"
+        raise ZooError(f"`zoo serve` needs the package `{error.name}`", hint=hint) from None
+    from cli.console import report
+    from zoo.generation.loading import open_model
+    from zoo.report import Report
+
+    if new_key:
+        if keys is None:
+            raise ZooError("`--new-key` needs `--keys FILE`", hint="name the file that the server reads its keys from")
+        print(create_key(keys))
+        return
+    limits = Limits(
+        body_bytes=max_body_bytes,
+        text_characters=max_characters,
+        texts=max_texts,
+        queued_texts=max_queue,
+        request_seconds=timeout,
+    )
+    settings = Settings(limits, max_models, 60 * idle_minutes, read_keys(keys) if keys else {}, tuple(cors or ()))
+    pool = ModelPool(
+        model or zoo.names(),
+        max_models=settings.max_models,
+        idle_seconds=settings.idle_seconds,
+        open_translator=lambda folder: open_model(
+            folder,
+            device=device,
+            precision=precision,
+            backend=backend,
+            max_batch_tokens=max_batch_tokens,
+            report=Report(),  # warnings contain excerpts of the users' texts
+        ),
+    )
+    messages = report()
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
+    logging.getLogger("zoo.serving").setLevel(logging.INFO)
+    listener = open_socket(host, port)
+    if host not in _LOOPBACK and not settings.keys:
+        messages.warn("other machines can use this server without a key: add `--keys FILE`, or use `--host 127.0.0.1`")
+    shown = f"[{host}]" if ":" in host else host
+    messages.info(f"serving {len(pool.models)} models on http://{shown}:{listener.getsockname()[1]}; Ctrl-C stops")
+    run_server(Service(settings, pool), listener)

@@ -1,0 +1,112 @@
+"""A server on tiny random models: in this process for most tests, on a port of this machine for real clients."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("fastapi")
+
+from fastapi.testclient import TestClient
+
+from zoo.generation.loading import open_model
+from zoo.report import Report
+from zoo.serving import app as serving_app
+from zoo.serving.app import Server, create_app, open_socket
+from zoo.serving.engine import Engine
+from zoo.serving.pool import ModelPool
+from zoo.serving.service import Service
+from zoo.serving.settings import Limits, Settings
+from zoo.training.run import Run
+
+RUN = "runs/tiny"
+
+
+def open_quietly(folder: Path):
+    return open_model(folder, device="cpu", report=Report())
+
+
+@pytest.fixture
+def service_of(trained: Callable[..., Run]) -> Callable[..., Service]:
+    """A function that returns the service of a run of `small`, from `en` to `de`. Keyword arguments set limits."""
+
+    def make(names=(RUN,), keys=None, cors=(), max_models=4, idle_seconds=1800.0, **limits) -> Service:
+        if RUN in names and not Path(RUN).exists():
+            trained()
+        settings = Settings(Limits(**limits), max_models, idle_seconds, keys or {}, cors)
+        pool = ModelPool(names, max_models=max_models, idle_seconds=idle_seconds, open_translator=open_quietly)
+        return Service(settings, pool)
+
+    return make
+
+
+@pytest.fixture
+def client_of(service_of) -> Iterator[Callable[..., TestClient]]:
+    """A function that returns a client of a server with these settings."""
+    clients = []
+
+    def make(**settings) -> TestClient:
+        client = TestClient(create_app(service_of(**settings)))
+        client.__enter__()
+        clients.append(client)
+        return client
+
+    yield make
+    for client in clients:
+        client.__exit__(None, None, None)
+
+
+@pytest.fixture
+def url_of(service_of) -> Iterator[Callable[..., str]]:
+    """A function that starts a server on a free port of this machine, and returns its address."""
+    stops = []
+
+    def make(**settings) -> str:
+        address = running(service_of(**settings))
+        stops.append(address)
+        return address.__enter__()
+
+    yield make
+    for address in stops:
+        address.__exit__(None, None, None)
+
+
+@contextmanager
+def running(service: Service) -> Iterator[str]:
+    listener = open_socket("127.0.0.1", 0)
+    server = Server(serving_app.configure(service), service)
+    server.capture_signals = _nothing  # signals belong to the main thread
+    thread = threading.Thread(target=lambda: server.run(sockets=[listener]))
+    thread.start()
+    while not server.started:
+        assert thread.is_alive()
+        time.sleep(0.01)
+    yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    server.should_exit = True
+    thread.join()
+    listener.close()
+
+
+@contextmanager
+def _nothing() -> Iterator[None]:
+    yield
+
+
+@pytest.fixture
+def blocked(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
+    """An event that all translations wait for."""
+    event, submit = threading.Event(), Engine.submit
+
+    def submit_later(self: Engine, texts, **options):
+        self._threads.submit(event.wait)
+        self._threads.submit(event.wait)
+        return submit(self, texts, **options)
+
+    monkeypatch.setattr(Engine, "submit", submit_later)
+    yield event
+    event.set()

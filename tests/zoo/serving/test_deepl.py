@@ -1,0 +1,65 @@
+"""DeepL's API."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from zoo.generation.loading import open_model
+from zoo.report import Report
+from zoo.serving.settings import hash_key
+
+TEXTS = ["the old dog sees a small house", "we read two books today"]
+KEY = {"Authorization": "DeepL-Auth-Key secret"}
+
+
+@pytest.fixture
+def client(client_of):
+    return client_of(keys={hash_key("secret"): 100})
+
+
+@pytest.fixture
+def expected(client):
+    return open_model(Path("runs/tiny"), device="cpu", report=Report()).translate(TEXTS)
+
+
+def test_texts_in_a_form_or_in_json(client, expected):
+    given = {"text": TEXTS, "source_lang": "EN", "target_lang": "DE"}
+    for options in ({"json": given}, {"data": given}):
+        answer = client.post("/v2/translate", headers=KEY, **options)
+        assert answer.json() == {
+            "translations": [{"detected_source_language": "EN", "text": text} for text in expected]
+        }
+
+
+def test_the_source_language_is_optional_and_characters_are_billed(client, expected):
+    given = {"text": TEXTS[:1], "target_lang": "de", "show_billed_characters": True}
+    (answer,) = client.post("/v2/translate", headers=KEY, json=given).json()["translations"]
+    assert answer == {"detected_source_language": "EN", "text": expected[0], "billed_characters": len(TEXTS[0])}
+
+
+def test_the_quota_of_a_key_ends(client):
+    given = {"text": "x" * 60, "source_lang": "EN", "target_lang": "DE"}
+    assert client.post("/v2/translate", headers=KEY, json=given).status_code == 200
+    refused = client.post("/v2/translate", headers=KEY, json=given)
+    assert (refused.status_code, list(refused.json())) == (456, ["message"])
+    assert client.get("/v2/usage", headers=KEY).json() == {"character_count": 60, "character_limit": 100}
+
+
+def test_languages(client):
+    assert client.get("/v2/languages", headers=KEY).json() == [{"language": "EN", "name": "English"}]
+    (target,) = client.get("/v2/languages", headers=KEY, params={"type": "target"}).json()
+    assert target == {"language": "DE", "name": "German", "supports_formality": False}
+    assert client.get("/v2/languages", headers=KEY, params={"type": "x"}).status_code == 400
+
+
+def test_errors_have_a_message(client):
+    given = {"text": TEXTS, "source_lang": "EN", "target_lang": "DE"}
+    for headers in ({}, {"Authorization": "DeepL-Auth-Key wrong"}, {"Authorization": "Bearer secret"}):
+        answer = client.post("/v2/translate", headers=headers, json=given)
+        assert (answer.status_code, list(answer.json())) == (403, ["message"])
+    for wrong in ({"tag_handling": "xml"}, {"target_lang": "FR"}, {"target_lang": ""}, {"text": 3}):
+        answer = client.post("/v2/translate", headers=KEY, json={**given, **wrong})
+        assert (answer.status_code, list(answer.json())) == (400, ["message"])
+    assert client.get("/v2/usage").status_code == 403

@@ -1,0 +1,173 @@
+"""zoo's own API gives what the translator gives, and describes itself."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from zoo.generation.loading import open_model
+from zoo.report import Report
+
+RUN = "runs/tiny"
+TEXTS = ["the old dog sees a small house", "", "we read two books today"]
+
+
+@pytest.fixture
+def client(client_of):
+    return client_of()
+
+
+@pytest.fixture
+def translator(client):
+    return open_model(Path(RUN), device="cpu", report=Report())
+
+
+def test_texts_are_translated_as_by_the_translator(client, translator):
+    body = {"text": TEXTS, "source": "en", "target": "de", "n_best": 3, "beam": 3, "alpha": 0.3}
+    answer = client.post("/v1/translate", json=body)
+    assert answer.status_code == 200, answer.text
+    expected = translator.hypotheses(TEXTS, n_best=3, beam=3, alpha=0.3)
+    for result, translations in zip(answer.json()["results"], expected, strict=True):
+        assert [each["text"] for each in result["translations"]] == [each.text for each in translations]
+        for one, other in zip(result["translations"], translations, strict=True):
+            assert one["log_probability"] == pytest.approx(other.log_probability, abs=1e-4)
+        assert (result["model"], result["source"], result["detected_confidence"]) == (RUN, "en", None)
+        assert result["revision"].startswith("run-")
+
+
+def test_one_text_gives_one_result(client, translator):
+    answer = client.post("/v1/translate", json={"text": TEXTS[0], "source": "EN", "target": "de-DE"}).json()
+    assert [each["translations"][0]["text"] for each in answer["results"]] == translator.translate(TEXTS[:1])
+
+
+def test_line_breaks_are_kept(client, translator):
+    lines = ["the old dog", "we read", "she knows"]
+    text = "\n{}\r\n\n  {}\n{}\n".format(*lines)
+    answer = client.post("/v1/translate", json={"text": text, "source": "en", "target": "de", "n_best": 2})
+    (result,) = answer.json()["results"]
+    expected = translator.translate(lines, n_best=2)
+    for rank, translation in enumerate(result["translations"]):
+        assert translation["text"] == "\n{}\r\n\n  {}\n{}\n".format(*(each[rank] for each in expected))
+
+
+def test_a_prefix_is_the_beginning(client):
+    body = {"text": TEXTS[0], "source": "en", "target": "de", "prefix": "der alte"}
+    (result,) = client.post("/v1/translate", json=body).json()["results"]
+    assert result["translations"][0]["text"].startswith("der alte")
+    assert client.post("/v1/translate", json={**body, "text": "two\nlines"}).status_code == 400
+
+
+def test_the_language_is_detected_for_each_text(client, translator):
+    german = "heute lesen wir zwei Bücher"
+    answer = client.post("/v1/translate", json={"text": [TEXTS[0], german], "target": "de"}).json()
+    english, same = answer["results"]
+    assert (english["source"], english["translations"][0]["text"]) == ("en", translator.translate(TEXTS[0]))
+    assert (same["source"], same["translations"][0]["text"], same["model"]) == ("de", german, None)
+    assert 0.5 < english["detected_confidence"] <= 1
+
+
+def test_each_text_is_an_event(client, translator):
+    body = {"text": TEXTS, "source": "en", "target": "de", "stream": True}
+    with client.stream("POST", "/v1/translate", json=body) as answer:
+        assert answer.headers["content-type"].startswith("text/event-stream")
+        events = [event.split("\n") for event in "".join(answer.iter_text()).strip().split("\n\n")]
+    assert events[-1] == ["event: done", "data: {}"]
+    found = {}
+    for name, data in events[:-1]:
+        assert name == "event: translation"
+        content = json.loads(data.removeprefix("data: "))
+        found[content["index"]] = content["translations"][0]["text"]
+    assert found == dict(enumerate(translator.translate(TEXTS)))
+
+
+def test_an_event_can_be_an_error(client):
+    body = {"text": ["we read", "we read", "x " * 9_999], "source": "en", "target": "de", "stream": True, "prefix": "y"}
+    body["text"][1] = " "  # an empty text cannot have a prefix
+    text = client.post("/v1/translate", json=body).text
+    assert text.count("event: translation") + text.count("event: error") == 3
+    assert "event: error" in text
+    assert '"index": 1, "error": ' in text
+
+
+def test_translations_are_scored(client, translator):
+    sources, targets = ["we read", "she knows"], ["wir lesen", "sie"]
+    body = {"text": sources, "translation": targets, "source": "en", "target": "de"}
+    answer = client.post("/v1/score", json=body).json()
+    assert answer["log_probabilities"] == pytest.approx(translator.score(sources, targets), abs=1e-4)
+    assert answer["model"] == RUN
+    assert client.post("/v1/score", json={**body, "translation": "one"}).status_code == 400
+    assert client.post("/v1/score", json={**body, "text": "a\nb", "translation": "c"}).status_code == 400
+
+
+def test_without_a_parser_nothing_is_parsed(client):
+    assert client.post("/v1/parse", json={"text": "the dog sleeps"}).status_code == 400
+    assert client.post("/v1/parse", json={"text": "the dog sleeps", "model": RUN}).status_code == 400
+
+
+def test_models_are_listed_with_their_state(client):
+    (before,) = client.get("/v1/models").json()
+    assert before == {
+        "name": RUN, "task": "translation", "directions": [["en", "de"]], "loaded": False, "revision": None,
+    }  # fmt: skip
+    client.post("/v1/translate", json={"text": "we", "source": "en", "target": "de"})
+    (after,) = client.get("/v1/models").json()
+    assert after["loaded"]
+
+
+def test_health_and_metrics(client):
+    assert client.get("/health").json() == {"status": "ok", "ready": True}
+    assert client.get("/health/ready").status_code == 200
+    client.post("/v1/translate", json={"text": TEXTS, "source": "en", "target": "de"})
+    client.post("/v1/translate", json={"text": TEXTS * 50, "source": "en", "target": "de"})
+    client.get("/nowhere/private")
+    metrics = client.get("/metrics").text
+    for line in (
+        'zoo_requests_total{path="/v1/translate",status="200"} 1.0',
+        'zoo_requests_total{path="/v1/translate",status="413"} 1.0',
+        'zoo_requests_total{path="other",status="404"} 1.0',
+        'zoo_rejected_total{reason="texts"} 1.0',
+        f'zoo_texts_total{{model="{RUN}"}} 3.0',
+        "zoo_queued_texts 0.0",
+        "zoo_loaded_models 1.0",
+    ):
+        assert line in metrics, metrics
+    assert "private" not in metrics
+
+
+def test_the_api_describes_itself(client):
+    described = client.get("/openapi.json").json()
+    assert {"/v1/translate", "/v1/score", "/v1/parse", "/v1/models", "/health", "/metrics"} <= set(described["paths"])
+    assert "/translate" not in described["paths"]
+    assert client.get("/docs").status_code == 404  # the page would load scripts from another host
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "{", "[]", "null", '"text"', "{}", '{"text": 1, "target": "de"}', '{"text": [1], "target": "de"}',
+        '{"text": "a", "target": 3}', '{"text": "a", "target": "de", "unknown": 1}', '{"text": [], "target": "de"}',
+        '{"text": "a", "target": "de", "alpha": NaN}', '{"text": "a", "target": "de", "alpha": Infinity}',
+        '{"text": "a", "target": "de", "alpha": 1e999}', '{"text": "a", "target": "de", "beam": 0}',
+        '{"text": "a", "target": "de", "beam": 17}', '{"text": "a", "target": "de", "beam": "2"}',
+        '{"text": "a", "target": "de", "beam": 2, "n_best": 3, "source": "en"}',
+        '{"text": "a", "target": "de", "beam": 1' + "0" * 5_000 + "}",
+        '{"text": "a", "target": "de", "n_best": -1}', '{"text": "a", "target": "<script>"}',
+        '{"text": "a", "source": "en", "target": "fr"}', '{"text": "a", "source": "de", "target": "en"}',
+        '{"text": "a", "source": "../x", "target": "de"}', '{"text": "a", "target": "de", "model": "../x"}',
+        '{"text": "\\ud800", "source": "en", "target": "de"}', "[" * 100_000, '{"text": ' + "[" * 100_000,
+        '{"text": "' + "a" * 20_001, "\x00", "\xff",
+    ],
+)  # fmt: skip
+def test_a_bad_request_gets_a_readable_error(client, body):
+    answer = client.post("/v1/translate", content=body.encode("latin-1"), headers={"content-type": "application/json"})
+    assert answer.status_code == 400, answer.text
+    assert list(answer.json()) == ["error"]
+    assert 0 < len(answer.json()["error"]) < 400
+    assert "<script>" not in answer.text or "json" in answer.headers["content-type"]
+
+
+def test_control_characters_are_no_problem(client):
+    body = {"text": "we\x00 re\x1bad\x7f \u202e\u0085 books", "source": "en", "target": "de"}
+    assert client.post("/v1/translate", json=body).status_code == 200

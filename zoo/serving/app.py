@@ -1,0 +1,136 @@
+"""The server's application, and the function that runs it until it is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from types import FrameType
+
+import uvicorn
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+
+from specs import ZooError
+from zoo.serving import deepl, libretranslate, native
+from zoo.serving.errors import ServingError, error_response
+from zoo.serving.requests import Guard
+from zoo.serving.service import Service
+from zoo.version import __version__
+
+_MAX_CONNECTIONS = 2_000
+_KEEP_ALIVE_SECONDS = 15
+_GRACE_SECONDS = 5.0
+_MAX_HEAD_BYTES = 300_000  # some clients send the text in the query string
+
+
+def create_app(service: Service) -> FastAPI:
+    """Return the application with all APIs. `/openapi.json` describes zoo's own API."""
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        maintenance = asyncio.create_task(service.pool.maintain())
+        yield
+        maintenance.cancel()
+        with suppress(asyncio.CancelledError):
+            await maintenance
+        service.pool.close()
+
+    app = FastAPI(title="zoo", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
+
+    async def respond(request: Request, error: Exception) -> JSONResponse:
+        failure = _to_serving_error(error)
+        if failure.reason != "invalid":
+            service.metrics.rejected.labels(failure.reason).inc()
+        return error_response(request.url.path, failure)
+
+    for kind in (ServingError, RequestValidationError, HTTPException):
+        app.add_exception_handler(kind, respond)
+    for module in (native, libretranslate, deepl):
+        app.include_router(module.router(service))
+    app.add_middleware(Guard, service=service)
+    if service.settings.cors:
+        app.add_middleware(
+            CORSMiddleware, allow_origins=service.settings.cors, allow_methods=["*"], allow_headers=["*"]
+        )
+    return app
+
+
+def _to_serving_error(error: Exception) -> ServingError:
+    if isinstance(error, ServingError):
+        return error
+    if isinstance(error, RequestValidationError):
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"] if part != "body")
+        return ServingError(400, f"`{place}`: {first['msg']}" if place else str(first["msg"]))
+    assert isinstance(error, HTTPException)
+    return ServingError(error.status_code, str(error.detail))
+
+
+class Server(uvicorn.Server):
+    """Server that ends with exit status 0 after SIGTERM or Ctrl-C, when all accepted requests are answered."""
+
+    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+        super().__init__(config)
+        self._service = service
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Stop accepting connections. A second Ctrl-C also drops the requests that are being answered."""
+        self._service.draining = True
+        self.force_exit = self.should_exit and sig == signal.SIGINT
+        self.should_exit = True
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Handle SIGINT and SIGTERM in the body of `with`."""
+        previous = {each: signal.signal(each, self.handle_exit) for each in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for each, handler in previous.items():
+                signal.signal(each, handler)
+
+
+def open_socket(host: str, port: int) -> socket.socket:
+    """Listen on an address. Port 0 selects a free port.
+
+    Raises:
+        ZooError: The address is not available.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+    except OSError as error:
+        listener.close()
+        problem = f"cannot listen on `{host}` port {port}: {error.strerror or error}"
+        raise ZooError(problem, hint="choose another port with `--port`", exit_code=1) from None
+    return listener
+
+
+def configure(service: Service) -> uvicorn.Config:
+    """Return the configuration of the HTTP server."""
+    return uvicorn.Config(
+        create_app(service),
+        log_config=None,
+        access_log=False,  # the paths of requests can contain texts and keys
+        server_header=False,
+        limit_concurrency=_MAX_CONNECTIONS,
+        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=int(service.settings.limits.request_seconds + _GRACE_SECONDS),
+        http="h11",
+        h11_max_incomplete_event_size=_MAX_HEAD_BYTES,
+        lifespan="on",
+    )
+
+
+def run_server(service: Service, listener: socket.socket) -> None:
+    """Answer requests until SIGTERM or Ctrl-C. The requests that were accepted before are answered, too."""
+    with listener:
+        asyncio.run(Server(configure(service), service).serve(sockets=[listener]))

@@ -1,0 +1,71 @@
+"""Version 2 of DeepL's API, for its clients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+
+from zoo.serving.errors import ServingError
+from zoo.serving.languages import language_name
+from zoo.serving.requests import Parameters, parameters, read_flag, read_string, read_texts, require_string
+from zoo.serving.service import Options, Service
+
+_SCHEME = "deepl-auth-key "
+_UNLIMITED = 1_000_000_000_000
+"""The limit that DeepL reports for accounts without a limit."""
+_UNSUPPORTED = ("tag_handling", "glossary_id", "style_id", "custom_instructions")
+
+
+def router(service: Service) -> APIRouter:
+    """Return the paths of DeepL's API."""
+    routes = APIRouter(prefix="/v2", include_in_schema=False)
+
+    @routes.api_route("/translate", methods=["GET", "POST"])
+    async def translate(request: Request) -> dict[str, Any]:
+        given = await parameters(request)
+        key, texts = _authorize(service, request, given), read_texts(given, "text")
+        target, source = require_string(given, "target_lang"), read_string(given, "source_lang") or None
+        for name in _UNSUPPORTED:
+            if given.get(name):
+                raise ServingError(400, f"`{name}` is not supported; leave it out")
+        answers = await service.translate(request, key, texts, source, target, Options())
+        translations: list[dict[str, object]] = [
+            {"detected_source_language": answer.source.upper(), "text": answer.translations[0].text}
+            for answer in answers
+        ]
+        if read_flag(given, "show_billed_characters"):
+            for translation, text in zip(translations, texts, strict=True):
+                translation["billed_characters"] = len(text)
+        return {"translations": translations}
+
+    @routes.api_route("/languages", methods=["GET", "POST"])
+    async def languages(request: Request) -> list[dict[str, object]]:
+        given = await parameters(request)
+        _authorize(service, request, given)
+        directions = service.pool.directions()
+        if (kind := read_string(given, "type", default="source")) not in ("source", "target"):
+            raise ServingError(400, "`type` should be `source` or `target`")
+        if kind == "source":
+            return [{"language": code.upper(), "name": language_name(code)} for code in directions]
+        targets = sorted({code for codes in directions.values() for code in codes})
+        return [
+            {"language": code.upper(), "name": language_name(code), "supports_formality": False} for code in targets
+        ]
+
+    @routes.api_route("/usage", methods=["GET", "POST"])
+    async def usage(request: Request) -> dict[str, int]:
+        key = _authorize(service, request, await parameters(request))
+        limit = service.settings.keys.get(key)
+        return {
+            "character_count": service.used_characters[key],
+            "character_limit": _UNLIMITED if limit is None else limit,
+        }
+
+    return routes
+
+
+def _authorize(service: Service, request: Request, given: Parameters) -> str:
+    header = request.headers.get("authorization", "")
+    key = header[len(_SCHEME) :].strip() if header.lower().startswith(_SCHEME) else read_string(given, "auth_key")
+    return service.authorize(key)

@@ -1,0 +1,118 @@
+"""Language codes of the clients, and detection of the language of a text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import cache
+
+from babel import Locale
+from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+from specs.notation import quote
+from zoo.serving.errors import ServingError
+from zoo.text.languages import base_language
+
+AUTO = "auto"
+"""The value of `source` for which the server detects the language."""
+_CODE = re.compile(r"[A-Za-z]{2,8}([-_][A-Za-z0-9]{1,8}){0,3}")
+_ALIASES = {
+    "zh-cn": "zh-hans",
+    "zh-sg": "zh-hans",
+    "zh-tw": "zh-hant",
+    "zh-hk": "zh-hant",
+    "zt": "zh-hant",
+    "pb": "pt-br",
+    "iw": "he",
+    "no": "nb",
+}
+_SCRIPT_LENGTH = 4
+_DETECTED_CHARACTERS = 1_000  # more text makes the detection slower, not better
+
+
+def standard_code(code: str) -> str:
+    """Return a language code in its usual form, such as `zh-Hans` for `zho_Hans`, and `en-US` for `EN-us`.
+
+    Raises:
+        ServingError: The text is not a language code.
+    """
+    if not _CODE.fullmatch(code):
+        raise ServingError(400, f"{quote(code[:40])} is not a language code; `GET /languages` lists the languages")
+    lower = code.lower().replace("_", "-")
+    _, *subtags = _ALIASES.get(lower, lower).split("-")
+    base = base_language(_ALIASES.get(lower, lower))
+    formatted = (tag.title() if len(tag) == _SCRIPT_LENGTH else tag.upper() for tag in subtags)
+    return "-".join((_ALIASES.get(base, base), *formatted))
+
+
+def base_code(code: str) -> str:
+    """Return the language of a code without script and region, such as `zh` for `zh-Hans`."""
+    return standard_code(code).partition("-")[0]
+
+
+def match_code(code: str, codes: Iterable[str]) -> str | None:
+    """Return the code of a model that means the requested language, or None.
+
+    A code with another region matches if there is no better one. A code with another script does not.
+
+    Args:
+        code: The requested code.
+        codes: Codes of the model.
+    """
+    wanted = standard_code(code)
+    similar = []
+    for each in codes:
+        own = standard_code(each)
+        if own == wanted:
+            return each
+        scripts = {tag for tag in (*own.split("-")[1:], *wanted.split("-")[1:]) if len(tag) == _SCRIPT_LENGTH}
+        if own.partition("-")[0] == wanted.partition("-")[0] and len(scripts) <= 1:
+            similar.append((len(own), each))
+    return min(similar, key=lambda pair: pair[0])[1] if similar else None
+
+
+def public_codes(codes: Iterable[str]) -> dict[str, str]:
+    """Return the code that clients see for each code of a model: two letters, if they are not ambiguous."""
+    listed = list(codes)
+    bases = [base_code(code) for code in listed]
+    return {
+        code: base if bases.count(base) == 1 else standard_code(code) for code, base in zip(listed, bases, strict=True)
+    }
+
+
+def language_name(code: str) -> str:
+    """Return the English name of a language, such as "German" for `de`. The code itself if it has no name."""
+    english = Locale("en")
+    base, *subtags = standard_code(code).split("-")
+    names = [english.scripts.get(tag) or english.territories.get(tag) or tag for tag in subtags]
+    name = str(english.languages.get(base, base))
+    return f"{name} ({', '.join(map(str, names))})" if names else name
+
+
+@cache
+def _identifier(languages: tuple[str, ...]) -> LanguageIdentifier:
+    identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+    known = [language for language in languages if language in set(identifier.labels)]
+    if known:
+        identifier.set_languages(known)
+    return identifier
+
+
+def detect(text: str, languages: Iterable[str]) -> list[tuple[str, float]]:
+    """Return the possible languages of a text with their probabilities, the most probable first.
+
+    Args:
+        text: The text.
+        languages: Base codes of the languages to choose from.
+
+    Raises:
+        ServingError: There is no language to choose from.
+    """
+    choices = tuple(sorted(set(languages)))
+    if not choices:
+        raise ServingError(400, "no model translates into the target language; `GET /languages` lists the pairs")
+    if len(choices) == 1:
+        return [(choices[0], 1.0)]
+    ranked = _identifier(choices).rank(text[:_DETECTED_CHARACTERS])
+    found = [(str(code), float(probability)) for code, probability in ranked if code in choices]
+    return found or [(choices[0], 0.0)]

@@ -1,0 +1,95 @@
+"""The API of LibreTranslate, for its clients."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+
+from zoo.serving.errors import ServingError
+from zoo.serving.languages import AUTO, language_name
+from zoo.serving.requests import Parameters, parameters, read_integer, read_string, read_texts, require_string
+from zoo.serving.service import Answer, Options, Service
+
+
+def router(service: Service) -> APIRouter:
+    """Return the paths of LibreTranslate's API."""
+    routes = APIRouter(include_in_schema=False)
+    limits = service.settings.limits
+
+    @routes.post("/translate")
+    async def translate(request: Request) -> dict[str, Any]:
+        given = await parameters(request)
+        key, texts = _authorize(service, given), read_texts(given, "q")
+        target, source = require_string(given, "target"), read_string(given, "source", default=AUTO)
+        if (form := read_string(given, "format", default="text")) != "text":
+            known = "HTML is not supported; send `format=text`" if form == "html" else "`format` should be `text`"
+            raise ServingError(400, known)
+        alternatives = read_integer(given, "alternatives", 0)
+        if not 0 <= alternatives < limits.beam:
+            raise ServingError(400, f"`alternatives` should be from 0 to {limits.beam - 1}")
+        options = Options(n_best=alternatives + 1 if alternatives else None)
+        answers = await service.translate(request, key, texts, source, target, options)
+        single = isinstance(given["q"], str)
+        response: dict[str, Any] = {"translatedText": _one_or_all([_best(each) for each in answers], single)}
+        if source is None or source.lower() == AUTO:
+            found = [_detected(each.source, each.confidence or 0.0) for each in answers]
+            response["detectedLanguage"] = _one_or_all(found, single)
+        if alternatives:
+            response["alternatives"] = _one_or_all([_alternatives(each) for each in answers], single)
+        return response
+
+    @routes.post("/detect")
+    async def detect(request: Request) -> list[dict[str, object]]:
+        given = await parameters(request)
+        _authorize(service, given)
+        found = service.detect(require_string(given, "q"))
+        return [_detected(code, probability) for code, probability in found if probability >= 0.01] or [
+            _detected(*found[0])
+        ]
+
+    @routes.get("/languages")
+    async def languages() -> list[dict[str, object]]:
+        return [
+            {"code": source, "name": language_name(source), "targets": targets}
+            for source, targets in service.pool.directions().items()
+        ]
+
+    @routes.get("/frontend/settings")
+    async def settings() -> dict[str, object]:
+        source, targets = next(iter(service.pool.directions().items()), ("", [""]))
+        return {
+            "apiKeys": bool(service.settings.keys),
+            "charLimit": limits.text_characters,
+            "filesTranslation": False,
+            "frontendTimeout": 500,
+            "keyRequired": bool(service.settings.keys),
+            "language": {
+                "source": {"code": AUTO, "name": "Auto Detect"},
+                "target": {"code": targets[0], "name": language_name(targets[0]) if source else ""},
+            },
+            "suggestions": False,
+            "supportedFilesFormat": [],
+        }
+
+    return routes
+
+
+def _authorize(service: Service, given: Parameters) -> str:
+    return service.authorize(read_string(given, "api_key", "apiKey"))
+
+
+def _one_or_all(items: list[Any], single: bool) -> Any:
+    return items[0] if single else items
+
+
+def _best(answer: Answer) -> str:
+    return answer.translations[0].text
+
+
+def _alternatives(answer: Answer) -> list[str]:
+    return [text for text in dict.fromkeys(each.text for each in answer.translations) if text != _best(answer)]
+
+
+def _detected(code: str, probability: float) -> dict[str, object]:
+    return {"confidence": round(100 * probability, 1), "language": code}

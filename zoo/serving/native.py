@@ -1,0 +1,213 @@
+"""zoo's own API below `/v1`, and the paths for monitoring."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse, Response, StreamingResponse
+from pydantic import BaseModel, ConfigDict, Field
+
+from zoo.serving.errors import ServingError
+from zoo.serving.languages import AUTO, public_codes
+from zoo.serving.service import Answer, Options, Service
+
+_Model = Annotated[str | None, Field(description="Name of the model. Default: chosen by the languages.")]
+_Beam = Annotated[int | None, Field(description="Beam size. Default: that of the model's spec.")]
+_NBest = Annotated[int | None, Field(description="Number of results per text, best first. Default: 1.")]
+_Alpha = Annotated[float | None, Field(ge=0, le=10, allow_inf_nan=False, description="Exponent of the length penalty.")]
+_BEARER = "bearer "
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
+class TranslateBody(_Body):
+    """Request to translate one or more texts."""
+
+    text: Annotated[str | list[str], Field(description="The text, or a list of texts.")]
+    target: Annotated[str, Field(description="Code of the language to translate into.")]
+    source: Annotated[str, Field(description="Code of the language of the texts, or `auto` to detect it.")] = AUTO
+    model: _Model = None
+    beam: _Beam = None
+    n_best: _NBest = None
+    alpha: _Alpha = None
+    prefix: Annotated[str | None, Field(description="Text that each translation begins with.")] = None
+    stream: Annotated[bool, Field(description="Send each text's result as a server-sent event when it is done.")] = (
+        False
+    )
+
+
+class ScoreBody(_Body):
+    """Request to score given translations. Each is one line, like its source."""
+
+    text: Annotated[str | list[str], Field(description="The text, or a list of texts.")]
+    translation: Annotated[str | list[str], Field(description="The translation of each text.")]
+    source: Annotated[str, Field(description="Code of the language of the texts.")]
+    target: Annotated[str, Field(description="Code of the language of the translations.")]
+    model: _Model = None
+
+
+class ParseBody(_Body):
+    """Request to parse one or more sentences."""
+
+    text: Annotated[str | list[str], Field(description="The sentence, or a list of sentences.")]
+    model: Annotated[str | None, Field(description="Name of the parser. Default: the first one.")] = None
+    beam: _Beam = None
+    n_best: _NBest = None
+    alpha: _Alpha = None
+    tokenized: Annotated[bool, Field(description="Whether words are separated by spaces already.")] = False
+
+
+class Translated(BaseModel):
+    """A translation with its score, which is divided by the length penalty, and its natural log-probability."""
+
+    text: str
+    score: float
+    log_probability: float
+
+
+class TextResult(BaseModel):
+    """The translations of a text. `model` is null if the text was in the target language already."""
+
+    source: str
+    detected_confidence: float | None
+    model: str | None
+    revision: str | None
+    translations: list[Translated]
+
+
+class TranslateResult(BaseModel):
+    """The results, in the order of the texts."""
+
+    results: list[TextResult]
+
+
+class ScoreResult(BaseModel):
+    """The natural log-probability of each translation, with the end of the sentence."""
+
+    log_probabilities: list[float]
+    model: str
+    revision: str
+
+
+class ModelInfo(BaseModel):
+    """A model of the server. `revision` is null if the model is not in memory."""
+
+    name: str
+    task: str
+    directions: list[tuple[str, str]]
+    loaded: bool
+    revision: str | None
+
+
+def router(service: Service) -> APIRouter:
+    """Return the paths of zoo's own API."""
+    routes = APIRouter()
+
+    @routes.post("/v1/translate", response_model=TranslateResult)
+    async def translate(request: Request, body: TranslateBody) -> Any:
+        """Translate one or more texts. Line breaks are kept."""
+        key, texts = service.authorize(_bearer(request)), _list(body.text)
+        options = Options(body.beam, body.n_best, body.alpha, body.prefix)
+        if not body.stream:
+            answers = await service.translate(request, key, texts, body.source, body.target, options, body.model)
+            return TranslateResult(results=[_result(answer) for answer in answers])
+        results = await service.translate_each(key, texts, body.source, body.target, options, body.model)
+        return StreamingResponse(
+            _events(results), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
+        )
+
+    @routes.post("/v1/score")
+    async def score(request: Request, body: ScoreBody) -> ScoreResult:
+        """Return the log-probabilities of given translations."""
+        key, texts, translations = service.authorize(_bearer(request)), _list(body.text), _list(body.translation)
+        if len(texts) != len(translations):
+            message = f"there are {len(texts):,} texts and {len(translations):,} translations"
+            raise ServingError(400, message)
+        pairs = list(zip(texts, translations, strict=True))
+        found = await service.score(request, key, pairs, (body.source, body.target), body.model)
+        return ScoreResult(log_probabilities=found[0], model=found[1], revision=found[2])
+
+    @routes.post("/v1/parse")
+    async def parse(request: Request, body: ParseBody) -> TranslateResult:
+        """Return the constituency trees of one or more sentences, in brackets."""
+        key, options = service.authorize(_bearer(request)), Options(body.beam, body.n_best, body.alpha)
+        answers = await service.parse(request, key, _list(body.text), body.model, options, body.tokenized)
+        return TranslateResult(results=[_result(answer) for answer in answers])
+
+    @routes.get("/v1/models")
+    async def models() -> list[ModelInfo]:
+        """List the models of this server."""
+        listed = []
+        for model in service.pool.models.values():
+            pairs = model.directions()
+            codes = public_codes(dict.fromkeys(code for pair in pairs for code in pair))
+            listed.append(
+                ModelInfo(
+                    name=model.name,
+                    task="parsing" if model.parses else "translation",
+                    directions=[] if model.parses else [(codes[source], codes[target]) for source, target in pairs],
+                    loaded=model.loaded is not None,
+                    revision=None if model.loaded is None else model.loaded.revision,
+                )
+            )
+        return listed
+
+    @routes.get("/health")
+    async def health() -> dict[str, object]:
+        """Answer as long as the process is alive."""
+        return {"status": "ok", "ready": service.ready}
+
+    @routes.get("/health/ready")
+    async def ready() -> Response:
+        """Answer with status 200 if the server accepts requests, and with 503 if its queue is full or it is ending."""
+        return JSONResponse({"ready": service.ready}, 200 if service.ready else 503)
+
+    @routes.get("/metrics")
+    async def metrics() -> Response:
+        """Return the metrics in the text format of Prometheus."""
+        return Response(service.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    return routes
+
+
+def _bearer(request: Request) -> str | None:
+    given = request.headers.get("authorization", "")
+    return given[len(_BEARER) :].strip() if given.lower().startswith(_BEARER) else None
+
+
+def _list(texts: str | list[str]) -> list[str]:
+    return [texts] if isinstance(texts, str) else texts
+
+
+def _result(answer: Answer) -> TextResult:
+    return TextResult(
+        source=answer.source,
+        detected_confidence=answer.confidence,
+        model=answer.model,
+        revision=answer.revision,
+        translations=[
+            Translated(text=each.text, score=each.score, log_probability=each.log_probability)
+            for each in answer.translations
+        ],
+    )
+
+
+async def _events(results: AsyncIterator[tuple[int, Answer | ServingError]]) -> AsyncIterator[str]:
+    """Yield one server-sent event per text, and one at the end."""
+    async with aclosing(results):  # type: ignore[type-var]
+        async for index, answer in results:
+            if isinstance(answer, ServingError):
+                yield _event("error", {"index": index, "error": answer.message, "status": answer.status})
+            else:
+                yield _event("translation", {"index": index, **_result(answer).model_dump()})
+    yield _event("done", {})
+
+
+def _event(name: str, data: dict[str, object]) -> str:
+    return f"event: {name}\ndata: {json.dumps(data)}\n\n"

@@ -1,0 +1,216 @@
+"""Requests: limits that hold for all paths, and parameters from JSON, forms and query strings."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import time
+import traceback
+from collections.abc import Iterable
+from typing import Any, NoReturn
+
+from fastapi import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from specs.notation import quote
+from zoo.serving.errors import ClientGone, ServingError, error_response
+from zoo.serving.service import Service
+
+LOG = logging.getLogger("zoo.serving")
+MONITORING = ("/health", "/health/ready", "/metrics")
+"""Paths that answer even if the server is busy."""
+_CLIENT_CLOSED = 499  # the status that nginx logs for clients that disconnect
+_DISCARDED_BODIES = 20  # a rejected body is read up to so many times the limit, so that the client reads the response
+_RETRY_SECONDS = 2
+_MAX_FORM_FIELDS = 1_000
+Parameters = dict[str, Any]
+
+
+class Guard:
+    """ASGI middleware that limits the bodies, the time and the number of requests, and answers every error as JSON.
+
+    It also counts the requests. Nothing that it logs contains a text of a client.
+    """
+
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self.app, self.service = app, service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        status, started, metrics = 0, time.perf_counter(), self.service.metrics
+
+        async def send_counted(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message["headers"], (b"x-content-type-options", b"nosniff")]
+            await send(message)
+
+        self.service.open_requests += 1
+        try:
+            failure = await self._answer(scope, receive, send_counted)
+            if failure is not None and not status:
+                await error_response(scope["path"], failure)(scope, receive, send_counted)
+        except ClientGone:
+            status = _CLIENT_CLOSED
+            metrics.disconnected.inc()
+            LOG.info("a client disconnected before the response")
+        finally:
+            self.service.open_requests -= 1
+            route = getattr(scope.get("route"), "path", "other")
+            metrics.requests.labels(route, str(status)).inc()
+            metrics.seconds.labels(route).observe(time.perf_counter() - started)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> ServingError | None:
+        """Run the application. Return the error if it failed."""
+        try:
+            busy = self.service.open_requests > self.service.settings.limits.requests
+            if busy and scope["path"] not in MONITORING:
+                self.service.metrics.rejected.labels("requests").inc()
+                return ServingError(503, "the server is busy; try again later", "requests", _RETRY_SECONDS)
+            try:
+                body = await self._read_body(scope, receive)
+            except ServingError as error:
+                self.service.metrics.rejected.labels(error.reason).inc()
+                return error
+            await self.app(scope, _replay(body, receive), send)
+        except ClientGone:
+            raise
+        except Exception as error:  # its message may contain a text of the client, so only its type is logged
+            frames = "".join(traceback.format_tb(error.__traceback__))
+            LOG.error("internal error %s\n%s", type(error).__name__, frames)
+            return ServingError(500, "internal error; the log of the server has the details")
+        return None
+
+    async def _read_body(self, scope: Scope, receive: Receive) -> bytes:
+        limits, chunks, size = self.service.settings.limits, [], 0
+        lengths = [value for name, value in scope["headers"] if name == b"content-length"]
+        announced = int(lengths[0]) if lengths and lengths[0].isdigit() else 0
+        too_large = ServingError(413, f"the body is larger than {limits.body_bytes:,} bytes", "body")
+        if announced > _DISCARDED_BODIES * limits.body_bytes:
+            raise too_large
+        try:
+            async with asyncio.timeout(limits.body_seconds):
+                more = True
+                while more:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise ClientGone
+                    chunk, more = message.get("body", b""), message.get("more_body", False)
+                    size += len(chunk)
+                    if size <= limits.body_bytes:
+                        chunks.append(chunk)
+                    else:
+                        chunks.clear()
+                        if size > _DISCARDED_BODIES * limits.body_bytes:
+                            raise too_large
+        except TimeoutError:
+            message_text = f"the body did not arrive within {limits.body_seconds:g} seconds"
+            raise ServingError(408, message_text, "slow") from None
+        if size > limits.body_bytes:
+            raise too_large
+        return b"".join(chunks)
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """Return a function that first returns the body that was read, and then what `receive` returns."""
+    pending: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replayed() -> Message:
+        return pending.pop() if pending else await receive()
+
+    return replayed
+
+
+async def parameters(request: Request) -> Parameters:
+    """Return the parameters of a request from its query string and its body, which is JSON or a form.
+
+    A parameter that occurs several times in a form or query string gives a list.
+
+    Raises:
+        ServingError: The body is not valid.
+    """
+    found = _grouped(request.query_params.multi_items())
+    body, kind = await request.body(), request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if not body:
+        return found
+    if kind.endswith("json") or not kind:
+        return found | parse_object(body)
+    if kind not in ("application/x-www-form-urlencoded", "multipart/form-data"):
+        raise ServingError(400, "the body should be JSON or a form (Content-Type)")
+    form = await request.form(max_files=0, max_fields=_MAX_FORM_FIELDS)
+    return found | _grouped((name, value) for name, value in form.multi_items() if isinstance(value, str))
+
+
+def _grouped(items: Iterable[tuple[str, str]]) -> Parameters:
+    grouped: dict[str, list[str]] = {}
+    for name, value in items:
+        grouped.setdefault(name, []).append(value)
+    return {name: values[0] if len(values) == 1 else values for name, values in grouped.items()}
+
+
+def parse_object(body: bytes) -> Parameters:
+    """Parse a JSON object.
+
+    Raises:
+        ServingError: The body is not a JSON object, contains NaN or infinity, or is nested too deeply.
+    """
+
+    def reject(constant: str) -> NoReturn:
+        raise ValueError(constant)
+
+    try:
+        value = json.loads(body, parse_constant=reject)
+    except (ValueError, RecursionError):
+        raise ServingError(400, "the body is not valid JSON") from None
+    if not isinstance(value, dict):
+        raise ServingError(400, "the body should be a JSON object")
+    return value
+
+
+def read_string(given: Parameters, *names: str, default: str | None = None) -> str | None:
+    """Return the first of some parameters that is given. Raise ServingError if it is not a string."""
+    for name in names:
+        if (value := given.get(name)) is not None:
+            if not isinstance(value, str):
+                raise ServingError(400, f"`{name}` should be a string")
+            return value
+    return default
+
+
+def require_string(given: Parameters, name: str) -> str:
+    """Return a parameter. Raise ServingError if it is missing or not a string."""
+    value = read_string(given, name)
+    if not value:
+        raise ServingError(400, f"`{name}` is missing")
+    return value
+
+
+def read_texts(given: Parameters, name: str) -> list[str]:
+    """Return a parameter that is one string or a list of strings. Raise ServingError if it is neither."""
+    value = given.get(name)
+    texts = [value] if isinstance(value, str) else value
+    if texts is None:
+        raise ServingError(400, f"`{name}` is missing")
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise ServingError(400, f"`{name}` should be a string or a list of strings")
+    return texts
+
+
+def read_integer(given: Parameters, name: str, default: int) -> int:
+    """Return a parameter that is a whole number, also as a string. Raise ServingError if it is not."""
+    value = given.get(name, default)
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10:
+        return int(value)
+    if type(value) is not int:
+        raise ServingError(400, f"`{name}` should be a whole number, not {quote(str(value)[:40])}")
+    return value
+
+
+def read_flag(given: Parameters, name: str) -> bool:
+    """Return whether a parameter is true, also as "1" or "true"."""
+    return str(given.get(name, "")).lower() in ("1", "true")

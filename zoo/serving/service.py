@@ -1,0 +1,408 @@
+"""The work of the server, independent of the API through which a request came."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from fastapi import Request
+
+from specs import ZooError
+from specs.notation import quote
+from zoo.generation.config import TranslationOptions
+from zoo.generation.parser import Parser
+from zoo.generation.translation import EMPTY_TRANSLATION, Translation
+from zoo.serving.errors import ClientGone, ServingError
+from zoo.serving.languages import AUTO, base_code, detect, standard_code
+from zoo.serving.metrics import Metrics
+from zoo.serving.pool import LoadedModel, ModelPool, PooledModel, Route
+from zoo.serving.settings import Settings, hash_key
+
+_T = TypeVar("_T")
+_LINE_BREAKS = re.compile(r"(\s*[\r\n]\s*)")
+_RETRY_SECONDS = 2
+_DISCONNECTED = "http.disconnect"
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of a translation. None for the defaults of the model's spec.
+
+    Attributes:
+        beam: Beam size.
+        n_best: Number of translations of each text.
+        alpha: Exponent of the length penalty.
+        prefix: Text that each translation begins with.
+    """
+
+    beam: int | None = None
+    n_best: int | None = None
+    alpha: float | None = None
+    prefix: str | None = None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Translations of a text.
+
+    Attributes:
+        translations: The translations, best first.
+        source: Code of the source language, as clients see it.
+        confidence: Probability of the source language. None if the client specified the language.
+        model: Name of the model. None if the text is in the target language and was returned unchanged.
+        revision: Revision of the model.
+    """
+
+    translations: list[Translation]
+    source: str
+    confidence: float | None = None
+    model: str | None = None
+    revision: str | None = None
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """How a text is translated. `route` is None if the text is already in the target language."""
+
+    route: Route | None
+    source: str
+    confidence: float | None = None
+
+
+class Service:
+    """Translates, scores and parses for the clients of all APIs, within the limits of the settings.
+
+    Attributes:
+        settings: The settings.
+        pool: The models.
+        metrics: The metrics.
+        open_requests: Number of requests that are being answered.
+        draining: Whether the server is about to end.
+        used_characters: Number of characters that each API key has translated, by the key's SHA-256.
+    """
+
+    def __init__(self, settings: Settings, pool: ModelPool) -> None:
+        self.settings, self.pool, self.metrics = settings, pool, Metrics()
+        self.open_requests, self.draining = 0, False
+        self.used_characters: Counter[str] = Counter()
+        self._queued_texts = self._queued_characters = 0
+        self.metrics.gauge("zoo_queued_texts", "Texts that wait or are translated.", lambda: self._queued_texts)
+        self.metrics.gauge("zoo_queued_characters", "Their characters.", lambda: self._queued_characters)
+        self.metrics.gauge("zoo_open_requests", "Requests that are being answered.", lambda: self.open_requests)
+        self.metrics.gauge("zoo_loaded_models", "Models in memory.", lambda: len(pool.loaded_models()))
+
+    @property
+    def ready(self) -> bool:
+        """Whether the server accepts further requests."""
+        return not self.draining and self._queued_texts < self.settings.limits.queued_texts
+
+    def authorize(self, key: str | None) -> str:
+        """Check an API key. Return its SHA-256, or an empty string if the server needs no keys.
+
+        Raises:
+            ServingError: The key is missing or wrong.
+        """
+        keys = self.settings.keys
+        if not keys:
+            return ""
+        if key is None:
+            raise ServingError(403, "an API key is needed", "key")
+        if (hashed := hash_key(key)) not in keys:
+            raise ServingError(403, "the API key is wrong", "key")
+        return hashed
+
+    async def translate(
+        self,
+        request: Request,
+        key: str,
+        texts: Sequence[str],
+        source: str | None,
+        target: str,
+        options: Options,
+        model: str | None = None,
+    ) -> list[Answer]:
+        """Translate texts.
+
+        Args:
+            request: The request. If its client disconnects, the work is cancelled.
+            key: SHA-256 of the client's API key, as `authorize` returns it.
+            texts: The texts. Their line breaks are kept.
+            source: Code of their language. None or "auto": it is detected for each text.
+            target: Code of the language to translate into.
+            options: Options of the search.
+            model: Name of the model. None: it is chosen by the languages.
+
+        Raises:
+            ServingError: A limit is exceeded, or there is no model for the languages.
+            ClientGone: The client has disconnected.
+        """
+        plans = self._plan(texts, source, target, options, model)
+        with self._admit(key, texts):
+            work = self._translate_groups(texts, plans, options)
+            return await self._unless_disconnected(request, work)
+
+    async def translate_each(
+        self,
+        key: str,
+        texts: Sequence[str],
+        source: str | None,
+        target: str,
+        options: Options,
+        model: str | None = None,
+    ) -> AsyncIterator[tuple[int, Answer | ServingError]]:
+        """Check a request as `translate` does, and return an iterator over its results as soon as they are known.
+
+        Each result has the index of the text. The work is cancelled when the iterator is closed.
+        """
+        plans = self._plan(texts, source, target, options, model)
+        admission = self._admit(key, texts)
+        admission.__enter__()  # an error must precede the response, whose iterator starts later
+
+        async def one(index: int) -> tuple[int, Answer | ServingError]:
+            try:
+                (answer,) = await self._translate_groups([texts[index]], [plans[index]], options)
+            except ServingError as error:
+                return index, error
+            return index, answer
+
+        tasks = [asyncio.create_task(one(index)) for index in range(len(texts))]
+        # The texts leave the queue when the tasks end, even if the client has left before the first result.
+        finished = asyncio.gather(*tasks, return_exceptions=True)
+        finished.add_done_callback(lambda _: admission.__exit__(None, None, None))
+
+        async def results() -> AsyncIterator[tuple[int, Answer | ServingError]]:
+            try:
+                for done in asyncio.as_completed(tasks, timeout=self.settings.limits.request_seconds):
+                    yield await done
+            except TimeoutError:
+                for index, task in enumerate(tasks):
+                    if not task.done():
+                        yield index, self._timed_out()
+            finally:
+                for task in tasks:
+                    task.cancel()
+
+        return results()
+
+    async def score(
+        self,
+        request: Request,
+        key: str,
+        pairs: Sequence[tuple[str, str]],
+        languages: tuple[str, str],
+        name: str | None,
+    ) -> tuple[list[float], str, str]:
+        """Return the log-probabilities of translations, and the name and the revision of the model.
+
+        Args:
+            request: The request.
+            key: SHA-256 of the client's API key.
+            pairs: Texts and their translations, each of one line.
+            languages: Codes of the source and target language.
+            name: Name of the model, or None.
+        """
+        self._check_texts([source for source, _ in pairs])
+        self._check_texts([target for _, target in pairs])
+        route = self._route(*languages, name)
+
+        async def work() -> tuple[list[float], str, str]:
+            async with self.pool.lease(route.model) as loaded:
+                sources, targets = zip(*pairs, strict=True)
+                with _readable_errors():
+                    future = loaded.engine.score(sources, targets, source=route.source, target=route.target)
+                    return await asyncio.wrap_future(future), route.model.name, loaded.revision
+
+        with self._admit(key, [source for source, _ in pairs]):
+            return await self._unless_disconnected(request, work())
+
+    async def parse(
+        self, request: Request, key: str, texts: Sequence[str], name: str | None, options: Options, tokenized: bool
+    ) -> list[Answer]:
+        """Return the trees of sentences, as bracketed texts in place of translations."""
+        self._check_texts(texts, options)
+        parsers = [model for model in self.pool.models.values() if model.parses]
+        if name is not None:
+            parsers = [model for model in (self.pool.named(name),) if model.parses]
+        if not parsers:
+            raise ServingError(400, "the server has no such parser; `GET /v1/models` lists the models")
+
+        async def work() -> list[Answer]:
+            async with self.pool.lease(parsers[0]) as loaded:
+                parser = loaded.engine.translator
+                assert isinstance(parser, Parser)
+                lines = list(texts) if tokenized else [parser.tokenize(text) for text in texts]
+                results = await self._submit(parsers[0], loaded, lines, None, options)
+                name, revision = parsers[0].name, loaded.revision
+                return [Answer(each, parser.spec.corpus.source, None, name, revision) for each in results]
+
+        with self._admit(key, texts):
+            return await self._unless_disconnected(request, work())
+
+    def detect(self, text: str) -> list[tuple[str, float]]:
+        """Return the possible languages of a text among the source languages of all models, with probabilities."""
+        self._check_texts([text])
+        return detect(text, map(base_code, self.pool.directions()))
+
+    def _plan(
+        self, texts: Sequence[str], source: str | None, target: str, options: Options, name: str | None
+    ) -> list[_Plan]:
+        """Check a request, and return how each of its texts is translated."""
+        self._check_texts(texts, options)
+        if source is not None and source.lower() != AUTO:
+            return [self._plan_one(source, target, name)] * len(texts)
+        choices = {*self.pool.sources(target, name), base_code(target)}
+        detected = [detect(text, choices)[0] for text in texts]
+        return [replace(self._plan_one(code, target, name), confidence=probability) for code, probability in detected]
+
+    def _plan_one(self, source: str, target: str, name: str | None) -> _Plan:
+        if standard_code(source) == standard_code(target):
+            self._target(target, name)
+            return _Plan(None, source)
+        return _Plan(self._route(source, target, name), source)
+
+    def _route(self, source: str, target: str, name: str | None) -> Route:
+        route = self.pool.route(source, target, name)
+        if route is None:
+            pair = f"from {quote(standard_code(source))} to {quote(standard_code(target))}"
+            raise ServingError(400, f"no model translates {pair}; `GET /languages` lists the pairs")
+        return route
+
+    def _target(self, target: str, name: str | None) -> None:
+        """Raise ServingError if no model translates into a language."""
+        if not self.pool.sources(target, name):
+            raise ServingError(400, f"no model translates into {quote(target)}; `GET /languages` lists the pairs")
+
+    def _check_texts(self, texts: Sequence[str], options: Options | None = None) -> None:
+        limits, options = self.settings.limits, options or Options()
+        if not texts:
+            raise ServingError(400, "there is no text")
+        if len(texts) > limits.texts:
+            raise ServingError(413, f"the request has {len(texts):,} texts; at most {limits.texts:,} fit", "texts")
+        for text in (*texts, options.prefix or ""):
+            if len(text) > limits.text_characters:
+                message = f"a text has {len(text):,} characters; at most {limits.text_characters:,} fit"
+                raise ServingError(413, message, "length")
+            if any("\ud800" <= character <= "\udfff" for character in text):
+                raise ServingError(400, "a text is not valid Unicode: it contains half of a surrogate pair")
+        for name, value in (("beam", options.beam), ("n_best", options.n_best)):
+            if value is not None and not 1 <= value <= limits.beam:
+                raise ServingError(400, f"`{name}` is {value:,}; it should be from 1 to {limits.beam}")
+        if options.prefix and any(_LINE_BREAKS.search(text.strip()) for text in (*texts, options.prefix)):
+            raise ServingError(400, "`prefix` needs texts of one line")
+
+    @contextmanager
+    def _admit(self, key: str, texts: Sequence[str]) -> Iterator[None]:
+        """Count the texts as queued in the body of `with`. Raise ServingError if the queue or a quota is full."""
+        characters, limits, quota = sum(map(len, texts)), self.settings.limits, self.settings.keys.get(key)
+        if quota is not None and self.used_characters[key] + characters > quota:
+            raise ServingError(456, f"the limit of this API key, {quota:,} characters, is reached", "quota")
+        if (
+            self._queued_texts + len(texts) > limits.queued_texts
+            or self._queued_characters + characters > limits.queued_characters
+        ):
+            raise ServingError(429, "the queue is full; try again later", "queue", _RETRY_SECONDS)
+        self.used_characters[key] += characters
+        self._queued_texts += len(texts)
+        self._queued_characters += characters
+        try:
+            yield
+        finally:
+            self._queued_texts -= len(texts)
+            self._queued_characters -= characters
+
+    async def _translate_groups(self, texts: Sequence[str], plans: Sequence[_Plan], options: Options) -> list[Answer]:
+        """Translate texts, each group of texts for the same model and languages together."""
+        answers = [
+            Answer([Translation(text, 0.0, 0.0, ())], plan.source, plan.confidence)
+            for text, plan in zip(texts, plans, strict=True)
+        ]
+
+        async def translate_group(route: Route) -> None:
+            indices = [index for index, plan in enumerate(plans) if plan.route == route]
+            split = [_LINE_BREAKS.split(texts[index]) for index in indices]
+            lines = [line for pieces in split for line in pieces[::2]]
+            async with self.pool.lease(route.model) as loaded:
+                results = iter(await self._submit(route.model, loaded, lines, route, options))
+                self.metrics.texts.labels(route.model.name).inc(len(indices))
+                for index, pieces in zip(indices, split, strict=True):
+                    translations = _join([next(results) for _ in pieces[::2]], pieces[1::2])
+                    answers[index] = replace(
+                        answers[index],
+                        translations=translations,
+                        model=route.model.name,
+                        revision=loaded.revision,
+                    )
+
+        routes = list({(id(p.route.model), p.route.source, p.route.target): p.route for p in plans if p.route}.values())
+        await asyncio.gather(*map(translate_group, routes))
+        return answers
+
+    async def _submit(
+        self, model: PooledModel, loaded: LoadedModel, lines: Sequence[str], route: Route | None, options: Options
+    ) -> list[list[Translation]]:
+        arguments: TranslationOptions = {"beam": options.beam, "alpha": options.alpha}
+        if options.n_best is not None and options.beam is None:
+            arguments["beam"] = max(options.n_best, loaded.spec.decoding.beam)
+        if route is not None:
+            arguments |= {"source": route.source, "target": route.target}
+        prefixes = None if not options.prefix else [options.prefix] * len(lines)
+        with _readable_errors():
+            future = loaded.engine.submit(lines, n_best=options.n_best, prefixes=prefixes, **arguments)
+            results = await asyncio.wrap_future(future)
+        self.metrics.sentences.labels(model.name).inc(len(lines))
+        self.metrics.tokens.labels(model.name).inc(sum(len(best.tokens) for best, *_ in results))
+        return results
+
+    async def _unless_disconnected(self, request: Request, work: Awaitable[_T]) -> _T:
+        """Wait for the work. Cancel it if the client disconnects or the time is over."""
+        task, watcher = asyncio.ensure_future(work), asyncio.create_task(_wait_for_disconnect(request))
+        try:
+            seconds = self.settings.limits.request_seconds
+            await asyncio.wait({task, watcher}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                return task.result()
+            raise ClientGone if watcher.done() else self._timed_out()
+        finally:
+            watcher.cancel()
+            task.cancel()
+
+    def _timed_out(self) -> ServingError:
+        message = f"the request took more than {self.settings.limits.request_seconds:g} seconds"
+        return ServingError(503, message, "time", _RETRY_SECONDS)
+
+
+async def _wait_for_disconnect(request: Request) -> None:
+    while (await request.receive())["type"] != _DISCONNECTED:
+        pass
+
+
+@contextmanager
+def _readable_errors() -> Iterator[None]:
+    """Convert a ZooError about the client's texts or options to a ServingError."""
+    try:
+        yield
+    except ZooError as error:
+        if error.exit_code != 2:
+            raise
+        raise ServingError(400, error.summary) from None
+
+
+def _join(lines: Sequence[Sequence[Translation]], gaps: Sequence[str]) -> list[Translation]:
+    """Return the translations of a text, joined from those of its lines, with the line breaks of the text.
+
+    If some lines have fewer translations, such as an empty line, their last one is repeated.
+    """
+    joined = []
+    for rank in range(max(map(len, lines))):
+        parts = [each[min(rank, len(each) - 1)] if each else EMPTY_TRANSLATION for each in lines]
+        text = parts[0].text + "".join(gap + part.text for gap, part in zip(gaps, parts[1:], strict=True))
+        score, log_probability = sum(part.score for part in parts), sum(part.log_probability for part in parts)
+        joined.append(
+            Translation(text, score, log_probability, tuple(token for part in parts for token in part.tokens))
+        )
+    return joined

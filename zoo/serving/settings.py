@@ -1,0 +1,99 @@
+"""Settings and limits of the server, and the API keys of its clients."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import secrets
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from specs import ZooError
+from zoo.files.reading import read_bytes
+
+_MAX_KEYS_BYTES = 10_000_000
+_KEY_LINE = re.compile(r"([0-9a-f]{64})(?:\s+(\d{1,15}))?")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Limits of a request and of the queue. A request beyond a limit is rejected at once.
+
+    Attributes:
+        body_bytes: Maximum size of a request's body in bytes.
+        text_characters: Maximum length of a text.
+        texts: Maximum number of texts in a request.
+        beam: Maximum beam size, and maximum number of translations of a text.
+        queued_texts: Maximum number of texts that wait or are being translated, over all requests.
+        queued_characters: Maximum number of characters of these texts.
+        requests: Maximum number of requests that are open at the same time.
+        request_seconds: Maximum time to answer a request.
+        body_seconds: Maximum time for a client to send the body.
+    """
+
+    body_bytes: int = 1_000_000
+    text_characters: int = 20_000
+    texts: int = 100
+    beam: int = 16
+    queued_texts: int = 2_000
+    queued_characters: int = 1_000_000
+    requests: int = 500
+    request_seconds: float = 120.0
+    body_seconds: float = 20.0
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings of the server.
+
+    Attributes:
+        limits: Limits of requests and of the queue.
+        max_models: Maximum number of models in memory.
+        idle_seconds: Time after which an unused model is unloaded.
+        keys: SHA-256 of each accepted API key -> number of characters that the key may translate, or None for any
+            number. If empty, no key is needed.
+        cors: Origins of web pages that may use the server, such as `https://example.org`.
+    """
+
+    limits: Limits = field(default_factory=Limits)
+    max_models: int = 4
+    idle_seconds: float = 1800.0
+    keys: dict[str, int | None] = field(default_factory=dict)
+    cors: tuple[str, ...] = ()
+
+
+def hash_key(key: str) -> str:
+    """Return the SHA-256 of an API key in hexadecimal."""
+    return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def read_keys(file: Path) -> dict[str, int | None]:
+    """Read a file of API keys. Each line has the SHA-256 of a key and, optionally, its limit in characters.
+
+    Raises:
+        ZooError: The file has no key, or a line is invalid.
+    """
+    keys: dict[str, int | None] = {}
+    for number, line in enumerate(read_bytes(file, _MAX_KEYS_BYTES).decode("utf-8", "replace").splitlines(), start=1):
+        content = line.partition("#")[0].strip()
+        if not content:
+            continue
+        match = _KEY_LINE.fullmatch(content)
+        if match is None:
+            raise ZooError(
+                "the line is not the SHA-256 of an API key, optionally followed by a number of characters",
+                where=f"{file}:{number}",
+                hint=f"create a key with `zoo serve --new-key --keys {file}`",
+            )
+        keys[match[1]] = None if match[2] is None else int(match[2])
+    if not keys:
+        raise ZooError(f"`{file}` has no API key", hint=f"create one with `zoo serve --new-key --keys {file}`")
+    return keys
+
+
+def new_key(file: Path) -> str:
+    """Create an API key, append its SHA-256 to a file, and return the key. The key itself is not stored."""
+    key = secrets.token_urlsafe(24)
+    with file.open("a", encoding="utf-8") as stream:
+        stream.write(f"{hash_key(key)}\n")
+    return key
