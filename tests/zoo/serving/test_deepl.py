@@ -16,7 +16,7 @@ KEY = {"Authorization": "DeepL-Auth-Key secret"}
 
 @pytest.fixture
 def client(client_of):
-    return client_of(keys={hash_key("secret"): 100})
+    return client_of(keys={hash_key("secret"): 200})
 
 
 @pytest.fixture
@@ -40,11 +40,11 @@ def test_the_source_language_is_optional_and_characters_are_billed(client, expec
 
 
 def test_the_quota_of_a_key_ends(client):
-    given = {"text": "x" * 60, "source_lang": "EN", "target_lang": "DE"}
+    given = {"text": "x" * 150, "source_lang": "EN", "target_lang": "DE"}
     assert client.post("/v2/translate", headers=KEY, json=given).status_code == 200
     refused = client.post("/v2/translate", headers=KEY, json=given)
     assert (refused.status_code, list(refused.json())) == (456, ["message"])
-    assert client.get("/v2/usage", headers=KEY).json() == {"character_count": 60, "character_limit": 100}
+    assert client.get("/v2/usage", headers=KEY).json() == {"character_count": 150, "character_limit": 200}
 
 
 def test_languages(client):

@@ -1,0 +1,100 @@
+"""`zoo serve`: it starts, answers, and ends after SIGTERM without losing a request."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from zoo.training.run import Run
+
+pytest.importorskip("fastapi")
+
+from zoo.serving.settings import hash_key, read_keys
+
+ROOT = Path(__file__).parents[2]
+Zoo = Callable[..., Any]
+_REQUESTS = 6
+
+
+@pytest.fixture
+def server(trained: Callable[..., Run]) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    trained()
+    command = [sys.executable, "-m", "zoo", "serve", "--model", "runs/tiny", "--port", "0", "--device", "cpu"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        found = re.search(r"http://[\d.]+:\d+", process.stderr.readline())
+        assert found
+        yield process, found[0]
+        process.kill()
+
+
+@pytest.mark.integration
+def test_sigterm_under_load_loses_no_accepted_request(server: tuple[subprocess.Popen[str], str]) -> None:
+    process, url = server
+    body = {"text": ["we read two books today"] * 100, "source": "en", "target": "de"}
+
+    def send(_: int) -> httpx2.Response:
+        return httpx2.post(f"{url}/v1/translate", json=body, timeout=120)
+
+    def accepted() -> bool:
+        metrics = httpx2.get(f"{url}/metrics", timeout=120).text
+        done = re.search(r'zoo_requests_total\{path="/v1/translate".*\} (\d+)', metrics)
+        queued = re.search(r"zoo_queued_texts (\d+)", metrics)
+        assert queued
+        return int(queued[1]) // 100 + (int(done[1]) if done else 0) == _REQUESTS
+
+    with ThreadPoolExecutor(_REQUESTS) as threads:
+        answers = threads.map(send, range(_REQUESTS))
+        while not accepted():
+            time.sleep(0.01)
+        process.send_signal(signal.SIGTERM)
+        assert [(each.status_code, len(each.json()["results"])) for each in answers] == [(200, 100)] * _REQUESTS
+    assert process.wait(120) == 0
+    with pytest.raises(httpx2.ConnectError):
+        httpx2.get(f"{url}/health")
+
+
+@pytest.mark.integration
+def test_ctrl_c_ends_the_server(server: tuple[subprocess.Popen[str], str]) -> None:
+    process, url = server
+    assert httpx2.get(f"{url}/health", timeout=120).status_code == 200
+    process.send_signal(signal.SIGINT)
+    assert process.wait(120) == 0
+
+
+def test_keys_are_created_and_stored_as_hashes(zoo: Zoo, home: Path) -> None:
+    created = [zoo("serve", "--new-key", "--keys", "keys.txt").out.strip() for _ in range(2)]
+    text = Path("keys.txt").read_text(encoding="utf-8")
+    assert not any(key in text for key in created)
+    Path("keys.txt").write_text(f"# two keys\n\n{text}{hash_key('third')} 5000  # limited\n", encoding="utf-8")
+    assert read_keys(Path("keys.txt")) == {
+        hash_key(created[0]): None,
+        hash_key(created[1]): None,
+        hash_key("third"): 5000,
+    }
+    assert zoo("serve", "--new-key").status == 2
+
+
+def test_problems_are_reported_before_the_server_starts(zoo: Zoo, trained: Callable[..., Run]) -> None:
+    assert "no model to serve" in zoo("serve").err
+    assert "missing" in zoo("serve", "--model", "missing").err
+    trained()
+    Path("keys.txt").write_text("secret\n", encoding="utf-8")
+    result = zoo("serve", "--model", "runs/tiny", "--keys", "keys.txt")
+    assert (result.status, "keys.txt:1" in result.err, "--new-key" in result.err) == (2, True, True)
+    Path("keys.txt").write_text("", encoding="utf-8")
+    assert zoo("serve", "--model", "runs/tiny", "--keys", "keys.txt").status == 2
+    result = zoo("serve", "--model", "runs/tiny", "--host", "203.0.113.1")
+    assert (result.status, "cannot listen" in result.err) == (1, True)

@@ -1,0 +1,178 @@
+"""Beyond a limit, a request is rejected at once, and clients that are slow or leave do no harm."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from urllib.parse import urlsplit
+
+import httpx2
+import pytest
+
+from zoo.generation.translator import Translator
+
+BODY = {"text": "we read two books", "source": "en", "target": "de"}
+JSON = {"content-type": "application/json"}
+
+
+def metric(url: str, name: str) -> float:
+    lines = httpx2.get(f"{url}/metrics").text.splitlines()
+    return sum(float(line.rpartition(" ")[2]) for line in lines if line.startswith(name))
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    end = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def send(url: str, body: dict = BODY) -> httpx2.Response:
+    return httpx2.post(f"{url}/v1/translate", json=body, timeout=120)
+
+
+def connect(url: str) -> socket.socket:
+    return socket.create_connection((urlsplit(url).hostname, urlsplit(url).port), timeout=120)
+
+
+def raw_request(length: int, content: bytes) -> bytes:
+    head = (
+        f"POST /v1/translate HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+    )
+    return head.encode() + content
+
+
+RAW = b'{"text": "we read", "source": "en", "target": "de"}'
+
+
+def test_a_large_body_is_refused_and_not_kept(client_of):
+    client = client_of(body_bytes=1_000)
+    for content in (b"x" * 10_000_000, iter([b"x" * 1_000] * 10_000), b'{"text": "' + b"x" * 1_000 + b'"}'):
+        answer = client.post("/v1/translate", content=content, headers=JSON)
+        assert (answer.status_code, list(answer.json())) == (413, ["error"])
+    assert client.post("/v2/translate", content=b"x" * 1_001).json().keys() == {"message"}
+
+
+def test_a_request_has_a_maximum_of_texts_and_characters(client_of):
+    client = client_of(texts=2, text_characters=20)
+    assert client.post("/v1/translate", json={**BODY, "text": ["a"] * 2}).status_code == 200
+    assert client.post("/v1/translate", json={**BODY, "text": ["a"] * 3}).status_code == 413
+    assert client.post("/v1/translate", json={**BODY, "text": "a" * 21}).status_code == 413
+    assert client.post("/v1/translate", json={**BODY, "prefix": "a" * 21}).status_code == 413
+    assert client.post("/translate", json={"q": "a" * 21, "target": "de"}).json().keys() == {"error"}
+    assert client.post("/detect", json={"q": "a" * 21}).status_code == 413
+    assert client.post("/v1/score", json={**BODY, "text": "a", "translation": "a" * 21}).status_code == 413
+
+
+def test_a_full_queue_refuses_and_recovers(url_of, blocked):
+    url = url_of(queued_texts=2)
+    with ThreadPoolExecutor() as threads:
+        first = threads.submit(send, url, {**BODY, "text": ["we", "read"]})
+        wait_until(lambda: metric(url, "zoo_queued_texts") == 2)
+        refused = send(url)
+        assert (refused.status_code, list(refused.json())) == (429, ["error"])
+        assert int(refused.headers["retry-after"]) > 0
+        assert httpx2.get(f"{url}/health/ready").status_code == 503
+        deepl = httpx2.post(f"{url}/v2/translate", json={"text": ["a"], "source_lang": "en", "target_lang": "de"})
+        assert (deepl.status_code, list(deepl.json())) == (429, ["message"])
+        blocked.set()
+        assert first.result().status_code == 200
+    assert send(url).status_code == 200
+    assert metric(url, "zoo_queued_characters") == 0
+
+
+def test_the_queue_also_has_a_maximum_of_characters(client_of):
+    client = client_of(queued_characters=10)
+    assert client.post("/v1/translate", json=BODY).status_code == 429
+    assert client.post("/v1/translate", json={**BODY, "text": "we"}).status_code == 200
+
+
+def test_a_request_has_a_maximum_time(client_of, blocked):
+    client = client_of(request_seconds=0.2)
+    answer = client.post("/v1/translate", json=BODY)
+    assert (answer.status_code, list(answer.json())) == (503, ["error"])
+    assert "retry-after" in answer.headers
+    streamed = client.post("/v1/translate", json={**BODY, "stream": True, "text": ["we", "read"]})
+    assert streamed.text.count('"status": 503') == 2
+    assert "zoo_queued_texts 0.0" in client.get("/metrics").text
+
+
+def test_a_busy_server_still_reports_its_health(url_of, blocked):
+    url = url_of(requests=1)
+    with ThreadPoolExecutor() as threads:
+        first = threads.submit(send, url)
+        wait_until(lambda: metric(url, "zoo_queued_texts") == 1)
+        refused = send(url)
+        assert (refused.status_code, list(refused.json())) == (503, ["error"])
+        assert httpx2.get(f"{url}/health").status_code == 200
+        blocked.set()
+        assert first.result().status_code == 200
+
+
+def test_a_slow_body_is_refused(url_of):
+    with connect(url_of(body_seconds=0.2)) as client:
+        client.sendall(raw_request(len(RAW), RAW[:5]))
+        assert client.recv(10_000).startswith(b"HTTP/1.1 408")
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_that_leaves_cancels_its_work(url_of, blocked, monkeypatch, caplog, stream):
+    translated = []
+    original = Translator.hypotheses
+    monkeypatch.setattr(
+        Translator, "hypotheses", lambda self, texts, **how: translated.extend(texts) or original(self, texts, **how)
+    )
+    caplog.set_level(logging.INFO)
+    url = url_of()
+    content = RAW.replace(b'"source"', b'"stream": true, "source"') if stream else RAW
+    with connect(url) as client:
+        client.sendall(raw_request(len(content), content))
+        wait_until(lambda: metric(url, "zoo_queued_texts") == 1)
+    wait_until(lambda: metric(url, "zoo_queued_texts") == 0)
+    blocked.set()
+    assert send(url).status_code == 200
+    assert translated == [BODY["text"]], "the text of the client that left was not translated"
+    assert sum("disconnected" in record.getMessage() for record in caplog.records) == (not stream)
+
+
+def test_a_client_that_leaves_while_it_sends_is_forgotten(url_of):
+    url = url_of()
+    with connect(url) as client:
+        client.sendall(raw_request(len(RAW), RAW[:5]))
+    with connect(url) as client:
+        client.sendall(b"nonsense\r\n\r\n")
+        client.recv(10_000)
+    wait_until(lambda: metric(url, "zoo_open_requests") == 1)  # the request for the metrics
+    assert send(url).status_code == 200
+
+
+def test_no_text_is_logged(client_of, monkeypatch, caplog):
+    def fail(self, texts, **_):
+        raise RuntimeError(texts[0])
+
+    monkeypatch.setattr(Translator, "hypotheses", fail)
+    caplog.set_level(logging.DEBUG)
+    answer = client_of().post("/translate", params={"q": "a secret", "source": "en", "target": "de"})
+    assert (answer.status_code, list(answer.json())) == (500, ["error"])
+    assert "secret" not in answer.text
+    own = [record.getMessage() for record in caplog.records if not record.name.startswith("httpx")]
+    assert sum("internal error RuntimeError" in message for message in own) == 1
+    assert not any("secret" in message for message in own)
+
+
+def test_other_web_pages_may_use_the_server_only_if_they_are_listed(client_of):
+    origin = {"Origin": "https://example.org"}
+    assert "access-control-allow-origin" not in client_of().get("/languages", headers=origin).headers
+    listed = client_of(cors=("https://example.org",))
+    assert listed.get("/languages", headers=origin).headers["access-control-allow-origin"] == "https://example.org"
+    other = listed.get("/languages", headers={"Origin": "https://other.org"})
+    assert "access-control-allow-origin" not in other.headers
+
+
+def test_answers_are_never_guessed_to_be_markup(client_of):
+    answer = client_of().post("/translate", json={"q": "<b>we</b>", "source": "en", "target": "de"})
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.headers["x-content-type-options"] == "nosniff"

@@ -1,0 +1,214 @@
+"""Models are loaded when needed, unloaded when idle, and replaced without losing a request."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+
+import specs
+from specs import ZooError
+from zoo.generation.loading import open_model
+from zoo.report import Report
+from zoo.serving.errors import ServingError
+from zoo.serving.pool import ModelPool, PooledModel
+
+LANGUAGES = {"codes": ["eng_Latn", "deu_Latn", "zho_Hans", "zho_Hant"], "target_token": "target"}
+
+
+class Opened:
+    """Function that opens models and records their folders."""
+
+    def __init__(self):
+        self.folders, self.error = [], None
+
+    def __call__(self, folder: Path):
+        self.folders.append(str(folder))
+        if self.error is not None:
+            raise self.error
+        return open_model(folder, device="cpu", report=Report())
+
+
+@pytest.fixture
+def opened():
+    return Opened()
+
+
+@pytest.fixture
+def pool_of(trained, opened):
+    def make(names=("runs/a",), max_models=2, idle_seconds=1_000.0):
+        for name in names:
+            trained(name)
+        return ModelPool(names, max_models=max_models, idle_seconds=idle_seconds, open_translator=opened)
+
+    return make
+
+
+def replace(folder: str) -> None:
+    weights = Path(folder) / "weights.safetensors"
+    os.utime(weights, ns=(1, weights.stat().st_mtime_ns + 1_000_000))
+
+
+def test_a_model_is_loaded_once_for_all_requests(pool_of, opened):
+    async def use():
+        pool = pool_of()
+        assert opened.folders == []
+
+        async def one():
+            async with pool.lease(pool.models["runs/a"]) as loaded:
+                return loaded
+
+        found = await asyncio.gather(*(one() for _ in range(5)))
+        assert all(each is found[0] for each in found)
+
+    asyncio.run(use())
+    assert opened.folders == ["runs/a"]
+
+
+def test_a_new_revision_replaces_the_old_one_after_its_last_request(pool_of):
+    async def use():
+        pool = pool_of()
+        model = pool.models["runs/a"]
+        async with pool.lease(model) as old:
+            await pool.refresh()
+            assert model.loaded is old
+            replace("runs/a")
+            await pool.refresh()
+            async with pool.lease(model) as new:
+                assert new is not old
+                assert new.revision != old.revision
+            future = old.engine.submit(["we read"])  # the old one still works
+            assert len(await asyncio.wrap_future(future)) == 1
+        with pytest.raises(RuntimeError):
+            old.engine.submit(["we read"])
+        assert pool.loaded_models() == [new]
+
+    asyncio.run(use())
+
+
+def test_a_damaged_revision_leaves_the_old_one_in_use(pool_of, opened, caplog):
+    async def use():
+        pool = pool_of()
+        model = pool.models["runs/a"]
+        async with pool.lease(model) as old:
+            pass
+        replace("runs/a")
+        opened.error = ZooError("damaged")
+        await pool.refresh()
+        await pool.refresh()
+        assert model.loaded is old
+        opened.error = None
+        replace("runs/a")
+        await pool.refresh()
+        assert model.loaded is not old
+
+    asyncio.run(use())
+    assert caplog.text.count("cannot be loaded") == 1
+
+
+def test_a_removed_model_remains_in_memory(pool_of):
+    async def use():
+        pool = pool_of()
+        async with pool.lease(pool.models["runs/a"]) as loaded:
+            Path("runs/a/weights.safetensors").unlink()
+            await pool.refresh()
+        assert pool.loaded_models() == [loaded]
+
+    asyncio.run(use())
+
+
+def test_a_model_that_cannot_be_loaded_is_tried_again(pool_of, opened):
+    async def use():
+        pool = pool_of()
+        opened.error = ZooError("damaged")
+        for _ in range(2):
+            with pytest.raises(ServingError) as error:
+                async with pool.lease(pool.models["runs/a"]):
+                    pass
+            assert error.value.status == 503
+        opened.error = None
+        async with pool.lease(pool.models["runs/a"]):
+            pass
+
+    asyncio.run(use())
+    assert len(opened.folders) == 3
+
+
+def test_idle_models_are_unloaded(pool_of):
+    async def use():
+        pool = pool_of(idle_seconds=0.0)
+        async with pool.lease(pool.models["runs/a"]):
+            await pool.refresh()
+            assert len(pool.loaded_models()) == 1
+        await pool.refresh()
+        assert pool.loaded_models() == []
+
+    asyncio.run(use())
+
+
+def test_the_model_that_was_not_used_for_the_longest_time_makes_space(pool_of, opened):
+    names = ("runs/a", "runs/b", "runs/c")
+
+    async def use():
+        pool = pool_of(names)
+        a, b, c = (pool.models[name] for name in names)
+        async with pool.lease(b):
+            pass
+        async with pool.lease(a), pool.lease(c):
+            assert [model.loaded is not None for model in (a, b, c)] == [True, False, True]
+            with pytest.raises(ServingError, match="in use"):
+                async with pool.lease(b):
+                    pass
+        async with pool.lease(b):
+            assert len(pool.loaded_models()) == 2
+
+    asyncio.run(use())
+
+
+def test_a_cancelled_request_does_not_stop_the_loading(pool_of, opened):
+    async def use():
+        pool = pool_of()
+
+        async def one():
+            async with pool.lease(pool.models["runs/a"]):
+                pass
+
+        first = asyncio.create_task(one())
+        await asyncio.sleep(0)
+        second = asyncio.create_task(one())
+        await asyncio.sleep(0)
+        first.cancel()
+        await second
+
+    asyncio.run(use())
+    assert opened.folders == ["runs/a"]
+
+
+def test_a_server_needs_a_model(home):
+    with pytest.raises(ZooError, match="no model to serve"):
+        ModelPool([], max_models=1, idle_seconds=1, open_translator=Opened())
+    with pytest.raises(ZooError, match="missing"):
+        ModelPool(["missing"], max_models=1, idle_seconds=1, open_translator=Opened())
+
+
+def test_models_are_chosen_by_languages(pool_of):
+    pool = pool_of()
+    several = specs.load("tiny", {"languages": LANGUAGES, "corpus": {"train": []}})
+    pool.models["several"] = PooledModel("several", Path("x"), several)
+    for source, target, expected in (
+        ("en", "de", ("runs/a", "en", "de")),
+        ("EN-us", "DE", ("runs/a", "en", "de")),
+        ("de", "en", ("several", "deu_Latn", "eng_Latn")),
+        ("eng_Latn", "zh", ("several", "eng_Latn", "zho_Hans")),
+        ("en", "zh-TW", ("several", "eng_Latn", "zho_Hant")),
+        ("zh-CN", "zt", ("several", "zho_Hans", "zho_Hant")),
+        ("en", "fr", None),
+        ("en", "en", None),
+    ):
+        route = pool.route(source, target)
+        assert (None if route is None else (route.model.name, route.source, route.target)) == expected
+    assert pool.route("en", "de", "several").model.name == "several"
+    assert pool.directions()["zh-Hans"] == ["de", "en", "zh-Hant"]
+    assert pool.directions()["en"] == ["de", "zh-Hans", "zh-Hant"]
