@@ -24,6 +24,7 @@ from zoo.serving.service import Service
 from zoo.version import __version__
 
 _MAX_CONNECTIONS = 2_000
+_BACKLOG = 1_000
 _KEEP_ALIVE_SECONDS = 15
 _GRACE_SECONDS = 5.0
 _MAX_HEAD_BYTES = 300_000  # some clients send the text in the query string
@@ -107,6 +108,7 @@ def open_socket(host: str, port: int) -> socket.socket:
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))
+        listener.listen(_BACKLOG)  # clients can connect as soon as the address is printed
     except OSError as error:
         listener.close()
         problem = f"cannot listen on `{host}` port {port}: {error.strerror or error}"

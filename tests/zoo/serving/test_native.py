@@ -7,8 +7,14 @@ from pathlib import Path
 
 import pytest
 
+import specs
+from compiler import build
+from zoo.data.corpus import builtin_pairs
 from zoo.generation.loading import open_model
+from zoo.models.weights import Weights
 from zoo.report import Report
+from zoo.text.vocabulary import Vocabulary
+from zoo.training.run import Run
 
 RUN = "runs/tiny"
 TEXTS = ["the old dog sees a small house", "", "we read two books today"]
@@ -104,6 +110,31 @@ def test_translations_are_scored(client, translator):
 def test_without_a_parser_nothing_is_parsed(client):
     assert client.post("/v1/parse", json={"text": "the dog sleeps"}).status_code == 400
     assert client.post("/v1/parse", json={"text": "the dog sleeps", "model": RUN}).status_code == 400
+
+
+def test_sentences_are_parsed(client_of, home):
+    fields = {"architecture": {"N": 1, "d_model": 16, "d_ff": 24, "h": 2, "d_k": 8, "d_v": 8}}
+    fields |= {"vocabulary": {"size": 101}, "decoding": {"extra_length": 12}, "compilation": {"backend": "eager"}}
+    spec, pairs, run = (
+        specs.load("parsing/tiny", fields),
+        list(builtin_pairs("train", 50, trees=True)),
+        Run(Path("runs/p")),
+    )
+    run.folder.mkdir(parents=True)
+    run.spec_file.write_text(spec.yaml(), encoding="utf-8")
+    Vocabulary.learn(lambda: pairs, spec.vocabulary, len(pairs), spec.task).save(run.folder)
+    Weights(build(spec).weights(), {"steps": "1", "longest_source": "60"}).write(run.weights)
+    sentences, parser = ["they can't wait", ""], open_model(run.folder, device="cpu", report=Report())
+
+    client = client_of(names=["runs/p", RUN])
+    results = client.post("/v1/parse", json={"text": sentences}).json()["results"]
+    trees = [each["translations"][0]["text"] for each in results]
+    assert trees == [str(parser.parse(sentences[0])), ""]
+    assert " ca) " in trees[0], "the sentence is tokenised"
+    body = {"text": "they can't wait", "tokenized": True, "model": "runs/p"}
+    assert "can't" in client.post("/v1/parse", json=body).text
+    assert client.get("/languages").json() == [{"code": "en", "name": "English", "targets": ["de"]}]
+    assert client.post("/v1/translate", json={"text": "we", "target": "de", "model": "runs/p"}).status_code == 400
 
 
 def test_models_are_listed_with_their_state(client):

@@ -16,6 +16,8 @@ from zoo.serving.errors import ServingError
 from zoo.serving.pool import ModelPool, PooledModel
 
 LANGUAGES = {"codes": ["eng_Latn", "deu_Latn", "zho_Hans", "zho_Hant"], "target_token": "target"}
+FILES = [{"source": "pairs.en", "target": "pairs.de"}]
+CORPUS = {"source": "eng_Latn", "target": "deu_Latn", "train": [], "dev": FILES, "test": FILES}
 
 
 class Opened:
@@ -195,7 +197,7 @@ def test_a_server_needs_a_model(home):
 
 def test_models_are_chosen_by_languages(pool_of):
     pool = pool_of()
-    several = specs.load("tiny", {"languages": LANGUAGES, "corpus": {"train": []}})
+    several = specs.load("tiny", {"languages": LANGUAGES, "corpus": CORPUS})
     pool.models["several"] = PooledModel("several", Path("x"), several)
     for source, target, expected in (
         ("en", "de", ("runs/a", "en", "de")),
