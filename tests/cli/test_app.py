@@ -52,6 +52,10 @@ OPTIONS = {
         *("--attention", "--layer", "--head", "--word", *_EXECUTION[:-1]),
     ],
     "compare": ["A", "B", "--set", "--references", "--language", "--json", *_EXECUTION],
+    "serve": [
+        *("--model", "--host", "--port", "--keys", "--new-key", "--cors", "--max-models", "--idle-minutes"),
+        *("--max-texts", "--max-characters", "--max-body-bytes", "--max-queue", "--timeout", *_EXECUTION),
+    ],
     "import": ["SOURCE", "--name", "--format", "--languages", "--positions", "--check", "--replace"],
     "publish": ["RUN|NAME", "--name", "--replace", "--to", "--alias", "--text"],
     "export": ["NAME", "--to", "--output"],

@@ -98,3 +98,9 @@ def test_problems_are_reported_before_the_server_starts(zoo: Zoo, trained: Calla
     assert zoo("serve", "--model", "runs/tiny", "--keys", "keys.txt").status == 2
     result = zoo("serve", "--model", "runs/tiny", "--host", "203.0.113.1")
     assert (result.status, "cannot listen" in result.err) == (1, True)
+
+
+def test_a_missing_extra_is_named(zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "zoo.serving.app", None)
+    result = zoo("serve")
+    assert (result.status, "transformer-zoo[serve]" in result.err) == (2, True)

@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import APIRouter, Request
 
 from zoo.serving.errors import ServingError
-from zoo.serving.languages import language_name
+from zoo.serving.languages import base_code, language_name
 from zoo.serving.requests import Parameters, parameters, read_flag, read_string, read_texts, require_string
 from zoo.serving.service import Options, Service
 
@@ -31,7 +31,7 @@ def router(service: Service) -> APIRouter:
                 raise ServingError(400, f"`{name}` is not supported; leave it out")
         answers = await service.translate(request, key, texts, source, target, Options())
         translations: list[dict[str, object]] = [
-            {"detected_source_language": answer.source.upper(), "text": answer.translations[0].text}
+            {"detected_source_language": base_code(answer.source).upper(), "text": answer.translations[0].text}
             for answer in answers
         ]
         if read_flag(given, "show_billed_characters"):

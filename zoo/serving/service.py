@@ -262,8 +262,8 @@ class Service:
     def _plan_one(self, source: str, target: str, name: str | None) -> _Plan:
         if standard_code(source) == standard_code(target):
             self._target(target, name)
-            return _Plan(None, source)
-        return _Plan(self._route(source, target, name), source)
+            return _Plan(None, standard_code(source))
+        return _Plan(self._route(source, target, name), standard_code(source))
 
     def _route(self, source: str, target: str, name: str | None) -> Route:
         route = self.pool.route(source, target, name)
@@ -287,8 +287,11 @@ class Service:
             if len(text) > limits.text_characters:
                 message = f"a text has {len(text):,} characters; at most {limits.text_characters:,} fit"
                 raise ServingError(413, message, "length")
-            if any("\ud800" <= character <= "\udfff" for character in text):
-                raise ServingError(400, "a text is not valid Unicode: it contains half of a surrogate pair")
+            try:
+                text.encode()
+            except UnicodeEncodeError:
+                message = "a text is not valid Unicode: it contains half of a surrogate pair"
+                raise ServingError(400, message) from None
         for name, value in (("beam", options.beam), ("n_best", options.n_best)):
             if value is not None and not 1 <= value <= limits.beam:
                 raise ServingError(400, f"`{name}` is {value:,}; it should be from 1 to {limits.beam}")
