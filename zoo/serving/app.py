@@ -52,8 +52,8 @@ def create_app(service: Service) -> FastAPI:
 
     for kind in (ServingError, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, respond)
-    for module in (native, libretranslate, deepl):
-        app.include_router(module.router(service))
+    for make in (native.router, native.monitoring, libretranslate.router, deepl.router):
+        app.include_router(make(service))
     app.add_middleware(Guard, service=service)
     if service.settings.cors:
         app.add_middleware(

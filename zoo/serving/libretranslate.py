@@ -57,22 +57,26 @@ def router(service: Service) -> APIRouter:
 
     @routes.get("/frontend/settings")
     async def settings() -> dict[str, object]:
-        source, targets = next(iter(service.pool.directions().items()), ("", [""]))
-        return {
-            "apiKeys": bool(service.settings.keys),
-            "charLimit": limits.text_characters,
-            "filesTranslation": False,
-            "frontendTimeout": 500,
-            "keyRequired": bool(service.settings.keys),
-            "language": {
-                "source": {"code": AUTO, "name": "Auto Detect"},
-                "target": {"code": targets[0], "name": language_name(targets[0]) if source else ""},
-            },
-            "suggestions": False,
-            "supportedFilesFormat": [],
-        }
+        return _frontend_settings(service)
 
     return routes
+
+
+def _frontend_settings(service: Service) -> dict[str, object]:
+    source, targets = next(iter(service.pool.directions().items()), ("", [""]))
+    return {
+        "apiKeys": bool(service.settings.keys),
+        "charLimit": service.settings.limits.text_characters,
+        "filesTranslation": False,
+        "frontendTimeout": 500,
+        "keyRequired": bool(service.settings.keys),
+        "language": {
+            "source": {"code": AUTO, "name": "Auto Detect"},
+            "target": {"code": targets[0], "name": language_name(targets[0]) if source else ""},
+        },
+        "suggestions": False,
+        "supportedFilesFormat": [],
+    }
 
 
 def _authorize(service: Service, given: Parameters) -> str:

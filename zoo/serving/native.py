@@ -140,6 +140,13 @@ def router(service: Service) -> APIRouter:
         answers = await service.parse(request, key, _list(body.text), body.model, options, body.tokenized)
         return TranslateResult(results=[_result(answer) for answer in answers])
 
+    return routes
+
+
+def monitoring(service: Service) -> APIRouter:
+    """Return the paths that describe the state of the server."""
+    routes = APIRouter()
+
     @routes.get("/v1/models")
     async def models() -> list[ModelInfo]:
         """List the models of this server."""
