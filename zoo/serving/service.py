@@ -328,12 +328,12 @@ class Service:
         async def translate_group(route: Route) -> None:
             indices = [index for index, plan in enumerate(plans) if plan.route == route]
             split = [_LINE_BREAKS.split(texts[index]) for index in indices]
-            lines = [line for pieces in split for line in pieces[::2]]
+            lines = [line for segments in split for line in segments[::2]]
             async with self.pool.lease(route.model) as loaded:
                 results = iter(await self._submit(route.model, loaded, lines, route, options))
                 self.metrics.texts.labels(route.model.name).inc(len(indices))
-                for index, pieces in zip(indices, split, strict=True):
-                    translations = _join([next(results) for _ in pieces[::2]], pieces[1::2])
+                for index, segments in zip(indices, split, strict=True):
+                    translations = _join([next(results) for _ in segments[::2]], segments[1::2])
                     answers[index] = replace(
                         answers[index],
                         translations=translations,
