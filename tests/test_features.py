@@ -20,7 +20,7 @@ from zoo.data.batches import Batch
 from zoo.data.prepare import prepare
 from zoo.generation.batching import Source
 from zoo.generation.beam_search import BeamSearch
-from zoo.generation.engine import search
+from zoo.generation.engine import Engine
 from zoo.generation.hypotheses import Hypothesis
 from zoo.planning import plan as plans
 from zoo.planning.training_estimate import estimate_training
@@ -83,8 +83,8 @@ def learned() -> EmittedProgram:
 
 def decode(program: EmittedProgram, pairs: Sequence[Example], max_batch_tokens: int = 512) -> list[list[Hypothesis]]:
     sources = [Source(index, (), MAX_TOKENS + 2, features=frames) for index, (frames, _) in enumerate(pairs)]
-    results = search(program, [sources], BeamSearch(3, 0.6, 3), max_batch_tokens)
-    return [found for _, found in sorted(results, key=lambda result: result[0].index)]
+    with Engine(program, max_batch_tokens=max_batch_tokens) as engine:
+        return engine.submit(sources, BeamSearch(3, 0.6, 3)).result()
 
 
 @pytest.mark.integration

@@ -20,7 +20,7 @@ from specs import EOS, PAD, Spec
 from zoo.files import manifest
 from zoo.generation.batching import Source
 from zoo.generation.beam_search import BeamSearch
-from zoo.generation.engine import search as search_engine
+from zoo.generation.engine import Engine
 from zoo.generation.scoring import TokenScores
 from zoo.generation.translation import Translation
 from zoo.generation.translator import Translator
@@ -128,7 +128,8 @@ def run_search(
     ]
     size = chunk_size or max(1, len(sentences))
     chunks = (sentences[start : start + size] for start in range(0, len(sentences), size))
-    results = list(search_engine(program, chunks, strategy, max_batch_tokens, workers, device))
+    with Engine(program, device, workers=workers, max_batch_tokens=max_batch_tokens) as engine:
+        results = list(engine.search(chunks, strategy))
     assert sorted(source.index for source, _ in results) == list(range(len(sentences)))
     return [hypotheses for _, hypotheses in sorted(results, key=lambda result: result[0].index)]
 

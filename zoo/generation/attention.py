@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Float
@@ -12,8 +13,14 @@ from torch import Tensor
 
 from compiler import EmittedProgram
 from compiler.stream import Stream
-from specs import BOS, EOS
+from specs import BOS, EOS, ZooError
+from zoo.generation.preprocessing import SplitText
+from zoo.text.lines import clean
+from zoo.text.sentences import check_text
 from zoo.text.tokenizer import SPACE
+
+if TYPE_CHECKING:
+    from zoo.generation.translator import Translator
 
 BEGIN, END = "<s>", "</s>"
 """Strings that represent BOS and EOS among the tokens. No token of a text has one of these strings."""
@@ -73,6 +80,46 @@ class Attention:
 
 
 @torch.no_grad()
+def attend(
+    translator: Translator, text: str, translation: str | None, source: str | None, target: str | None
+) -> Attention:
+    """Return the attention weights over a text and its translation. See `Translator.attention`."""
+    if translator.attention_program is None:
+        raise ZooError(
+            "attention is only available for a single model that was opened from a folder, not for an ensemble",
+            hint="open one model: `zoo.load(NAME)`",
+        )
+    check_text(text, 1, "text")
+    preprocessor = translator.preprocessor(source, target)
+    encoded, languages = preprocessor.encode_source(text, "", 0), preprocessor.languages
+    if encoded.tokens == preprocessor.empty_source:
+        raise ZooError("there are no attention weights for an empty text", hint="give a sentence")
+    if isinstance(encoded, SplitText):
+        raise ZooError(
+            f"the text has {preprocessor.source_length(encoded.tokens):,} tokens, but the model takes at most "
+            f"{preprocessor.max_source_length:,} (`decoding.max_source_length`) and translates it in parts",
+            hint="give one sentence of the text",
+        )
+    target_ids: Sequence[int]
+    if translation is None:
+        ((best, *_),) = translator.hypotheses([text], source=source, target=target, split=False)
+        output, target_ids = best.text, best.tokens
+    else:
+        _, (output,) = translator.check_pairs([text], [translation])
+        ((_, *target_ids, _),) = preprocessor.encode_pairs_side([output], "target")
+        with preprocessor.warnings:
+            preprocessor.warnings.count([encoded])
+    program, vocabulary = translator.attention_program(), translator.vocabulary
+    assert isinstance(program, EmittedProgram)
+    language_tokens = vocabulary.token_strings(languages.source_tokens, "source")
+    return compute_attention(
+        program,
+        (clean(text), encoded.tokens, [*language_tokens, *preprocessor.source_tokens(text)]),
+        (output, target_ids, vocabulary.token_strings(target_ids)),
+        forced=translation is not None,
+    )
+
+
 def compute_attention(
     program: EmittedProgram,
     source: tuple[str, Sequence[int], Sequence[str]],

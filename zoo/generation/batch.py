@@ -16,7 +16,7 @@ from compiler.stream import Stream
 from specs import BOS, EOS, ZooError
 from zoo.generation.batching import Source
 from zoo.generation.constraints import ConstraintState
-from zoo.generation.hypotheses import SearchHistory, SearchStrategy, Selection, StepRecord
+from zoo.generation.hypotheses import SearchHistory, Selection, StepRecord
 from zoo.text.sentences import excerpt
 
 
@@ -26,32 +26,36 @@ class Batch(Generic[State]):
     def __init__(
         self,
         program: StepwiseDecoder[State],
-        strategy: SearchStrategy,
         histories: Sequence[SearchHistory],
         state: State,
         token: Int[Tensor, " rows"],
         totals: Float32[Tensor, "sentences rows"],
         constraint: ConstraintState | None,
     ) -> None:
-        self.program, self.strategy, self.histories = program, strategy, histories
+        self.program, self.histories = program, histories
         self._state, self._token, self._totals, self._constraint = state, token, totals, constraint
         self._pending: deque[_PendingStep] = deque()
+        self._min_rows = _max_rows(histories)
+
+    @property
+    def rows(self) -> int:
+        """The number of rows (hypotheses) per sentence."""
+        return self._totals.shape[1]
 
     @classmethod
-    def start(
-        cls, program: StepwiseDecoder[State], strategy: SearchStrategy, sources: Sequence[Source], device: torch.device
-    ) -> Self:
+    def start(cls, program: StepwiseDecoder[State], histories: Sequence[SearchHistory], device: torch.device) -> Self:
         """Return a new batch: encode the sentences, and let the decoder read their prefixes.
 
-        All prefixes must have the same number of tokens.
+        All prefixes must have the same number of tokens, and all strategies must be of the same kind.
 
         Raises:
             ZooError: The constraint forbids a prefix.
         """
+        sources, rule = [history.source for history in histories], histories[0].strategy.constraint
         token = torch.full((len(sources),), BOS, device=device)
         totals = torch.zeros(len(sources), 1, device=device)
         state = program.encode(Stream.pad([source.values for source in sources], device))
-        constraint = strategy.constraint.start(sources, device) if strategy.constraint is not None else None
+        constraint = rule.start(sources, device) if rule is not None else None
         for forced in zip(*(source.prefix for source in sources), strict=True):
             log_probabilities, state = program.advance(state, token.unsqueeze(1))
             token = torch.tensor(forced, device=device)
@@ -59,15 +63,18 @@ class Batch(Generic[State]):
             if constraint is not None:
                 _check_allowed(constraint, token, sources)
                 constraint = constraint.advance(None, token)
-        histories = [strategy.new_history(source) for source in sources]
-        return cls(program, strategy, histories, state, token, totals, constraint)
+        return cls(program, histories, state, token, totals, constraint)
 
-    def step(self) -> list[SearchHistory]:
-        """Decode one more token of every sentence, and return the histories of the sentences that are done."""
+    def step(self, min_rows: int = 0) -> list[SearchHistory]:
+        """Decode one more token of every sentence, and return the histories of the sentences that are done.
+
+        Args:
+            min_rows: Smallest number of rows per sentence after the step. It lets another batch `join` this one.
+        """
         allowed = None if self._constraint is None else self._constraint.allowed()
-        selection, self._state = self.strategy.step(
-            self.program, self._state, self._token, self._totals, self.histories, allowed
-        )
+        strategy, rows = self.histories[0].strategy, max(self._min_rows, min_rows)
+        arguments = (self._state, self._token, self._totals, self.histories, allowed, rows)
+        selection, self._state = strategy.step(self.program, *arguments)
         for history in self.histories:
             history.length += 1
         step = _PendingStep(self.histories, selection)
@@ -75,17 +82,19 @@ class Batch(Generic[State]):
         # Do not wait for a GPU. The host learns one step late that a sentence is finished, and ignores the extra step.
         lag = 1 if step.asynchronous and not all(history.complete for history in self.histories) else 0
         done = self._report(lag)
-        self._rearrange(selection, step)
+        self._rearrange(selection, step, min_rows)
         return done if self.histories else done + self._report(0)
 
     def join(self, other: Batch[State]) -> Batch[State]:
         """Return a batch with the sentences of this batch, followed by the sentences of `other`.
 
-        Call `step` on both batches first. Do not use either of them afterwards.
+        Call `step` on both batches first, so that both have the same number of `rows`. Do not use either of them
+        afterwards.
         """
         if not other.histories or not self.histories:
             return self if self.histories else other
         self.histories = [*self.histories, *other.histories]
+        self._min_rows = max(self._min_rows, other._min_rows)
         self._state = self.program.join(self._state, other._state)
         self._token, self._totals = torch.cat([self._token, other._token]), torch.cat([self._totals, other._totals])
         if self._constraint is not None and other._constraint is not None:
@@ -100,21 +109,25 @@ class Batch(Generic[State]):
             done += self._pending.popleft().report()
         return done
 
-    def _rearrange(self, selection: Selection, step: _PendingStep) -> None:
+    def _rearrange(self, selection: Selection, step: _PendingStep, min_rows: int) -> None:
         """Reorder the rows of the decoder state as the selection specifies, and remove finished sentences."""
         kept = [number for number, history in enumerate(self.histories) if not history.complete]
-        parents, totals = selection.parents.gather(1, selection.live), selection.live_totals
-        token = selection.tokens.gather(1, selection.live)
-        rows_before = self._totals.shape[1]
-        kept_on_device: Tensor | None
-        if len(kept) < len(self.histories):
+        sentences_before, rows_before = len(self.histories), self.rows
+        if len(kept) < sentences_before:
             self.histories = [self.histories[number] for number in kept]
             if not kept:
                 return
+            self._min_rows = _max_rows(self.histories)
+        rows = max(self._min_rows, min_rows)
+        live, totals = selection.live[:, :rows], selection.live_totals[:, :rows]  # the best come first
+        parents, token = selection.parents.gather(1, live), selection.tokens.gather(1, live)
+        reorders = rows > 1 and self.histories[0].strategy.reorders_rows
+        kept_on_device: Tensor | None
+        if len(kept) < sentences_before:
             sentences = torch.tensor(kept)  # on the host, so that the program does not wait for the device
             kept_on_device = sentences.to(token.device, non_blocking=True)
             parents, totals, token = parents[kept_on_device], totals[kept_on_device], token[kept_on_device]
-        elif rows_before == parents.shape[1] and not (self.strategy.reorders_rows and step.reorders(parents)):
+        elif rows_before == rows and not (reorders and step.reorders(parents)):
             kept_on_device = None
         else:
             sentences = kept_on_device = torch.arange(len(kept), device=token.device)
@@ -122,10 +135,10 @@ class Batch(Generic[State]):
             self._state = self.program.select(self._state, sentences, parents)
         self._token, self._totals = token.flatten(), totals
         if self._constraint is not None:
-            rows = None
+            continued = None
             if kept_on_device is not None:
-                rows = parents.add(kept_on_device.unsqueeze(1), alpha=rows_before).flatten()
-            self._constraint = self._constraint.advance(rows, self._token)
+                continued = parents.add(kept_on_device.unsqueeze(1), alpha=rows_before).flatten()
+            self._constraint = self._constraint.advance(continued, self._token)
 
 
 class _PendingStep:
@@ -158,6 +171,11 @@ class _PendingStep:
         for number, history in undecided:
             history.add(record, number, best_live[number], has_ended[number])
         return [history for _, history in undecided if history.done]
+
+
+def _max_rows(histories: Sequence[SearchHistory]) -> int:
+    """Return the number of rows per sentence that a batch of these sentences needs."""
+    return max(history.strategy.rows for history in histories)
 
 
 def _check_allowed(constraint: ConstraintState, token: Int[Tensor, " rows"], sources: Sequence[Source]) -> None:

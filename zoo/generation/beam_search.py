@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Literal, NamedTuple, Self, cast
 
 import torch
 from jaxtyping import Bool, Float32, Int
@@ -19,6 +19,12 @@ from zoo.generation.constraints import Constraint
 from zoo.generation.hypotheses import LengthPenalty, SearchHistory, Selection, length_penalty
 
 StoppingRule = Literal["admissible", "shrinking", "full"]
+
+_SHARED_SIZE = 8
+"""Beams up to this size share a batch. Larger beams share one if they round up to the same power of two.
+
+In a shared batch, each sentence has as many rows as the largest beam. Surplus rows are computed, but not used.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +49,18 @@ class BeamSearch:
     length_penalty: LengthPenalty = "gnmt"
     stopping_rule: StoppingRule = "admissible"
 
+    reorders_rows = True
+    """A hypothesis may continue a hypothesis that was in a different row of the same sentence."""
+
     @property
-    def reorders_rows(self) -> bool:
-        """Whether a hypothesis may continue a hypothesis that was in a different row of the same sentence."""
-        return self.size > 1
+    def rows(self) -> int:
+        """The number of rows (hypotheses) that a sentence needs."""
+        return self.size
+
+    @property
+    def kind(self) -> Hashable:
+        """The kind of batch. Sentences of the same kind can share a batch."""
+        return BeamSearch, max(_SHARED_SIZE, 1 << (self.size - 1).bit_length()), self.constraint
 
     @property
     def candidates(self) -> int:
@@ -57,6 +71,7 @@ class BeamSearch:
         """Return an empty search history for a sentence."""
         return SearchHistory(
             source,
+            self,
             self.n_best,
             partial(length_penalty, alpha=self.alpha, kind=self.length_penalty),
             ranked=True,
@@ -71,14 +86,24 @@ class BeamSearch:
         token: Int[Tensor, " rows"],
         totals: Float32[Tensor, "sentences rows"],
         histories: Sequence[SearchHistory],
-        allowed: Bool[Tensor, "#rows V"] | None = None,
+        allowed: Bool[Tensor, "#rows V"] | None,
+        rows: int,
     ) -> tuple[Selection, State]:
         """Run one decoding step. Return the selected candidates of each sentence, and the new decoder state."""
-        continuations, state = program.top_k(state, token.unsqueeze(1), self.candidates, allowed)
-        return self.select(continuations, totals, [history.must_end for history in histories]), state
+        beams = [cast(Self, history.strategy) for history in histories]
+        limits = None
+        if {(beam.size, beam.stopping_rule) for beam in beams} != {(rows, self.stopping_rule)}:
+            limits = _Limits.of(beams, rows, totals.device)
+        count = max(beam.candidates for beam in beams) if limits else self.candidates
+        continuations, state = program.top_k(state, token.unsqueeze(1), count, allowed)
+        return self.select(continuations, totals, [history.must_end for history in histories], limits), state
 
     def select(
-        self, continuations: TopK, totals: Float32[Tensor, "sentences rows"], must_end: Sequence[bool]
+        self,
+        continuations: TopK,
+        totals: Float32[Tensor, "sentences rows"],
+        must_end: Sequence[bool],
+        limits: _Limits | None = None,
     ) -> Selection:
         """Return the best candidates of each sentence. A candidate is a row (a hypothesis) with one more token.
 
@@ -89,6 +114,7 @@ class BeamSearch:
             continuations: The most probable next tokens of each row.
             totals: Log-probability of each row so far.
             must_end: For each sentence, whether EOS is the only possible next token.
+            limits: Beam size and stopping rule of each sentence, if they differ. None for those of this object.
         """
         sentences, rows = totals.shape
         if any(must_end):
@@ -97,17 +123,66 @@ class BeamSearch:
         new_totals = totals.unsqueeze(2) + continuations.values.view(sentences, rows, width)
         new_totals = new_totals.view(sentences, rows * width)
         tokens = continuations.tokens.reshape(sentences, rows * width)
-        if (missing := self.candidates - rows * width) > 0:  # the vocabulary is very small
+        size, candidates = (limits.rows, limits.candidates) if limits else (self.size, self.candidates)
+        if (missing := candidates - rows * width) > 0:  # the vocabulary is very small, or other beams are larger
             new_totals, tokens = pad(new_totals, (0, missing), value=-torch.inf), pad(tokens, (0, missing), value=EOS)
-        new_totals, order = _stable_top(new_totals, self.candidates)
+        new_totals, order = _stable_top(new_totals, candidates)
         tokens = tokens.gather(1, order)
-        ranks = torch.arange(self.candidates, device=new_totals.device)
-        if self.stopping_rule == "full":
+        ranks = torch.arange(candidates, device=new_totals.device)
+        if limits:
+            new_totals = limits.mask(new_totals, tokens, totals)
+        elif self.stopping_rule == "full":
             new_totals = new_totals.masked_fill((ranks >= self.size) & (tokens == EOS), -torch.inf)
         elif self.stopping_rule == "shrinking" and rows == self.size:
             new_totals = new_totals.masked_fill(ranks >= totals.isfinite().sum(1, keepdim=True), -torch.inf)
-        live_totals, live = _stable_top(new_totals.masked_fill(tokens == EOS, -torch.inf), self.size)
+        live_totals, live = _stable_top(new_totals.masked_fill(tokens == EOS, -torch.inf), size)
+        if limits:
+            live_totals = live_totals.masked_fill(ranks[:size] >= limits.sizes, -torch.inf)
         return Selection(new_totals, (order // width).clamp_(max=rows - 1), tokens, live, live_totals)
+
+
+class _Limits(NamedTuple):
+    """Limits of the sentences of a batch that have different beam sizes or stopping rules, one row per sentence."""
+
+    rows: int
+    """Number of rows per sentence. A sentence with a smaller beam leaves the others unused, with the total -inf."""
+    candidates: int
+    """Number of candidates per sentence."""
+    sizes: Int[Tensor, "sentences 1"]
+    max_candidates: Int[Tensor, "sentences 1"]
+    max_ending: Int[Tensor, "sentences 1"]
+    """Number of candidates that may end with EOS: the beam size for the rule "full"."""
+    shrinking: Bool[Tensor, "sentences 1"]
+
+    @classmethod
+    def of(cls, beams: Sequence[BeamSearch], rows: int, device: torch.device) -> Self:
+        """Return the limits of the sentences of a batch with `rows` rows per sentence."""
+        count = max(rows, *(beam.candidates for beam in beams))
+        values = [
+            [
+                beam.size,
+                beam.candidates,
+                beam.size if beam.stopping_rule == "full" else count,
+                beam.stopping_rule == "shrinking",
+            ]
+            for beam in beams
+        ]
+        columns = torch.tensor(values).to(device, non_blocking=True).unsqueeze(2).unbind(1)
+        sizes, candidates, ending, shrinking = columns
+        return cls(rows, count, sizes, candidates, ending, shrinking.bool())
+
+    def mask(
+        self,
+        new_totals: Float32[Tensor, "sentences candidates"],
+        tokens: Int[Tensor, "sentences candidates"],
+        totals: Float32[Tensor, "sentences rows"],
+    ) -> Float32[Tensor, "sentences candidates"]:
+        """Return the totals of the candidates, with -inf for those that the limits of their sentence exclude."""
+        ranks = torch.arange(self.candidates, device=tokens.device)
+        excluded = (ranks >= self.max_candidates) | ((ranks >= self.max_ending) & (tokens == EOS))
+        if totals.shape[1] > 1:
+            excluded |= self.shrinking & (ranks >= totals.isfinite().sum(1, keepdim=True))
+        return new_totals.masked_fill(excluded, -torch.inf)
 
 
 def _force_end(continuations: TopK, must_end: Sequence[bool], rows: int) -> TopK:

@@ -16,6 +16,9 @@ from zoo.generation.sampling import Sampling
 DEFAULT_MAX_BATCH_TOKENS = 4096
 """Default for the maximum number of source tokens in a batch, counting EOS and padding."""
 
+LARGE_BEAM = 100
+"""If there are more hypotheses per sentence, a message says how much longer the search takes."""
+
 
 class GenerationOptions(TypedDict, total=False):
     """Options of a search. If an option is missing or None, the value in the spec's section `decoding` is used.
@@ -118,6 +121,17 @@ class GenerationConfig(Decoding):
                     hint=f"leave `{name}` out, or set `search` to `{other}`",
                 )
         return config
+
+    @property
+    def rows(self) -> int:
+        """The number of hypotheses per sentence that the search follows."""
+        return self.beam if self.search == "beam" else self.n_best
+
+    def describe_cost(self, usual_beam: int) -> str:
+        """Return a message that compares the time of the search with that of the usual beam size."""
+        kind = "beam size" if self.search == "beam" else "number of samples"
+        factor = f"{self.rows / usual_beam:,.0f} times as long as a beam of {usual_beam}"
+        return f"with a {kind} of {self.rows:,}, this takes about {factor}"
 
     def strategy(self, constraint: Constraint | None = None) -> BeamSearch | Sampling:
         """Return the search strategy that these options describe. All its outputs satisfy `constraint`, if given."""

@@ -1,13 +1,26 @@
-"""The search engine: a queue of sentences, and worker threads that decode them in continuously refilled batches."""
+"""The search engine: worker threads that decode the sentences of all callers in continuously refilled batches.
+
+An `Engine` belongs to one program and lives as long as the model. Callers add sentences to its `RequestQueue`, and its
+workers take them from there. Each worker has one running batch for each kind of search (see `SearchStrategy.kind`), and
+runs a step of each batch in turn. Sentences of different callers share a batch, also if their beam sizes, stopping
+rules or length penalties differ. Finished sentences leave a batch, and waiting ones join it.
+
+A request fails alone. If a step with sentences of several requests fails, they are decoded again, each request in
+batches of its own, so that only the request that causes the error fails.
+"""
 
 from __future__ import annotations
 
 import atexit
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import os
+from collections.abc import Callable, Generator, Hashable, Iterable, Sequence
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from functools import partial
 from queue import SimpleQueue
-from threading import Condition, Thread, get_ident
-from typing import Any, Literal
+from threading import Lock, Thread
+from typing import Any, Generic, Literal, Self, TypeVar
+from weakref import WeakSet
 
 import torch
 
@@ -15,226 +28,328 @@ from compiler.host import cores
 from compiler.program import Scorer, State, StepwiseDecoder
 from specs import ZooError
 from zoo.generation.batch import Batch
-from zoo.generation.batching import Source, max_rows, sentence_out_of_memory
+from zoo.generation.batching import Source
 from zoo.generation.hypotheses import Hypothesis, SearchHistory, SearchStrategy
-from zoo.system.device_memory import MEMORY_ERRORS, is_out_of_memory
+from zoo.generation.request_queue import Request, RequestQueue, Stopped, closed_error
+from zoo.system.device_memory import is_out_of_memory
 
 SearchResult = tuple[Source, list[Hypothesis]]
 """A sentence and its hypotheses."""
 
-
-class Stopped(Exception):
-    """Exception that ends a worker thread because the caller no longer wants results."""
+Result = TypeVar("Result")
 
 
-class RequestQueue:
-    """Queue of sentences that wait for a free row in a batch. All worker threads share it.
+class Engine:
+    """Search engine of a program, which several threads can use at the same time.
 
-    One thread fills the queue (`fill`), and the workers empty it (`take`). A batch holds as many sentences as fit
-    `max_batch_tokens`, counting padding. To keep all workers busy, a worker gets at most an equal share of the queued
-    tokens.
+    Worker threads start when they are first needed. They end when the engine is closed or garbage-collected, or when
+    Python exits. A forked child process starts its own threads, and does not get results of its parent's requests.
+
+    The result of a sentence is independent of all other sentences, even if scores are equal. A batch that does not fit
+    into memory is split.
     """
 
     def __init__(
         self,
-        chunks: Iterable[Sequence[Source]],
-        max_batch_tokens: int,
+        program: StepwiseDecoder[Any],
+        device: torch.device | str = "cpu",
+        *,
         workers: int = 1,
-        request_fill: Callable[[], None] | None = None,
+        max_batch_tokens: int,
     ) -> None:
-        """Create an empty queue.
+        """Create an engine without threads.
 
         Args:
-            chunks: The sentences, in chunks that are sorted by length.
-            max_batch_tokens: Maximum number of source tokens in a batch, counting padding.
-            workers: Number of worker threads.
-            request_fill: Function that `take` calls when another chunk is needed. None: `take` reads the chunk itself.
+            program: The program that computes the probabilities of tokens.
+            device: Device of the program.
+            workers: Maximum number of worker threads.
+            max_batch_tokens: Maximum number of source tokens in all batches of a worker, counting padding.
         """
-        self.max_batch_tokens = max_batch_tokens
-        self._chunks, self._workers, self._request_fill = iter(chunks), workers, request_fill
-        self._queue: deque[Source] = deque()
-        self._refill_threshold = 0
-        self._exhausted = self._stopped = self._fill_requested = False
-        self._running_tokens: dict[int, int] = {}  # by thread
-        self._last_workers: set[int] = set()  # threads that were the only worker when they last took sentences
-        self._changed = Condition()
+        self._queue = RequestQueue(max_batch_tokens)
+        self.program, self.device = program, torch.device(device)
+        self.workers, self.max_batch_tokens = workers, max_batch_tokens
+        _QUEUES.add(self._queue)
+        _ENGINES.add(self)
 
-    @property
-    def needs_chunk(self) -> bool:
-        """Whether `fill` should read another chunk, because few sentences are left in the queue."""
-        return not self._exhausted and len(self._queue) <= self._refill_threshold
+    def __enter__(self) -> Self:
+        return self
 
-    def fill(self) -> None:
-        """Read the next chunk into the queue. Only the thread that created the iterable of chunks may call this."""
-        chunk = next(self._chunks, None)
-        with self._changed:
-            if chunk is None:
-                self._exhausted = True
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __del__(self) -> None:
+        self._queue.stop()  # do not wait for the threads: this may run in one of them
+
+    def close(self) -> None:
+        """Make all unfinished requests fail, and wait until the worker threads have ended."""
+        self._queue.stop()
+        for thread in self._queue.threads:
+            thread.join()
+
+    def submit(
+        self,
+        sources: Sequence[Source],
+        strategy: SearchStrategy,
+        convert: Callable[[list[list[Hypothesis]]], Result] = lambda hypotheses: hypotheses,  # type: ignore[assignment, return-value]
+        advance: Callable[[], object] = lambda: None,
+    ) -> Future[Result]:
+        """Start to search for the hypotheses of some sentences.
+
+        Cancelling the future removes its sentences from the queue, and from batches before their next step.
+
+        Args:
+            sources: The sentences. No two of them may have the same index and part.
+            strategy: Beam search or sampling.
+            convert: Function that makes the result of the future from the hypotheses of each sentence. It runs in a
+                worker thread. By default, the hypotheses are the result.
+            advance: Function that worker threads call after each sentence, one at a time.
+
+        Returns:
+            The future. It has fewer hypotheses than requested only if the search found no more. It raises a ZooError if
+            a sentence does not fit into memory alone, or the model's probabilities are not usable numbers.
+        """
+        future: Future[Result] = Future()
+        found: dict[tuple[int, int], list[Hypothesis]] = {}
+        lock = Lock()
+
+        def finish() -> None:
+            try:
+                result = convert([found[source.index, source.part] for source in sources])
+            except BaseException as error:
+                fail(error)
             else:
-                # Sentences with prefixes of the same length start together.
-                self._queue += sorted(chunk, key=lambda s: (-len(s.prefix), -len(s), s.index, s.part))
-                self._refill_threshold = len(chunk) // 2 if self._request_fill else 0
-            self._fill_requested = False
-            self._changed.notify_all()
+                with suppress(InvalidStateError):  # the future was cancelled
+                    future.set_result(result)
 
-    def take(self, running: Sequence[Source]) -> list[Source]:
-        """Return the sentences that join a worker's batch.
+        def deliver(source: Source, hypotheses: list[Hypothesis]) -> None:
+            with lock:
+                found[source.index, source.part] = hypotheses
+                is_last = len(found) == len(sources)
+                advance()
+            if is_last:
+                finish()
 
-        Blocks if the worker has nothing to do. All returned sentences have prefixes of the same length.
+        def fail(error: BaseException) -> None:
+            with suppress(InvalidStateError):
+                future.set_exception(error)
 
-        Args:
-            running: The sentences that the worker is decoding. Nothing joins them while less than a quarter of the
-                batch is free.
+        def withdraw(done: Future[Result]) -> None:
+            self._queue.withdraw(request)
+            if done.cancelled():
+                done.set_running_or_notify_cancel()  # for threads in `concurrent.futures.wait`
 
-        Returns:
-            The sentences, longest first. Empty if the batch is full, or, if `running` is empty, because the queue is
-            exhausted and the worker can end.
+        request = Request(strategy, deliver, fail)
+        future.add_done_callback(withdraw)
+        if sources:
+            self._add(request, sources)
+        else:
+            finish()
+        return future
 
-        Raises:
-            Stopped: The caller no longer wants results.
-        """
-        drained = self._exhausted and not self._queue
-        if running and not self._stopped and (drained or not self._has_capacity(running)):
-            return []
-        with self._changed:
-            self._running_tokens[get_ident()] = sum(len(source) for source in running)
-            if self._workers == 1:
-                self._last_workers.add(get_ident())
-            while True:
-                if self._stopped:
-                    raise Stopped
-                if self._request_fill is None:
-                    while self.needs_chunk:
-                        self.fill()
-                elif self.needs_chunk and not self._fill_requested:
-                    self._fill_requested = True
-                    self._request_fill()
-                if self._queue or running:
-                    return self._pop(running)
-                if self._exhausted:
-                    self._retire()
-                    return []
-                self._changed.wait()
+    def search(
+        self, chunks: Iterable[Sequence[Source]], strategy: SearchStrategy
+    ) -> Generator[SearchResult, None, None]:
+        """Search for the hypotheses of every sentence, and yield each result as soon as it is known.
 
-    def put_back(self, sources: Sequence[Source], used_tokens: int) -> bool:
-        """Put the sentences of a batch that did not fit into memory back into the queue, and halve the batch size.
-
-        If even a single sentence does not fit while other workers run, the calling worker must end, to free memory.
+        Chunks are read in the caller's thread, whenever half of the sentences of the last chunk have left the queue.
+        Errors in workers are raised here. Closing the generator ends the search.
 
         Args:
-            sources: The sentences of the batch.
-            used_tokens: Number of tokens in the batch, counting padding. Later batches get at most half of it.
-
-        Returns:
-            Whether the calling worker is still needed.
+            chunks: The sentences, in chunks that are sorted by length. No two may have the same index and part.
+            strategy: Beam search or sampling.
 
         Raises:
-            ZooError: A sentence does not fit into memory alone.
+            ZooError: A sentence does not fit into memory alone, or the model's probabilities are not usable numbers.
         """
-        with self._changed:
-            alone = len(sources) == 1
-            if alone and get_ident() in self._last_workers:
-                raise sentence_out_of_memory(sources[0])
-            self.max_batch_tokens = min(self.max_batch_tokens, max(1, used_tokens // 2))
-            self._queue.extendleft(reversed(sources))
-            needed = not alone or self._workers == 1
-            if not needed:
-                self._retire()
-            self._running_tokens.pop(get_ident(), None)
-            self._changed.notify_all()
-            return needed
-
-    def stop(self) -> None:
-        """Make all workers end at their next decoding step."""
-        with self._changed:
-            self._stopped = True
-            self._changed.notify_all()
-
-    def _retire(self) -> None:
-        self._workers -= 1
-        self._running_tokens.pop(get_ident(), None)
-
-    def _has_capacity(self, running: Sequence[Source]) -> bool:
-        rows = max_rows(max(len(source) for source in running), self.max_batch_tokens)
-        return rows - len(running) >= max(1, rows // 4)
-
-    def _pop(self, running: Sequence[Source]) -> list[Source]:
-        """Take as many sentences from the queue as fit into the worker's batch, up to the worker's share."""
-        own_tokens = self._running_tokens[get_ident()]
-        known_tokens = sum(self._running_tokens.values()) + sum(len(source) for source in self._queue)
-        share = -(-known_tokens // max(1, self._workers))
-        longest = max((len(source) for source in running), default=0)
-        taken: list[Source] = []
-        while self._queue:
-            source = self._queue[0]
-            longest, rows = max(longest, len(source)), len(running) + len(taken)
-            if rows and (rows >= max_rows(longest, self.max_batch_tokens) or own_tokens >= share):
-                break
-            if taken and len(source.prefix) != len(taken[0].prefix):
-                break
-            own_tokens += len(source)
-            taken.append(self._queue.popleft())
-        self._running_tokens[get_ident()] = own_tokens
-        return taken
-
-
-@torch.no_grad()
-def run_worker(
-    program: StepwiseDecoder[State], queue: RequestQueue, strategy: SearchStrategy, device: torch.device
-) -> Iterator[SearchResult]:
-    """Decode the sentences of the queue, and yield each result as soon as it is known.
-
-    The result of a sentence is independent of the other sentences in the batch, even if scores are equal. A batch that
-    does not fit into memory is split. A sentence has fewer hypotheses than requested only if the search found no more.
-
-    Raises:
-        ZooError: A sentence does not fit into memory alone, or the model's probabilities are not usable numbers.
-        Stopped: The queue was stopped.
-    """
-    batch: Batch[State] | None = None
-    running: list[Source] = []
-    while True:
-        joining = queue.take(running)
-        running += joining
-        if not running:
-            return
-        done: list[SearchHistory] | None = None
+        results: SimpleQueue[SearchResult | BaseException | None] = SimpleQueue()
+        request = Request(strategy, lambda *result: results.put(result), results.put, lambda: results.put(None))
+        unread, unfinished = iter(chunks), 0
+        exhausted = False
         try:
-            batch, done = _advance(program, strategy, batch, joining, device)
-        except MEMORY_ERRORS as error:
-            if not is_out_of_memory(error):
-                raise
-        if done is None:  # out of memory; leaving the handler has freed what the failed step allocated
-            batch = None
-            if not queue.put_back(running, len(running) * max(len(source) for source in running)):
-                return
-            running = []
-            continue
-        for history in done:
-            yield history.source, history.hypotheses()
-        if done:
-            finished = {(history.source.index, history.source.part) for history in done}
-            running = [source for source in running if (source.index, source.part) not in finished]
+            while True:
+                # Yield available results first, because reading may be slow.
+                while not exhausted and len(request.queue) <= request.refill_threshold and results.empty():
+                    if exhausted := (chunk := next(unread, None)) is None:
+                        break
+                    unfinished += len(chunk)
+                    self._add(request, chunk)
+                if exhausted and not unfinished:
+                    return
+                message = results.get()
+                if isinstance(message, BaseException):
+                    raise message
+                if message is not None:
+                    unfinished -= 1
+                    yield message
+        finally:  # also on an error, on Ctrl-C, and when the caller closes the generator early
+            self._queue.withdraw(request)
+
+    def _add(self, request: Request, sources: Sequence[Source]) -> None:
+        """Add sentences to the queue, and start the worker threads that are needed for them."""
+        queue = self._queue
+        with queue.changed:  # all threads start before the first of them takes its share of the sentences
+            queue.add(request, sources)
+            missing = min(self.workers - len(queue.threads), queue.missing_workers)
+            for number in range(len(queue.threads), len(queue.threads) + missing):
+                worker = _Worker(self.program, queue, self.device)
+                thread = Thread(target=worker.run, name=f"search {number}", daemon=True)
+                try:
+                    thread.start()
+                except (RuntimeError, MemoryError) as error:  # a limit on processes or memory
+                    queue.withdraw(request)
+                    raise ZooError(
+                        f"only {number} of {self.workers} workers could be started: {error}",
+                        hint="set `decoding.workers` to a smaller number",
+                        exit_code=1,
+                    ) from error
+                queue.threads.append(thread)
+
+    def _forget_threads(self) -> None:
+        """Continue in a forked child process: it has none of the threads, and they may have held locks."""
+        is_closed, self._queue = self._queue.stopped, RequestQueue(self.max_batch_tokens)
+        self._queue.stopped = is_closed
+        _QUEUES.add(self._queue)
 
 
-def _advance(
-    program: StepwiseDecoder[State],
-    strategy: SearchStrategy,
-    batch: Batch[State] | None,
-    joining: list[Source],
-    device: torch.device,
-) -> tuple[Batch[State] | None, list[SearchHistory]]:
-    """Run one decoding step of the batch, and the first step of the joining sentences, which are then added to it.
+class _Worker(Generic[State]):
+    """Worker thread, which decodes sentences in one batch of each kind.
 
-    Returns:
-        The batch, and the histories of the sentences that are done.
+    While a worker waits, it must not refer to a request: the request refers to the engine, which could then not be
+    garbage-collected. Therefore no local variable of `run` does.
     """
-    done = batch.step() if batch is not None else []
-    if joining:
-        new = Batch.start(program, strategy, joining, device)
-        done += new.step()
-        batch = new if batch is None else batch.join(new)
-    return batch if batch is not None and batch.histories else None, done
+
+    def __init__(self, program: StepwiseDecoder[State], queue: RequestQueue, device: torch.device) -> None:
+        self._program, self._queue, self._device = program, queue, device
+        self._batches: dict[Hashable, Batch[State]] = {}
+        self._running: dict[Hashable, dict[SearchHistory, Request]] = {}
+        """The sentences of each kind that have no result yet, also if they have left the batch."""
+
+    @torch.no_grad()
+    def run(self) -> None:
+        """Decode sentences until the queue is stopped."""
+        try:
+            while True:
+                self._run_steps()
+        except Stopped:
+            self._fail_all(closed_error())
+        except BaseException as error:  # pass any error on to the callers
+            self._queue.stop(error)
+            self._fail_all(error)
+
+    def _run_steps(self) -> None:
+        """Take sentences from the queue, and run one decoding step of each batch."""
+        self._drop_cancelled()
+        joining = self._queue.take(self._running)
+        joining_kind = joining[0][0].kind if joining else None
+        joining_rows = max((request.strategy.rows for request, _ in joining), default=0)
+        for kind in list(self._batches):
+            self._attempt(kind, partial(self._step, kind, joining_rows if kind == joining_kind else 0))
+        if joining:
+            histories = {request.strategy.new_history(source): request for request, source in joining}
+            self._running.setdefault(joining_kind, {}).update(histories)
+            self._attempt(joining_kind, partial(self._start, joining_kind, list(histories)), list(histories))
+
+    def _step(self, kind: Hashable, min_rows: int) -> None:
+        batch = self._batches.pop(kind)
+        self._deliver(kind, batch.step(min_rows))
+        if batch.histories:
+            self._batches[kind] = batch
+
+    def _start(self, kind: Hashable, histories: Sequence[SearchHistory]) -> None:
+        """Run the first step of the sentences, and add them to the running batch."""
+        new = Batch.start(self._program, histories, self._device)
+        self._deliver(kind, new.step(self._batches[kind].rows if kind in self._batches else 0))
+        if new.histories:
+            batch = self._batches.pop(kind, None)
+            self._batches[kind] = new if batch is None else batch.join(new)
+
+    def _attempt(self, kind: Hashable, action: Callable[[], None], joining: Sequence[SearchHistory] = ()) -> None:
+        """Run a function. If it fails, put the affected sentences back into the queue, or let their request fail.
+
+        Args:
+            kind: Kind of the sentences.
+            action: Function that removes the batch of this kind while it changes the batch.
+            joining: The affected sentences if the batch was not changed.
+        """
+        failure: Exception | None = None
+        try:
+            action()
+            return
+        except Exception as error:
+            if not is_out_of_memory(error):
+                failure = error
+        # Leaving the handler has freed what the failed step allocated.
+        members = self._running[kind]
+        lost = [history for history in (joining if kind in self._batches else members) if history in members]
+        sentences = [(members[history], history.source) for history in lost]
+        requests = {request for request, _ in sentences}
+        if failure is None:
+            failure = self._queue.put_back_out_of_memory(sentences, self._running)
+        elif len(requests) > 1:
+            for request in requests:
+                request.kind = (request.kind, id(request))  # from now on, in batches of its own
+            self._queue.put_back(sentences)
+            failure = None
+        for history in lost:
+            del members[history]
+        if failure is not None:
+            for request in requests:
+                self._fail(request, failure)
+
+    def _deliver(self, kind: Hashable, done: Sequence[SearchHistory]) -> None:
+        for history in done:
+            request = self._running[kind].pop(history)
+            if request.active:
+                try:
+                    request.deliver(history.source, history.hypotheses())
+                except Exception as error:
+                    self._fail(request, error)
+
+    def _drop_cancelled(self) -> None:
+        """Remove the sentences that no caller waits for. The batch removes their rows in its next step."""
+        for kind, members in list(self._running.items()):
+            for history in [history for history, request in members.items() if not request.active]:
+                history.done = True
+                del members[history]
+            if not members:
+                del self._running[kind]
+                self._batches.pop(kind, None)
+
+    def _fail(self, request: Request, error: BaseException) -> None:
+        request.fail(error)
+        self._queue.withdraw(request)
+
+    def _fail_all(self, error: BaseException) -> None:
+        for members in self._running.values():
+            for request in members.values():
+                self._fail(request, error)
+        self._running.clear()
+        self._batches.clear()
+
+
+_QUEUES: WeakSet[RequestQueue] = WeakSet()
+_ENGINES: WeakSet[Engine] = WeakSet()
+
+
+@atexit.register
+def _end_threads() -> None:
+    """Wait until all threads have left C++ code when Python exits, because ending them there aborts the process."""
+    queues = list(_QUEUES)
+    for queue in queues:
+        queue.stop()
+    for queue in queues:
+        for thread in queue.threads:
+            thread.join()
+
+
+def _forget_threads() -> None:
+    _QUEUES.clear()
+    for engine in list(_ENGINES):
+        engine._forget_threads()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_threads)
 
 
 def resolve_workers(program: Scorer, requested: int | Literal["auto"]) -> int:
@@ -253,94 +368,3 @@ def resolve_workers(program: Scorer, requested: int | Literal["auto"]) -> int:
             hint="set `workers` to `auto`, or use the backend `native`",
         )
     return requested
-
-
-def search(
-    program: StepwiseDecoder[State],
-    chunks: Iterable[Sequence[Source]],
-    strategy: SearchStrategy,
-    max_batch_tokens: int,
-    workers: int = 1,
-    device: torch.device | str = "cpu",
-) -> Iterator[SearchResult]:
-    """Search for the hypotheses of every sentence, and yield each result as soon as it is known.
-
-    Chunks are read in the caller's thread whenever the queue is nearly empty. Errors in workers are raised here.
-
-    Args:
-        program: The program that computes the probabilities of tokens.
-        chunks: The sentences. No two sentences may have the same index and part.
-        strategy: Beam search or sampling.
-        max_batch_tokens: Maximum number of source tokens in a batch, counting padding.
-        workers: Number of worker threads; 1 searches in the caller's thread.
-        device: Device of the program.
-    """
-    device = torch.device(device)
-    if workers == 1:
-        yield from run_worker(program, RequestQueue(chunks, max_batch_tokens), strategy, device)
-        return
-    results: SimpleQueue[Any] = SimpleQueue()
-    queue = RequestQueue(chunks, max_batch_tokens, workers, request_fill=lambda: results.put(_FILL))
-    arguments = (program, queue, strategy, device, results)
-    threads = [Thread(target=_work, args=arguments, name=f"search {number}", daemon=True) for number in range(workers)]
-
-    def stop_workers() -> None:
-        queue.stop()
-        for thread in threads:
-            if thread.ident is not None:
-                thread.join()
-
-    # All threads must have left C++ code when Python exits, because ending them there would abort the process.
-    atexit.register(stop_workers)
-    try:
-        queue.fill()
-        _start(threads)
-        yield from _receive(results, queue, workers)
-    finally:  # also on an error, on Ctrl-C, and when the caller closes the generator early
-        stop_workers()
-        atexit.unregister(stop_workers)
-
-
-_FILL, _END = "fill", "end"
-
-
-def _start(threads: Sequence[Thread]) -> None:
-    for number, thread in enumerate(threads):
-        try:
-            thread.start()
-        except (RuntimeError, MemoryError) as error:  # a limit on processes or memory
-            raise ZooError(
-                f"only {number} of {len(threads)} workers could be started: {error}",
-                hint="set `decoding.workers` to a smaller number",
-                exit_code=1,
-            ) from error
-
-
-def _receive(results: SimpleQueue[Any], queue: RequestQueue, working: int) -> Iterator[SearchResult]:
-    while working:
-        while queue.needs_chunk and results.empty():  # yield available results first, because reading may be slow
-            queue.fill()
-        message = results.get()
-        if isinstance(message, BaseException):
-            raise message
-        if message is _END:
-            working -= 1
-        elif message is not _FILL:
-            yield message
-
-
-def _work(
-    program: StepwiseDecoder[State],
-    queue: RequestQueue,
-    strategy: SearchStrategy,
-    device: torch.device,
-    results: SimpleQueue[Any],
-) -> None:
-    try:
-        for result in run_worker(program, queue, strategy, device):
-            results.put(result)
-        results.put(_END)
-    except Stopped:
-        pass
-    except BaseException as error:  # pass any error on to the caller
-        results.put(error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Bool, Float, Float32, Int
@@ -12,6 +12,10 @@ from torch import Tensor
 
 from compiler.program import TopK, TranslationModel, top_k
 from compiler.stream import Stream
+from specs import ZooError
+
+if TYPE_CHECKING:
+    from zoo.generation.translator import Translator
 
 States = tuple[Any, ...]
 
@@ -69,3 +73,22 @@ class Ensemble:
             return log_probabilities[0].float()
         stacked = torch.stack([values.float() for values in log_probabilities])
         return stacked.logsumexp(0) - math.log(len(log_probabilities))
+
+
+def check_compatible(translators: Sequence[Translator]) -> None:
+    """Raise ZooError unless there is at least one translator, and all have the same vocabulary and device."""
+    if not translators:
+        raise ZooError("an ensemble needs at least one model", hint="give the name of a model")
+    first = translators[0]
+    for other in translators[1:]:
+        if first.vocabulary is not other.vocabulary and first.vocabulary.digest != other.vocabulary.digest:
+            raise ZooError(
+                f"`{first.spec.name}` and `{other.spec.name}` have different vocabularies, so their probabilities "
+                "cannot be averaged",
+                hint="use models that were trained with the same vocabulary files",
+            )
+        if other.device != first.device:
+            raise ZooError(
+                f"the models of an ensemble are on different devices, {first.device} and {other.device}",
+                hint="open all of them with the same `device`",
+            )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Literal, NamedTuple, Protocol
@@ -84,6 +84,14 @@ class SearchStrategy(Protocol):
     def reorders_rows(self) -> bool:
         """Whether a hypothesis may continue a hypothesis that was in a different row of the same sentence."""
 
+    @property
+    def rows(self) -> int:
+        """The number of rows (hypotheses) that a sentence needs."""
+
+    @property
+    def kind(self) -> Hashable:
+        """The kind of batch. Sentences whose strategies have the same kind can share a batch."""
+
     def new_history(self, source: Source) -> SearchHistory:
         """Return an empty search history for a sentence."""
 
@@ -94,9 +102,12 @@ class SearchStrategy(Protocol):
         token: Int[Tensor, " rows"],
         totals: Float32[Tensor, "sentences rows"],
         histories: Sequence[SearchHistory],
-        allowed: Bool[Tensor, "#rows V"] | None = None,
+        allowed: Bool[Tensor, "#rows V"] | None,
+        rows: int,
     ) -> tuple[Selection, State]:
         """Run one decoding step, and select the candidates of each sentence.
+
+        The sentences may have different strategies of the same kind (`SearchHistory.strategy`).
 
         Args:
             program: The program that computes the probabilities of tokens.
@@ -105,6 +116,7 @@ class SearchStrategy(Protocol):
             totals: Log-probability of each row so far. In the first step, each sentence has one row.
             histories: The history of each sentence.
             allowed: The tokens that the constraint allows. None allows all.
+            rows: Number of rows per sentence after the step: the largest `rows` of all strategies, or more.
 
         Returns:
             The selected candidates, and the new decoder state.
@@ -131,6 +143,7 @@ class SearchHistory:
     def __init__(
         self,
         source: Source,
+        strategy: SearchStrategy,
         n_best: int,
         penalty: Callable[[int], float],
         *,
@@ -143,6 +156,7 @@ class SearchHistory:
 
         Args:
             source: The sentence.
+            strategy: The strategy that chooses the tokens.
             n_best: Number of hypotheses to return.
             penalty: Function that returns the length penalty for a length with EOS. It must not decrease with length.
             ranked: Whether hypotheses are ranked by score.
@@ -151,12 +165,13 @@ class SearchHistory:
             truncate: Whether a hypothesis at its maximum length is cut off instead of forced to end with EOS.
             random_streams: Random number generators, one per row, if the strategy samples.
         """
-        self.source, self.n_best, self.penalty, self.ranked, self.truncate = source, n_best, penalty, ranked, truncate
+        self.source, self.strategy, self.n_best, self.penalty = source, strategy, n_best, penalty
+        self.ranked, self.truncate = ranked, truncate
         self.max_finished, self.random_streams = max_finished, random_streams
         self.length = len(source.prefix)
         """Number of tokens so far, including those of steps that `add` has not recorded yet."""
         self.done = False
-        """Whether the steps that were recorded so far determine the result."""
+        """Whether the steps that were recorded so far determine the result, or nobody wants it any more."""
         self._max_penalty = penalty(source.max_length + 1)
         self._steps: list[tuple[StepRecord, int]] = []
         self._finished: list[_FinishedHypothesis] = []

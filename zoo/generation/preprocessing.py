@@ -9,6 +9,7 @@ from itertools import chain
 
 from specs import BOS, EOS, UNK, Spec, ZooError
 from zoo.generation.batching import Source
+from zoo.generation.translation import EMPTY_TRANSLATION, Translation, join_parts
 from zoo.report import Report
 from zoo.text.languages import LanguagePair, base_language
 from zoo.text.lines import without_control
@@ -135,6 +136,7 @@ class Preprocessor:
         warnings: Counts of unusual texts.
         empty_texts: Indices of texts without tokens, among the texts that were read.
         split_texts: Texts that are translated in parts, among the texts that were read, by index.
+        finished_parts: Translations of each finished part of these texts, by index and part.
         error: The error that ended reading, if any.
     """
 
@@ -166,6 +168,7 @@ class Preprocessor:
         )
         self.empty_texts: deque[int] = deque()
         self.split_texts: dict[int, SplitText] = {}
+        self.finished_parts: dict[int, dict[int, list[Translation]]] = {}
         self.error: Exception | None = None
 
     def read_chunks(self, chunks: Iterable[Sequence[TextWithPrefix]], first: int) -> Iterator[list[Source]]:
@@ -186,6 +189,23 @@ class Preprocessor:
                     return
         except Exception as error:
             self.error = error
+
+    def empty_translations(self) -> Iterator[tuple[int, list[Translation]]]:
+        """Yield the index and the translations of each empty text that was read. They need no search."""
+        while self.empty_texts:
+            yield self.empty_texts.popleft(), [EMPTY_TRANSLATION]
+
+    def join(self, source: Source, translations: list[Translation]) -> list[Translation]:
+        """Return the translations of a sentence's text, or nothing if another part of the text is not finished."""
+        if not (split := self.split_texts.get(source.index)):
+            return translations
+        finished = self.finished_parts.setdefault(source.index, {})
+        finished[source.part] = translations
+        if len(finished) < len(split.parts):
+            return []
+        ranks = zip(*(finished[part] for part in range(len(finished))), strict=False)
+        del self.finished_parts[source.index], self.split_texts[source.index]
+        return [join_parts(same_rank, split.gaps) for same_rank in ranks]
 
     def _read_until_error(self, chunk: Sequence[TextWithPrefix], first: int) -> list[Source | SplitText]:
         """Return the texts of a chunk up to the first one with an error. Store the error in `error`."""
@@ -251,12 +271,6 @@ class Preprocessor:
         if tokens != self.empty_source:
             tokens = (*self.languages.source_tokens, *tokens)
         return Source(index, tokens, max_length, forced, text.strip(), len(text.split()), part=part)
-
-    def count_parts(self, text: str, prefix: str) -> int:
-        """Return the number of parts in which a text is translated, assuming that it is not too long for the model."""
-        if prefix or not self.splits_sentences:
-            return 1
-        return len(split_sentences(text, base_language(self.languages.source)))
 
     def _encode_prefix(self, prefix: str, index: int) -> tuple[int, ...]:
         """Return the tokens that the translation must start with: its language token, if any, and the prefix."""

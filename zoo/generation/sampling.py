@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from random import Random
@@ -40,17 +40,25 @@ class Sampling:
     constraint: Constraint | None = None
     length_penalty: LengthPenalty = "gnmt"
 
+    reorders_rows = False
+    """In sampling, the hypothesis in a row always continues the hypothesis in the same row."""
+
     @property
-    def reorders_rows(self) -> bool:
-        """False: in sampling, the hypothesis in a row always continues the hypothesis in the same row."""
-        return False
+    def rows(self) -> int:
+        """The number of rows (hypotheses) that a sentence needs."""
+        return self.count
+
+    @property
+    def kind(self) -> Hashable:
+        """The kind of batch. Sentences of the same kind can share a batch, even with different seeds."""
+        return Sampling, self.count, self.temperature, self.top_k, self.top_p, self.constraint
 
     def new_history(self, source: Source) -> SearchHistory:
         """Return an empty search history for a sentence, with one random number generator per sample."""
         position = (source.index, source.part) if source.part else (source.index,)
         streams = tuple(Random(stream(self.seed, "sample", *position, number)) for number in range(self.count))
         penalty = partial(length_penalty, alpha=self.alpha, kind=self.length_penalty)
-        return SearchHistory(source, self.count, penalty, ranked=False, random_streams=streams)
+        return SearchHistory(source, self, self.count, penalty, ranked=False, random_streams=streams)
 
     def step(
         self,
@@ -59,7 +67,8 @@ class Sampling:
         token: Int[Tensor, " rows"],
         totals: Float32[Tensor, "sentences rows"],
         histories: Sequence[SearchHistory],
-        allowed: Bool[Tensor, "#rows V"] | None = None,
+        allowed: Bool[Tensor, "#rows V"] | None,
+        rows: int,
     ) -> tuple[Selection, State]:
         """Run one decoding step, and draw a token for each row. Return the selection and the new decoder state."""
         log_probabilities, state = program.advance(state, token.unsqueeze(1))

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import ExitStack, closing
 from functools import partial
-from typing import Self, Unpack, overload
+from typing import Self, Unpack, cast, overload
 
 import torch
 
-from compiler import EmittedProgram, Program
+from compiler import Program
 from compiler.program import TranslationModel
 from specs import Spec, ZooError
-from zoo.generation.attention import Attention, compute_attention
+from zoo.generation.attention import Attention, attend
 from zoo.generation.batching import MIN_ROW_TOKENS
 from zoo.generation.config import (
+    LARGE_BEAM,
     GenerationConfig,
     GenerationOptions,
     LanguageOptions,
@@ -21,23 +24,19 @@ from zoo.generation.config import (
     check_max_batch_tokens,
 )
 from zoo.generation.constraints import Constraint
-from zoo.generation.engine import resolve_workers, search
-from zoo.generation.ensemble import Ensemble
+from zoo.generation.engine import Engine, resolve_workers
+from zoo.generation.ensemble import Ensemble, check_compatible
 from zoo.generation.hypotheses import Hypothesis
-from zoo.generation.preprocessing import Preprocessor, SplitText, TextWithPrefix
+from zoo.generation.preprocessing import Preprocessor, TextWithPrefix
 from zoo.generation.scoring import TokenScores, score_targets
-from zoo.generation.translation import EMPTY_TRANSLATION, Translation, join_parts
+from zoo.generation.translation import EMPTY_TRANSLATION, Translation
 from zoo.planning.capacity import max_sentences
 from zoo.report import Report
 from zoo.text.languages import LanguagePair, choose_direction
-from zoo.text.lines import clean
-from zoo.text.sentences import check_text, checked_pairs, checked_texts, zip_prefixes
+from zoo.text.sentences import checked_pairs, checked_texts, zip_prefixes
 from zoo.text.vocabulary import Vocabulary
 
 Prefixes = Iterable[str] | None
-
-_LARGE_BEAM = 100
-"""If there are more hypotheses per sentence, a message says how much longer the search takes."""
 
 
 class Translator:
@@ -113,7 +112,7 @@ class Translator:
         Raises:
             ZooError: There is no translator, or the translators have different vocabularies or devices.
         """
-        _check_compatible(translators)
+        check_compatible(translators)
         first = translators[0]
         ensemble = cls(
             Ensemble([translator.program for translator in translators]),
@@ -220,21 +219,76 @@ class Translator:
         Raises:
             TypeError: `texts` is one string instead of several.
         """
+        pairs, config, preprocessor = self._prepare(texts, n_best, prefixes, options)
+        results = [[EMPTY_TRANSLATION]] * len(pairs)
+        progress_bar = (report or Report()).progress(self.verb, len(pairs), "sentences")
+        with preprocessor.warnings, progress_bar as progress:
+            for index, translations in self.translate_chunks([pairs], config, preprocessor):
+                results[index] = translations
+                progress.advance()
+        return results
+
+    def submit(
+        self,
+        texts: Iterable[str],
+        *,
+        n_best: int | None = None,
+        prefixes: Prefixes = None,
+        report: Report | None = None,
+        **options: Unpack[TranslationOptions],
+    ) -> Future[list[list[Translation]]]:
+        """Start to translate texts, and return at once. The result of the future is that of `hypotheses`.
+
+        A server can call this method from any thread. The texts of all calls share batches, and short calls do not wait
+        for long ones. `future.cancel()` ends the work at the next step. `asyncio.wrap_future(future)` can be awaited.
+        A call with another value of `workers` or `max_batch_tokens` than the translator's has worker threads of its
+        own, and shares no batches.
+
+        Args:
+            texts: The texts, each of one line.
+            n_best: Number of translations per text (see `translate`).
+            prefixes: The prefix that each translation must start with.
+            report: Receives the progress, from several threads.
+            **options: Options for languages, sentence splitting and the search (see `TranslationOptions`).
+
+        Raises:
+            ZooError: The same errors as `translate`. Errors in texts and options are raised at once, and errors in the
+                search by the future.
+            TypeError: `texts` is one string instead of several.
+        """
+        pairs, config, preprocessor = self._prepare(texts, n_best, prefixes, options)
+        with preprocessor.warnings:
+            sources = [source for chunk in preprocessor.read_chunks([pairs], 0) for source in chunk]
+        if preprocessor.error:
+            raise preprocessor.error
+
+        def convert(hypotheses: Sequence[Sequence[Hypothesis]]) -> list[list[Translation]]:
+            results = [[EMPTY_TRANSLATION]] * len(pairs)
+            for source, found in zip(sources, hypotheses, strict=True):
+                translations = self._to_translations(preprocessor, source.index, found)
+                if joined := preprocessor.join(source, translations):
+                    results[source.index] = joined
+            return results
+
+        with ExitStack() as stack:
+            progress = stack.enter_context((report or Report()).progress(self.verb, len(sources), "sentences"))
+            strategy = config.strategy(self.constraint)
+            future = self._engine_for(config).submit(sources, strategy, convert, progress.advance)
+            progress_bar = stack.pop_all()
+        future.add_done_callback(lambda _: progress_bar.close())
+        return future
+
+    def _prepare(
+        self, texts: Iterable[str], n_best: int | None, prefixes: Prefixes, options: TranslationOptions
+    ) -> tuple[list[TextWithPrefix], GenerationConfig, Preprocessor]:
+        """Return the texts with their prefixes, the options of the search, and a preprocessor, after checking them."""
         if isinstance(texts, str):
             raise TypeError("`texts` is one string: pass a list of strings")
         source, target, split = options.pop("source", None), options.pop("target", None), options.pop("split", True)
         config = self.config(n_best, options)
-        text_pairs = list(zip_prefixes(texts, prefixes))
-        checked_texts(text for text, _ in text_pairs)  # report an invalid text before the work starts
-        preprocessor = self.preprocessor(source, target, split=split)
-        results = [[EMPTY_TRANSLATION]] * len(text_pairs)
-        progress_bar = (report or Report()).progress(self.verb, len(text_pairs), "sentences")
-        with preprocessor.warnings, progress_bar as progress:
-            sentences = sum(preprocessor.count_parts(*pair) for pair in text_pairs)
-            for index, translations in self.translate_chunks([text_pairs], config, preprocessor, max_workers=sentences):
-                results[index] = translations
-                progress.advance()
-        return results
+        pairs = list(zip_prefixes(texts, prefixes))
+        checked_texts(text for text, _ in pairs)  # report an invalid text before the work starts
+        return pairs, config, self.preprocessor(source, target, split=split)
 
     def config(self, n_best: int | None, options: GenerationOptions) -> GenerationConfig:
         """Return the options, completed from the spec. If there are many hypotheses, the batch size is reduced.
@@ -245,13 +299,24 @@ class Translator:
         given = options.get("max_batch_tokens")
         complete: GenerationOptions = {**options, "max_batch_tokens": self.max_batch_tokens if given is None else given}
         config = GenerationConfig.from_spec(self.spec, complete, n_best)
-        rows = config.beam if config.search == "beam" else config.n_best
-        if rows > _LARGE_BEAM:
-            kind = "beam size" if config.search == "beam" else "number of samples"
-            factor = f"{rows / self.spec.decoding.beam:,.0f} times as long as a beam of {self.spec.decoding.beam}"
-            self.report.info(f"with a {kind} of {rows:,}, this takes about {factor}")
-        limit = MIN_ROW_TOKENS * max_sentences(self.spec, rows, self.device)
-        return config.model_copy(update={"max_batch_tokens": min(config.max_batch_tokens, limit)})
+        if config.rows > LARGE_BEAM:
+            self.report.info(config.describe_cost(self.spec.decoding.beam))
+        return config.model_copy(update={"max_batch_tokens": self._limited(config.max_batch_tokens, config.rows)})
+
+    def _limited(self, max_batch_tokens: int, rows: int) -> int:
+        """Return the maximum number of tokens in a batch if each sentence has `rows` hypotheses."""
+        return min(max_batch_tokens, MIN_ROW_TOKENS * max_sentences(self.spec, rows, self.device))
+
+    def _engine_for(self, config: GenerationConfig) -> Engine:
+        """Return the engine of the translator or, if the call has other limits, a new engine for this call."""
+        decoding, limits = self.spec.decoding, (config.workers, config.max_batch_tokens)
+        is_own = limits == (decoding.workers, self._limited(self.max_batch_tokens, decoding.beam))
+        if is_own and "_engine" in vars(self):
+            return cast(Engine, vars(self)["_engine"])
+        workers = resolve_workers(self.program, config.workers)
+        engine = Engine(self.program, self.device, workers=workers, max_batch_tokens=config.max_batch_tokens)
+        # `setdefault` is atomic: threads that call this function at the same time get the same engine.
+        return vars(self).setdefault("_engine", engine) if is_own else engine
 
     def translate_chunks(
         self,
@@ -260,7 +325,6 @@ class Translator:
         preprocessor: Preprocessor,
         *,
         first: int = 0,
-        max_workers: int | None = None,
     ) -> Iterator[tuple[int, list[Translation]]]:
         """Yield the index and the translations of each text, as soon as they are known.
 
@@ -272,28 +336,15 @@ class Translator:
             config: Options of the search.
             preprocessor: The preprocessor that encodes the texts.
             first: Index of the first text.
-            max_workers: Maximum number of worker threads, such as the number of sentences. None: no maximum.
         """
-        workers = resolve_workers(self.program, config.workers)
-        if max_workers is not None:
-            workers = max(1, min(workers, max_workers))
         sources = preprocessor.read_chunks(chunks, first)
-        strategy = config.strategy(self.constraint)
-        results = search(self.program, sources, strategy, config.max_batch_tokens, workers, self.device)
-        parts: dict[int, dict[int, list[Translation]]] = {}  # results of texts that are only partly translated
-        for source, hypotheses in results:
-            yield from self._empty(preprocessor)
-            translations = self._to_translations(preprocessor, source.index, hypotheses)
-            if split := preprocessor.split_texts.get(source.index):
-                done = parts.setdefault(source.index, {})
-                done[source.part] = translations
-                if len(done) < len(split.parts):
-                    continue
-                ranks = zip(*(done[part] for part in range(len(done))), strict=False)
-                translations = [join_parts(same_rank, split.gaps) for same_rank in ranks]
-                del parts[source.index], preprocessor.split_texts[source.index]
-            yield source.index, translations
-        yield from self._empty(preprocessor)
+        with closing(self._engine_for(config).search(sources, config.strategy(self.constraint))) as results:
+            for source, hypotheses in results:
+                yield from preprocessor.empty_translations()
+                translations = self._to_translations(preprocessor, source.index, hypotheses)
+                if joined := preprocessor.join(source, translations):
+                    yield source.index, joined
+        yield from preprocessor.empty_translations()
         if preprocessor.error:
             raise preprocessor.error
 
@@ -314,11 +365,6 @@ class Translator:
         languages = LanguagePair.of(self.spec, self.vocabulary, direction)
         arguments = (self.vocabulary, self.spec, self.positions, self.longest_source, self.report, languages)
         return Preprocessor(*arguments, split=split)
-
-    def _empty(self, preprocessor: Preprocessor) -> Iterator[tuple[int, list[Translation]]]:
-        """Yield the translations of empty texts, which need no search."""
-        while preprocessor.empty_texts:
-            yield preprocessor.empty_texts.popleft(), [EMPTY_TRANSLATION]
 
     def _to_translations(
         self, preprocessor: Preprocessor, index: int, hypotheses: Sequence[Hypothesis]
@@ -442,57 +488,4 @@ class Translator:
             ZooError: The text is empty or too long to translate as a whole, a language is missing or unknown, or the
                 translator is an ensemble or was created from a program.
         """
-        if self.attention_program is None:
-            raise ZooError(
-                "attention is only available for a single model that was opened from a folder, not for an ensemble",
-                hint="open one model: `zoo.load(NAME)`",
-            )
-        check_text(text, 1, "text")
-        preprocessor = self.preprocessor(source, target)
-        encoded = preprocessor.encode_source(text, "", 0)
-        if encoded.tokens == preprocessor.empty_source:
-            raise ZooError("there are no attention weights for an empty text", hint="give a sentence")
-        if isinstance(encoded, SplitText):
-            raise ZooError(
-                f"the text has {preprocessor.source_length(encoded.tokens):,} tokens, but the model takes at most "
-                f"{preprocessor.max_source_length:,} (`decoding.max_source_length`) and translates it in parts",
-                hint="give one sentence of the text",
-            )
-        own = preprocessor.languages
-        target_ids: Sequence[int]
-        if translation is None:
-            ((best, *_),) = self.hypotheses([text], source=source, target=target, split=False)
-            output, target_ids = best.text, best.tokens
-        else:
-            _, (output,) = self.check_pairs([text], [translation])
-            ((_, *target_ids, _),) = preprocessor.encode_pairs_side([output], "target")
-            with preprocessor.warnings:
-                preprocessor.warnings.count([encoded])
-        program = self.attention_program()
-        assert isinstance(program, EmittedProgram)
-        language_tokens = self.vocabulary.token_strings(own.source_tokens, "source")
-        return compute_attention(
-            program,
-            (clean(text), encoded.tokens, [*language_tokens, *preprocessor.source_tokens(text)]),
-            (output, target_ids, self.vocabulary.token_strings(target_ids)),
-            forced=translation is not None,
-        )
-
-
-def _check_compatible(translators: Sequence[Translator]) -> None:
-    """Raise ZooError unless there is at least one translator, and all have the same vocabulary and device."""
-    if not translators:
-        raise ZooError("an ensemble needs at least one model", hint="give the name of a model")
-    first = translators[0]
-    for other in translators[1:]:
-        if first.vocabulary is not other.vocabulary and first.vocabulary.digest != other.vocabulary.digest:
-            raise ZooError(
-                f"`{first.spec.name}` and `{other.spec.name}` have different vocabularies, so their probabilities "
-                "cannot be averaged",
-                hint="use models that were trained with the same vocabulary files",
-            )
-        if other.device != first.device:
-            raise ZooError(
-                f"the models of an ensemble are on different devices, {first.device} and {other.device}",
-                hint="open all of them with the same `device`",
-            )
+        return attend(self, text, translation, source, target)

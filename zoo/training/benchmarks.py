@@ -26,7 +26,7 @@ from zoo.data.training_set import TrainingSet
 from zoo.generation.batching import Source, pad_sequences
 from zoo.generation.compilation import BackendOptions
 from zoo.generation.config import GenerationConfig
-from zoo.generation.engine import resolve_workers, search
+from zoo.generation.engine import Engine, resolve_workers
 from zoo.generation.hypotheses import Hypothesis
 from zoo.planning.capacity import require_memory_to_train, require_memory_to_translate
 from zoo.report import Report
@@ -226,14 +226,14 @@ def translations(
     workers = resolve_workers(program, spec.decoding.workers)
     # A token budget that is enough for this number of sentences of the greatest length.
     tokens = batch * (LENGTH + 1) if batch > 1 else 1
-    found = search(program, [rows], beam, max_batch_tokens=tokens, workers=workers, device=device)
-    results = {source.index: hypotheses for source, hypotheses in found}
-    if any(len(best.tokens) != length - 1 for best, *_ in results.values()):
+    with Engine(program, device, workers=workers, max_batch_tokens=tokens) as engine:
+        results: list[list[Hypothesis]] = engine.submit(rows, beam).result()
+    if any(len(best.tokens) != length - 1 for best, *_ in results):
         raise ZooError(
             f"a vocabulary of {spec.vocabulary.sizes[1]} tokens is too small for a beam of {spec.decoding.beam}",
             hint="set `vocabulary.size=1000`, or a smaller `decoding.beam`",
         )
-    return [results[index] for index in range(len(sources))]
+    return results
 
 
 def disagreement(

@@ -1,11 +1,13 @@
 """The engine: worker threads share a queue, batches are refilled and stay within their size, and memory can run out."""
 
+import functools
 import os
 import random
 import subprocess
 import sys
 import threading
 import weakref
+from concurrent.futures import wait
 
 import pytest
 import torch
@@ -13,9 +15,17 @@ import torch
 from specs import EOS, PAD, ZooError
 from zoo.generation.batching import MIN_ROW_TOKENS, Source, group_by_length, pad_sequences
 from zoo.generation.beam_search import BeamSearch
-from zoo.generation.engine import RequestQueue, resolve_workers, search
+from zoo.generation.constraints import SuppressedTokens
+from zoo.generation.engine import Engine, resolve_workers
+from zoo.generation.request_queue import Request, RequestQueue, Stopped
+from zoo.generation.sampling import Sampling
 
 BEAM = BeamSearch(2, 0.6)
+
+
+def search(program, chunks, strategy, max_batch_tokens, workers=1):
+    with Engine(program, workers=workers, max_batch_tokens=max_batch_tokens) as engine:
+        yield from engine.search(chunks, strategy)
 
 
 def sources(count, length=3):
@@ -185,6 +195,311 @@ def test_chunks_are_read_in_the_callers_thread_and_just_ahead(toy):
     assert max(ahead) <= 40  # one and a half chunks, and the sentences of two workers
 
 
+# several callers
+
+
+@pytest.fixture
+def hooked(toy):
+    class Hooked(toy):
+        """Program that calls `hooks[n]` in the worker thread before step n."""
+
+        def __init__(self, *args):
+            super().__init__(*args)
+            self.hooks = {}
+
+        def advance(self, state, tokens):
+            self.hooks.pop(len(self.read), lambda: None)()
+            return super().advance(state, tokens)
+
+    return Hooked
+
+
+LONG_TEXTS = [Source(index, (*[4 + index % 5] * (3 + index % 11), EOS), 8) for index in range(200)]
+WITH_PREFIXES = [Source(index, (5, 4 + index, EOS), 6, (5,) * (index % 3)) for index in range(5)]
+SUPPRESSED = SuppressedTokens((5,), 9, min_length=2)
+REQUESTS = [
+    *((LONG_TEXTS[size : size + 9], BeamSearch(size, 0.1 * size, 1 + size // 2)) for size in (1, 2, 3, 5, 8, 20)),
+    *((LONG_TEXTS[9:20], BeamSearch(size, 1.0, size, None, "power", "full")) for size in (1, 2, 4)),
+    *((LONG_TEXTS[5:17], BeamSearch(size, 0.6, size, None, "power", "shrinking")) for size in (1, 3, 6)),
+    (WITH_PREFIXES, BeamSearch(4, 0.6, 2)),
+    *((LONG_TEXTS[:9], BeamSearch(size, 0.6, 1, SUPPRESSED)) for size in (1, 2, 7)),
+    *((LONG_TEXTS[:4], Sampling(2, 0.6, 1.5, 0, 1.0, seed)) for seed in (1, 2)),
+    (WITH_PREFIXES, Sampling(3, 0.6, 1.5, 4, 0.9, 1)),
+]
+
+
+@pytest.fixture(scope="module")
+def alone(toy):
+    """The results of each request in an engine of its own, and the number of steps of all of them."""
+    results, steps = [], 0
+    for texts, strategy in REQUESTS:
+        program = toy(9, 1, 12)
+        with Engine(program, max_batch_tokens=4096) as engine:
+            results.append(engine.submit(texts, strategy).result())
+        steps += len(program.read)
+    return results, steps
+
+
+@pytest.mark.parametrize("max_batch_tokens", [4096, 500, 60])
+def test_requests_with_different_options_share_batches(hooked, alone, max_batch_tokens):
+    """All of them wait when the first step runs. The results are the same as alone."""
+    program, all_wait = hooked(9, 1, 12), threading.Event()
+    program.hooks = {0: all_wait.wait}
+    with Engine(program, max_batch_tokens=max_batch_tokens) as engine:
+        futures = [engine.submit(texts, strategy) for texts, strategy in REQUESTS]
+        all_wait.set()
+        assert [future.result() for future in futures] == alone[0]
+    if max_batch_tokens == 4096:
+        assert len(program.read) < alone[1] / 2
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_several_threads_get_the_results_that_they_get_alone(toy, alone, workers):
+    found, order = [{} for _ in range(4)], random.Random(1)
+    with Engine(toy(9, 1, 12), workers=workers, max_batch_tokens=300) as engine:
+
+        def call(results, numbers):
+            for number in numbers:
+                results[number] = engine.submit(*REQUESTS[number]).result()
+
+        threads = [
+            threading.Thread(target=call, args=(each, order.sample(range(len(REQUESTS)), len(REQUESTS))))
+            for each in found
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    assert [[results[number] for number in range(len(REQUESTS))] for results in found] == [alone[0]] * 4
+
+
+def test_a_batch_has_as_many_rows_as_its_largest_beam_needs(hooked):
+    """Rows are added when a larger beam joins, and removed when it leaves."""
+    program, engine_of = hooked(9, 1, 50), []
+    late = []
+    program.hooks = {3: lambda: late.append(engine_of[0].submit([Source(0, (5, EOS), 2)], BeamSearch(6, 0.6)))}
+    endless = {(5,) * length: [-9.0] * 5 + [-0.1] + [-9.0] * 3 for length in range(30)}
+    program.overriding = endless
+    with Engine(program, max_batch_tokens=4096) as engine:
+        engine_of.append(engine)
+        engine.submit([Source(0, (4, EOS), 20)], BeamSearch(2, 0.6)).result()
+        late[0].result()
+    assert set(program.read) == {1, 2, 12}
+    assert program.read.count(12) == 2
+    assert program.read[-1] == 2
+
+
+@pytest.mark.parametrize("strategy", [BEAM, Sampling(2, 0.6, 1.0, 0, 1.0, 1)], ids=["shared", "of another kind"])
+def test_a_short_request_does_not_wait_for_a_long_one(hooked, strategy):
+    program, engine_of, finished = hooked(9, 1, 50), [], {}
+    short = []
+
+    def submit():
+        short.append(engine_of[0].submit(sources(3), strategy))
+        short[0].add_done_callback(lambda _: finished.setdefault("short", len(program.read)))
+
+    program.hooks = {10: submit}
+    with Engine(program, max_batch_tokens=160) as engine:
+        engine_of.append(engine)
+        long = engine.submit(LONG_TEXTS, BEAM)
+        long.add_done_callback(lambda _: finished.setdefault("long", len(program.read)))
+        long.result()
+        short[0].result()
+    assert finished["short"] < 10 + (finished["long"] - 10) / 5
+
+
+def test_long_requests_of_different_kinds_progress_equally(hooked):
+    """All batches together stay within the size of a batch."""
+    program, all_wait, counts = hooked(9, 1, 50), threading.Event(), [0, 0]
+    program.hooks = {0: all_wait.wait}
+    strategies = BEAM, Sampling(2, 0.6, 1.0, 0, 1.0, 1)
+    states = weakref.WeakSet()
+
+    def track(method):
+        def tracked(*args):
+            state = method(*args)
+            states.add(state)
+            running = [each.sources for each in list(states) if not each.used]
+            assert sum(len(each) * max(map(len, each)) for each in running) <= 300
+            return state
+
+        return tracked
+
+    program.encode, program.select, program.join = map(track, (program.encode, program.select, program.join))
+
+    def advance(number):
+        counts[number] += 1
+        if counts[number] == len(LONG_TEXTS):
+            ends.append(list(counts))
+
+    ends = []
+    with Engine(program, max_batch_tokens=300) as engine:
+        futures = [
+            engine.submit(LONG_TEXTS, strategy, advance=functools.partial(advance, number))
+            for number, strategy in enumerate(strategies)
+        ]
+        all_wait.set()
+        for future in futures:
+            future.result()
+    assert min(ends[0]) > len(LONG_TEXTS) / 2
+
+
+def test_a_cancelled_request_leaves_the_batch_at_once(hooked):
+    program, all_wait, futures = hooked(9, 1, 50), threading.Event(), []
+    program.hooks = {0: all_wait.wait, 3: lambda: futures[0].cancel()}
+    kept = [Source(index, (5, 4 + index, EOS), 9) for index in range(4)]
+    with Engine(program, max_batch_tokens=4096) as engine:
+        futures += [engine.submit([Source(i, (4, EOS), 500) for i in range(90)], BeamSearch(2, 9.0, 2))]
+        futures += [engine.submit(kept, BeamSearch(2, 9.0, 2))]
+        all_wait.set()
+        results = futures[1].result()
+        assert wait(futures, timeout=60).not_done == set()
+    assert futures[0].cancelled()
+    assert max(program.read[5:]) <= 2 * len(kept)
+    with Engine(program, max_batch_tokens=4096) as engine:
+        assert engine.submit(kept, BeamSearch(2, 9.0, 2)).result() == results
+
+
+def test_waiting_sentences_of_a_cancelled_request_are_not_encoded(hooked):
+    program, futures = hooked(9, 1, 50), []
+    program.hooks = {1: lambda: futures[0].cancel()}
+    all_wait = threading.Event()
+    program.hooks[0] = all_wait.wait
+    with Engine(program, max_batch_tokens=32) as engine:
+        futures.append(engine.submit(LONG_TEXTS, BEAM))
+        futures.append(engine.submit(sources(2), BEAM))
+        all_wait.set()
+        futures[1].result()
+    assert sum(rows for rows, _ in program.encoded) <= 2 + 2
+
+
+class Faulty:
+    """Mixin of a program that fails for the source token 8."""
+
+    def row(self, source, prefix):
+        if 8 in source and self.fault is not None and (prefix or isinstance(self.fault, float)):
+            if isinstance(self.fault, Exception):
+                raise self.fault
+            return [self.fault] * self.vocabulary
+        return super().row(source, prefix)
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [(ValueError("a fault"), "a fault"), (float("nan"), "usable numbers"), (MemoryError(), "enough memory")],
+    ids=["error", "nan", "memory"],
+)
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_error_ends_only_the_request_that_causes_it(toy, fault, message, workers):
+    program = type("FaultyProgram", (Faulty, toy), {})(9, 1, 50)
+    program.fault = None
+    texts = [[Source(i, (5, 4 + i % 3, EOS), 6) for i in range(start, start + 9)] for start in range(4)]
+    bad = [*texts[0], Source(99, (8, EOS), 6)]
+    with Engine(program, workers=workers, max_batch_tokens=4096) as engine:
+        expected = [engine.submit(each, BEAM).result() for each in texts]
+        program.fault = fault
+        failing, *others = [engine.submit(each, BEAM) for each in (bad, *texts)]
+        with pytest.raises((ValueError, ZooError), match=message):
+            failing.result(timeout=100)
+        assert [each.result(timeout=100) for each in others] == expected
+        assert engine.submit(texts[0], BEAM).result() == expected[0]
+
+
+def test_a_forbidden_prefix_ends_only_its_request(hooked):
+    program, all_wait = hooked(9, 1, 50), threading.Event()
+    program.hooks = {0: all_wait.wait}
+    strategy = BeamSearch(2, 0.6, 1, SuppressedTokens((5,), 9))
+    with Engine(program, max_batch_tokens=4096) as engine:
+        prefixes = [(6,), (5,), (7,)]
+        futures = [engine.submit([Source(0, (4, EOS), 5, prefix)], strategy) for prefix in prefixes]
+        all_wait.set()
+        with pytest.raises(ZooError, match="has a token that is not allowed"):
+            futures[1].result()
+        assert [futures[0].result()[0][0].tokens[0], futures[2].result()[0][0].tokens[0]] == [6, 7]
+
+
+def test_an_error_in_converting_results_is_raised_by_the_future(toy):
+    with Engine(toy(9, 1, 50), max_batch_tokens=60) as engine:
+        with pytest.raises(KeyError):
+            engine.submit(sources(3), BEAM, lambda hypotheses: {}["missing"]).result()
+        assert engine.submit([], BEAM).result() == []
+        assert engine.submit(sources(3), BEAM, len).result() == 3
+
+
+# the life of an engine
+
+
+def test_closing_the_engine_ends_all_requests(hooked):
+    program, first_step = hooked(9, 1, 50), threading.Event()
+    engine = Engine(program, max_batch_tokens=60)
+    program.hooks = {0: first_step.set, 5: engine._queue.stop}
+    futures = [engine.submit(LONG_TEXTS, strategy) for strategy in (BEAM, Sampling(2, 0.6, 1.0, 0, 1.0, 1))]
+    first_step.wait()
+    engine.close()
+    for future in futures:
+        with pytest.raises(ZooError, match="the search engine is closed"):
+            future.result(timeout=100)
+    with pytest.raises(ZooError, match="the search engine is closed"):
+        engine.submit(sources(3), BEAM)
+
+
+def test_threads_end_when_nobody_uses_the_engine(toy):
+    engine = Engine(toy(9, 1, 50), workers=2, max_batch_tokens=60)
+    threads, future = engine._queue.threads, engine.submit(LONG_TEXTS, BEAM)
+    engine = weakref.ref(engine)
+    assert len(future.result()) == len(LONG_TEXTS), "the request keeps the engine alive"
+    assert len(threads) == 2
+    del future
+    for thread in threads:
+        thread.join(timeout=100)
+    assert engine() is None
+
+
+FORKED = """
+import os, threading, torch
+from compiler.program import TopK
+from specs import EOS
+from zoo.generation.batching import Source
+from zoo.generation.beam_search import BeamSearch
+from zoo.generation.engine import Engine
+
+class Ending:
+    def encode(self, source):
+        return None
+    def top_k(self, state, tokens, count, allowed):
+        values = torch.full((len(tokens), count), -1.0)
+        return TopK(values, torch.full_like(values, EOS, dtype=torch.long), values[:, 0]), state
+
+def translate():
+    return len(engine.submit([Source(i, (5, EOS), 6) for i in range(90)], BeamSearch(1, 0.6)).result(timeout=60))
+
+def hold_the_lock():
+    with engine._queue.changed:
+        held.set()
+        released.wait()
+
+engine, held, released = Engine(Ending(), workers=3, max_batch_tokens=20), threading.Event(), threading.Event()
+before = translate()
+threading.Thread(target=hold_the_lock).start()
+held.wait()
+child = os.fork()
+if not child:
+    found = translate()
+    engine.close()
+    os._exit(found)
+released.set()
+print(before, os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), translate())
+"""
+
+
+@pytest.mark.integration
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs a system with fork")
+def test_a_forked_process_searches_with_threads_of_its_own():
+    """Although another thread held the lock of the queue at that moment."""
+    done = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, check=False, timeout=200)
+    assert (done.stdout.split(), done.returncode) == (["90", "90", "90"], 0), done.stderr
+
+
 def test_the_number_of_workers_is_resolved_and_checked(toy):
     single, concurrent = toy(), toy()
     concurrent.concurrent = True
@@ -209,37 +524,51 @@ def test_threads_that_started_end_if_another_cannot_start(toy, monkeypatch):
         list(search(toy(9, 1, 50), [sources(40)], BEAM, 20, 17))
 
 
-INTERRUPTED = """
+SLOW = """
 import threading, torch
 from specs import EOS
 from zoo.generation.batching import Source
 from zoo.generation.beam_search import BeamSearch
-from zoo.generation.engine import search
+from zoo.generation.engine import Engine
 
 class Slow:
     def encode(self, source):
         return source
     def top_k(self, state, tokens, count, allowed):
+        running.set()
         for _ in range(50):
             torch.randn(200, 200) @ torch.randn(200, 200)
         raise ValueError
 
-results = search(Slow(), [[Source(i, (5, EOS), 6) for i in range(900)]], BeamSearch(2, 0.6), 20, 17)
+running = threading.Event()
+sources = [Source(i, (5, EOS), 6) for i in range(900)]
+engine = Engine(Slow(), workers=17, max_batch_tokens=20)
+"""
+WORKING = """
+future = engine.submit(sources, BeamSearch(2, 0.6))
+running.wait()
+print("working", any(thread.name.startswith("search") for thread in threading.enumerate()))
+"""
+INTERRUPTED = """
+results = engine.search([sources], BeamSearch(2, 0.6))
 join = threading.Thread.join
 threading.Thread.join = lambda *_: (_ for _ in ()).throw(KeyboardInterrupt)
 try:
-    next(results)
+    with engine:
+        next(results)
 except KeyboardInterrupt:
     threading.Thread.join = join
-    print("interrupted", sum(thread.name.startswith("search") for thread in threading.enumerate()) > 0)
+    print("working", any(thread.name.startswith("search") for thread in threading.enumerate()))
 """
 
 
 @pytest.mark.integration
-def test_python_waits_for_running_workers_at_exit():
+@pytest.mark.parametrize("work", [WORKING, INTERRUPTED])
+def test_python_waits_for_running_workers_at_exit(work):
     """It does so even if Ctrl-C interrupted the wait: unwinding a thread in C++ would abort the process."""
-    done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, text=True, check=False)
-    assert (done.stdout.split(), done.stderr, done.returncode) == (["interrupted", "True"], "", 0)
+    command = [sys.executable, "-c", SLOW + work]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=100)
+    assert (done.stdout.split(), done.stderr, done.returncode) == (["working", "True"], "", 0)
 
 
 # memory
@@ -301,23 +630,33 @@ def test_workers_end_if_there_is_not_enough_memory_for_all(toy, tight, max_rows)
 
 
 def test_the_last_worker_retries_a_sentence_before_it_fails():
-    """Two workers hold one sentence each, and both run out of memory. One of them ends, the other tries again."""
-    queue, barrier, results = RequestQueue([sources(2)], 4, 2, request_fill=lambda: None), threading.Barrier(2), []
-    queue.fill()
+    """Two workers hold one sentence each, and both run out of memory. One of them pauses, the other tries again."""
+    queue, barrier, results = RequestQueue(4), threading.Barrier(2), []
+
+    def put_back(sentences):
+        running = {BEAM.kind: {BEAM.new_history(source): request for request, source in sentences}}
+        return queue.put_back_out_of_memory(sentences, running)
 
     def work():
-        taken = queue.take([])
+        taken = queue.take({})
         barrier.wait(timeout=60)
-        results.append(queue.put_back(taken, 4))
-        if results[-1]:
-            results.append(len(queue.take([])))
+        results.append(put_back(taken))
+        barrier.wait(timeout=60)
+        try:
+            results.append(put_back(queue.take({})))
+            queue.stop()
+        except Stopped:
+            results.append("paused")
 
-    threads = [threading.Thread(target=work) for _ in range(2)]
-    for thread in threads:
+    queue.threads = [threading.Thread(target=work) for _ in range(2)]
+    queue.add(Request(BEAM, print, lambda error: None), sources(2))
+    for thread in queue.threads:
         thread.start()
-    for thread in threads:
+    for thread in queue.threads:
         thread.join()
-    assert sorted(map(int, results)) == [0, 1, 1]
+    assert results[:2] == [None, None]
+    assert "not enough memory" in str(results[2])
+    assert results[3] == "paused"
 
 
 @pytest.mark.parametrize("workers", [1, 3])

@@ -1,5 +1,7 @@
 """Translators over a toy program and a vocabulary of letters."""
 
+import threading
+
 import pytest
 import torch
 
@@ -105,6 +107,51 @@ def test_empty_texts_do_not_reach_the_model(translator):
         assert translator.translate(empty) == ""
         assert translator.translate(empty, n_best=2) == [""]
     assert translator.program.read == []
+
+
+def test_submitted_texts_get_the_translations_of_a_single_call(translator):
+    """Also empty texts, texts in several parts, and calls with other options at the same time."""
+    texts = ["abcd", "", "abc. cde? ", "h", "ab."]
+    options = [
+        {},
+        {"n_best": 2, "alpha": 0.0},
+        {"beam": 7, "prefixes": ["a", "", "", "b", ""]},
+        {"max_batch_tokens": 40, "split": False},
+        {"search": "sample", "seed": 3, "n_best": 2},
+    ]
+    futures = [translator.submit(texts, **each) for each in options for _ in range(3)]
+    expected = [translator.hypotheses(texts, **each) for each in options for _ in range(3)]
+    assert [future.result() for future in futures] == expected
+    assert translator.submit([]).result() == []
+    report = CountingReport()
+    assert translator.submit(texts, report=report).result() == expected[0]
+    assert (report.total, report.advanced) == (5, 5)
+
+
+def test_submitted_texts_are_checked_at_once(translator):
+    for texts, options, message in (
+        (["ab", "a\nb"], {}, "line break"),
+        (["ab"], {"beam": 0}, "`beam` is"),
+        (["h"], {"prefixes": ["abcd"]}, "has 4 tokens"),
+    ):
+        with pytest.raises(ZooError, match=message):
+            translator.submit(texts, **options)
+    with pytest.raises(TypeError, match="pass a list"):
+        translator.submit("ab")
+    assert translator.program.read == []
+
+
+def test_all_calls_without_limits_of_their_own_share_an_engine(toy, translator_of):
+    """While the first step runs, the other calls wait, and then they are encoded together."""
+    started, program = threading.Event(), toy(13, 1, 50)
+    encode = program.encode
+    program.encode = lambda source: started.wait(60) and encode(source)
+    translator = translator_of(program=program)
+    futures = [translator.submit(["abcdef"], beam=beam) for beam in (1, 2, 3)]
+    started.set()
+    assert all(future.result() for future in futures)
+    assert sum(rows for rows, _ in program.encoded) == 3
+    assert len(program.encoded) < 3
 
 
 def test_batches_fit_the_budget_and_change_nothing(translator_of):

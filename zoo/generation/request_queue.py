@@ -1,0 +1,247 @@
+"""Queue of the sentences of all callers that wait for a free row in a batch."""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from threading import Condition, Thread, get_ident
+
+from specs import ZooError
+from zoo.generation.batching import MIN_ROW_TOKENS, Source, sentence_out_of_memory
+from zoo.generation.hypotheses import Hypothesis, SearchHistory, SearchStrategy
+
+
+class Stopped(Exception):
+    """Exception that ends a worker thread because the engine is closed."""
+
+
+class Request:
+    """Sentences of one caller, which are decoded with one search strategy.
+
+    Attributes:
+        strategy: Beam search or sampling.
+        deliver: Function that worker threads call with each sentence and its hypotheses.
+        fail: Function that is called with the error that ended the request. It may be called several times.
+        request_fill: Function that is called when half of the sentences that were last added have left the queue.
+        kind: Kind of batch. Requests of the same kind share batches.
+        queue: The sentences that wait, in the order in which they are decoded.
+        refill_threshold: Number of waiting sentences at which `request_fill` is called.
+        served_tokens: Number of tokens of the sentences that have left the queue. Of two requests that wait, the one
+            with fewer tokens is served first.
+        active: Whether the caller still wants results.
+    """
+
+    def __init__(
+        self,
+        strategy: SearchStrategy,
+        deliver: Callable[[Source, list[Hypothesis]], None],
+        fail: Callable[[BaseException], None],
+        request_fill: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.strategy, self.deliver, self.fail, self.request_fill = strategy, deliver, fail, request_fill
+        self.kind: Hashable = strategy.kind
+        self.queue: deque[Source] = deque()
+        self.refill_threshold = self.served_tokens = 0
+        self.active = True
+
+
+Running = Mapping[Hashable, Mapping[SearchHistory, Request]]
+"""The sentences that a worker is decoding: the batch of each kind."""
+Sentence = tuple[Request, Source]
+
+
+class RequestQueue:
+    """Queue of sentences that wait for a free row in a batch. All callers and all worker threads share it.
+
+    Callers fill the queue (`add`), and the workers empty it (`take`). The batches of a worker together hold as many
+    sentences as fit `max_batch_tokens`, counting padding. To keep all workers busy, a worker gets at most an equal
+    share of the queued tokens. Waiting requests are served in turn, so that all of them get equally many tokens.
+    """
+
+    def __init__(self, max_batch_tokens: int) -> None:
+        """Create an empty queue.
+
+        Args:
+            max_batch_tokens: Maximum number of source tokens in the batches of a worker, counting padding.
+        """
+        self.max_batch_tokens = self._initial_max_batch_tokens = max_batch_tokens
+        self.changed = Condition()
+        self.stopped = False
+        self.threads: list[Thread] = []
+        self._waiting: dict[Request, None] = {}  # requests with sentences in the queue, in order of arrival
+        self._queued_tokens = self._idle_workers = 0
+        self._served_tokens = 0  # of the request that was served last; a new request starts with as many
+        self._running_tokens: dict[int, int] = {}  # by thread
+        self._parked: set[int] = set()  # threads that are not used, because there is not enough memory for them
+        self._last_workers: set[int] = set()  # threads that were the only worker when they last took sentences
+
+    @property
+    def missing_workers(self) -> int:
+        """Number of worker threads to start, so that every waiting sentence has one."""
+        return sum(len(request.queue) for request in self._waiting) - self._idle_workers
+
+    def add(self, request: Request, sources: Sequence[Source]) -> None:
+        """Add sentences of a request. Those of earlier calls are served before them.
+
+        Raises:
+            ZooError: The engine is closed.
+        """
+        with self.changed:
+            if self.stopped:
+                raise closed_error()
+            if not self._waiting and not any(self._running_tokens.values()):  # there may be enough memory again
+                self.max_batch_tokens = self._initial_max_batch_tokens
+                self._parked.clear()
+            # Sentences with prefixes of the same length start together.
+            by_length = sorted(sources, key=lambda s: (-len(s.prefix), -len(s), s.index, s.part))
+            if not request.queue:
+                request.served_tokens = max(request.served_tokens, self._served_tokens)
+            request.refill_threshold = len(sources) // 2
+            request.queue += by_length
+            self._waiting_again(request, by_length)
+
+    def withdraw(self, request: Request) -> None:
+        """Remove a request. Workers drop its sentences before their next decoding step."""
+        with self.changed:
+            request.active = False
+            request.deliver = request.fail = request.request_fill = _ignore  # the caller can be garbage-collected
+            self._waiting.pop(request, None)
+            self._queued_tokens -= sum(map(len, request.queue))
+            request.queue.clear()
+
+    def take(self, running: Running) -> list[Sentence]:
+        """Return the sentences that join a worker's batches. All of them have the same kind and length of prefix.
+
+        Blocks if the worker has nothing to do.
+
+        Args:
+            running: The sentences that the worker is decoding. Nothing joins a batch while less than a quarter of it
+                is free.
+
+        Returns:
+            The sentences. Empty if nothing can join now.
+
+        Raises:
+            Stopped: The engine is closed.
+        """
+        if running and not self.stopped and not self._waiting:
+            return []
+        worker = get_ident()
+        with self.changed:
+            self._running_tokens[worker] = sum(len(each.source) for members in running.values() for each in members)
+            while not self.stopped:
+                if self._waiting and worker not in self._parked:
+                    return self._pop(worker, running)
+                if running:
+                    return []
+                self._idle_workers += 1
+                self.changed.wait()
+                self._idle_workers -= 1
+            raise Stopped
+
+    def put_back(self, sentences: Sequence[Sentence]) -> None:
+        """Put sentences that were not decoded back to the front of the queue."""
+        with self.changed:
+            for request, source in reversed(sentences):
+                if request.active:
+                    request.queue.appendleft(source)
+                    request.served_tokens -= len(source)
+                    self._waiting_again(request, [source])
+
+    def put_back_out_of_memory(self, sentences: Sequence[Sentence], running: Running) -> ZooError | None:
+        """Put sentences that did not fit into memory back into the queue, and halve the size of batches.
+
+        If even a single sentence does not fit while other workers run, the calling worker pauses, to free memory.
+
+        Args:
+            sentences: The sentences that did not fit.
+            running: All sentences that the worker was decoding. Later batches get at most half of their tokens.
+
+        Returns:
+            The error of a sentence that does not fit into memory alone, and is not put back.
+        """
+        worker = get_ident()
+        with self.changed:
+            alone = sum(map(len, running.values())) == 1
+            if alone and worker in self._last_workers:
+                return sentence_out_of_memory(sentences[0][1])
+            used_tokens = sum(_padded_tokens(members) for members in running.values())
+            self.max_batch_tokens = min(self.max_batch_tokens, max(1, used_tokens // 2))
+            self.put_back(sentences)
+            if alone and len(self.threads) - len(self._parked) > 1:
+                self._parked.add(worker)
+            return None
+
+    def stop(self, error: BaseException | None = None) -> None:
+        """Make all workers end before their next decoding step. Unfinished requests fail."""
+        with self.changed:
+            self.stopped = True
+            requests = list(self._waiting)
+            self.changed.notify_all()
+        for request in requests:
+            request.fail(error or closed_error())
+            self.withdraw(request)
+
+    def _waiting_again(self, request: Request, added: Sequence[Source]) -> None:
+        self._queued_tokens += sum(map(len, added))
+        if request.queue:
+            self._waiting[request] = None
+        self.changed.notify_all()
+
+    def _pop(self, worker: int, running: Running) -> list[Sentence]:
+        """Take as many sentences from the queue as fit into the worker's batches, up to the worker's share."""
+        workers = len(self.threads) - len(self._parked)
+        (self._last_workers.add if workers == 1 else self._last_workers.discard)(worker)
+        own_tokens = self._running_tokens[worker]
+        share = -(-(sum(self._running_tokens.values()) + self._queued_tokens) // max(1, workers))
+        first = min(self._waiting, key=lambda request: request.served_tokens)
+        kind, prefix_length = first.kind, len(first.queue[0].prefix)
+        members = running.get(kind, {})
+        capacity = self.max_batch_tokens - sum(_padded_tokens(running[other]) for other in running if other != kind)
+        rows, longest = len(members), max((len(each.source) for each in members), default=0)
+        max_rows = capacity // max(longest, MIN_ROW_TOKENS)
+        if members and max_rows - rows < max(1, max_rows // 4):
+            return []
+        matching = [
+            (request.served_tokens, number, request)
+            for number, request in enumerate(self._waiting)
+            if request.kind == kind and len(request.queue[0].prefix) == prefix_length
+        ]
+        heapq.heapify(matching)
+        taken: list[Sentence] = []
+        while matching:
+            served, number, request = matching[0]
+            source = request.queue[0]
+            longest, rows = max(longest, len(source), MIN_ROW_TOKENS), rows + 1
+            if (running or taken) and (rows * longest > capacity or own_tokens >= share):
+                break
+            own_tokens += len(source)
+            taken.append((request, request.queue.popleft()))
+            self._queued_tokens -= len(source)
+            self._served_tokens = max(self._served_tokens, served)
+            request.served_tokens = served + len(source)
+            if len(request.queue) == request.refill_threshold:
+                request.request_fill()
+            if not request.queue:
+                del self._waiting[request]
+            if request.queue and len(request.queue[0].prefix) == prefix_length:
+                heapq.heapreplace(matching, (request.served_tokens, number, request))
+            else:
+                heapq.heappop(matching)
+        self._running_tokens[worker] = own_tokens
+        return taken
+
+
+def _ignore(*_: object) -> None:
+    pass
+
+
+def closed_error() -> ZooError:
+    """Return the error for a request to an engine that is closed."""
+    return ZooError("the search engine is closed", hint="open the model again with `zoo.load(NAME)`", exit_code=1)
+
+
+def _padded_tokens(members: Collection[SearchHistory]) -> int:
+    """Return the number of source tokens in a batch, counting padding."""
+    return len(members) * max((*(len(each.source) for each in members), MIN_ROW_TOKENS))
