@@ -115,7 +115,7 @@ class Engine:
         def finish() -> None:
             try:
                 result = convert([found[source.index, source.part] for source in sources])
-            except BaseException as error:
+            except Exception as error:
                 fail(error)
             else:
                 with suppress(InvalidStateError):  # the future was cancelled

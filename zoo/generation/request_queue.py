@@ -93,6 +93,7 @@ class RequestQueue:
             if not self._waiting and not any(self._running_tokens.values()):  # there may be enough memory again
                 self.max_batch_tokens = self._initial_max_batch_tokens
                 self._parked.clear()
+                self._queued_tokens = 0  # correct it, in case that Ctrl-C interrupted this function
             # Sentences with prefixes of the same length start together.
             by_length = sorted(sources, key=lambda s: (-len(s.prefix), -len(s), s.index, s.part))
             if not request.queue:

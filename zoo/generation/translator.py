@@ -47,6 +47,8 @@ class Translator:
     that was opened from a folder can be pickled, and unpickling opens the folder again. A forked child process can use
     its parent's translator, but torch then computes on one thread.
 
+    Several threads can use a translator at the same time. The sentences of their calls share batches.
+
     Attributes:
         longest_source: Number of tokens of the longest source in training. Longer sentences cause a warning.
         max_batch_tokens: Maximum number of source tokens in a batch, unless a call specifies another.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +20,10 @@ from compiler.stream import Stream
 from specs import BOS, EOS, Spec, ZooError
 from zoo.data.builtin import sentences
 from zoo.data.prepare import prepare
-from zoo.generation.beam_search import BeamSearch
+from zoo.generation.batching import Source
+from zoo.generation.beam_search import BeamSearch, StoppingRule
 from zoo.generation.constraints import SuppressedTokens
+from zoo.generation.engine import Engine
 from zoo.generation.ensemble import Ensemble
 from zoo.generation.sampling import Sampling
 from zoo.generation.translation import Translation
@@ -34,6 +36,7 @@ SMALL: dict[str, Any] = {
     "architecture": {"N": 2, "d_model": 16, "d_ff": 32, "h": 2, "d_k": 8, "d_v": 4},
     "vocabulary": {"size": 60},
 }
+RULES: tuple[StoppingRule, ...] = ("admissible", "full", "shrinking")
 SUPPRESSED = SuppressedTokens((1, 5, *range(20, 30)), 60)
 STRATEGIES = {
     "greedy": BeamSearch(1, 0.0, 1, SuppressedTokens((1,), 60), "power", "shrinking"),
@@ -159,6 +162,18 @@ def test_results_are_the_same_alone_batched_and_shuffled(program: Any, sources: 
         for other in (each[index] for each in others):
             assert other.tokens == hypothesis.tokens
             assert other.score == pytest.approx(hypothesis.score, abs=1e-5)
+
+
+def test_requests_with_different_beams_find_the_same_together_and_alone(program: Any, sources: Any) -> None:
+    texts = [Source(index, (*tokens, EOS), len(tokens) + 4) for index, tokens in enumerate(sources)]
+    strategies = [BeamSearch(size, 0.6, size, None, "gnmt", rule) for size in (1, 2, 5) for rule in RULES]
+    with Engine(program, max_batch_tokens=4096) as engine:
+        alone = [engine.submit(texts, strategy).result() for strategy in strategies]
+        futures = [engine.submit(texts, strategy) for strategy in strategies]
+        together = [future.result() for future in futures]
+    for one, other in zip(chain(*alone), chain(*together), strict=True):
+        assert [each.tokens for each in one] == [each.tokens for each in other]
+        assert [each.score for each in one] == pytest.approx([each.score for each in other], abs=1e-5)
 
 
 # whole translators

@@ -79,11 +79,11 @@ def test_search_is_that_of_the_spec(small: Small, monkeypatch: pytest.MonkeyPatc
     spec = with_decoding(small(), length_penalty="power", alpha=1.0, stopping_rule="full")
     used: list[object] = []
 
-    def searched(program: object, chunks: object, chooser: object, **how: object) -> None:
+    def submit(engine: object, sources: object, chooser: object) -> None:
         used.append(chooser)
         raise ZooError("stop here")
 
-    monkeypatch.setattr("zoo.training.benchmarks.search", searched)
+    monkeypatch.setattr("zoo.training.benchmarks.Engine.submit", submit)
     with pytest.raises(ZooError, match="stop here"):
         benchmark_decoding(spec, **ONE_ROUND, device="cpu")
     assert used == [GenerationConfig.from_spec(spec, {}).strategy()]
