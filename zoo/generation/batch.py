@@ -119,7 +119,9 @@ class Batch(Generic[State]):
                 return
             self._min_rows = _max_rows(self.histories)
         rows = max(self._min_rows, min_rows)
-        live, totals = selection.live[:, :rows], selection.live_totals[:, :rows]  # the best come first
+        live, totals = selection.live, selection.live_totals
+        if live.shape[1] > rows:
+            live, totals = live[:, :rows], totals[:, :rows]  # the best come first
         parents, token = selection.parents.gather(1, live), selection.tokens.gather(1, live)
         reorders = rows > 1 and self.histories[0].strategy.reorders_rows
         kept_on_device: Tensor | None
