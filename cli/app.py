@@ -14,6 +14,7 @@ import zoo
 from cli import (
     attend,
     benchmark,
+    curves,
     decode,
     evaluate,
     interop,
@@ -23,11 +24,13 @@ from cli import (
     publish,
     removal,
     score,
+    search,
     serve,
     specification,
     streams,
     sweep,
     train,
+    watch,
 )
 from cli.errors import handle_errors, unknown_command
 
@@ -51,12 +54,15 @@ COMMANDS: dict[str, Command] = {
     "prepare": Command(train.prepare, train.PREPARE_EXAMPLES, _TRAINING),
     "train": Command(train.train, train.TRAIN_EXAMPLES, _TRAINING),
     "average": Command(train.average, train.AVERAGE_EXAMPLES, _TRAINING),
+    "watch": Command(watch.watch, watch.EXAMPLES, _TRAINING),
+    "curves": Command(curves.curves, curves.EXAMPLES, _TRAINING),
     "sweep": Command(sweep.sweep, sweep.EXAMPLES, _TRAINING),
     "decode": Command(decode.decode, decode.DECODE_EXAMPLES, _USING),
     "parse": Command(decode.parse, decode.PARSE_EXAMPLES, _USING),
     "score": Command(score.score, score.EXAMPLES, _USING),
     "evaluate": Command(evaluate.evaluate, evaluate.EVALUATE_EXAMPLES, _USING),
     "attend": Command(attend.attend, attend.EXAMPLES, _USING),
+    "search": Command(search.search, search.EXAMPLES, _USING),
     "compare": Command(evaluate.compare, evaluate.COMPARE_EXAMPLES, _USING),
     "serve": Command(serve.serve, serve.EXAMPLES, _USING),
     "import": Command(interop.import_model, interop.IMPORT_EXAMPLES, _PUBLISHING),

@@ -62,12 +62,12 @@ def show_json(value: object) -> None:
     print(text if is_safe else json.dumps(value))
 
 
-def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str | None = None) -> None:
+def show_table(columns: Sequence[str], rows: Sequence[Sequence[str | Text]], title: str | None = None) -> None:
     """Print a table to stdout.
 
     Args:
         columns: Column headings. The suffix `>` right-aligns a column, and `…` wraps it. Suffixes are not printed.
-        rows: The cells of each row.
+        rows: The cells of each row. A `Text` has colours, and must be safe in terminals.
         title: Heading of the table.
     """
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
@@ -76,7 +76,7 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]], title: str
         justify, wraps = "right" if column.endswith(">") else "left", column.endswith("…")
         table.add_column(column.rstrip(">…"), justify=justify, no_wrap=not wraps)  # type: ignore[arg-type]
     for row in rows:
-        table.add_row(*(Text(escape_control_characters(cell)) for cell in row))
+        table.add_row(*(Text(escape_control_characters(cell)) if isinstance(cell, str) else cell for cell in row))
     width = None if sys.stdout.isatty() else _UNLIMITED_WIDTH
     console = Console(markup=False, emoji=False, highlight=False, width=width)
     with console.capture() as capture:

@@ -103,10 +103,8 @@ def test_downloads_become_all_files_of_the_spec(tmp_path: Path, monkeypatch: pyt
 
 
 INCLUDED = Path(zoo.__file__).parent / "included"
-included = pytest.mark.skipif(not INCLUDED.exists(), reason="the model is built after the code that includes it")
 
 
-@included
 @pytest.mark.integration
 def test_the_included_model_is_small_licensed_and_translates(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("zoo.models.registries.registry.INCLUDED", INCLUDED)

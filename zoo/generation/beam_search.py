@@ -16,7 +16,7 @@ from compiler.program import State, StepwiseDecoder, TopK
 from specs import EOS
 from zoo.generation.batching import Source
 from zoo.generation.constraints import Constraint
-from zoo.generation.hypotheses import LengthPenalty, SearchHistory, Selection, length_penalty
+from zoo.generation.hypotheses import LengthPenalty, SearchHistory, SearchObserver, Selection, length_penalty
 
 StoppingRule = Literal["admissible", "shrinking", "full"]
 
@@ -40,6 +40,8 @@ class BeamSearch:
       continuations of a step may finish.
     - "shrinking": each finished hypothesis reduces the beam size by one, as in Marian. Each step takes as many
       continuations as there are live hypotheses. Live hypotheses are cut off at the maximum length.
+
+    An `observer` receives each step. It does not change the search.
     """
 
     size: int
@@ -48,6 +50,7 @@ class BeamSearch:
     constraint: Constraint | None = None
     length_penalty: LengthPenalty = "gnmt"
     stopping_rule: StoppingRule = "admissible"
+    observer: SearchObserver | None = None
 
     reorders_rows = True
     """A hypothesis may continue a hypothesis that was in a different row of the same sentence."""
@@ -59,8 +62,8 @@ class BeamSearch:
 
     @property
     def kind(self) -> Hashable:
-        """The kind of batch. Sentences of the same kind can share a batch."""
-        return BeamSearch, max(_SHARED_SIZE, 1 << (self.size - 1).bit_length()), self.constraint
+        """The kind of batch. Sentences of the same kind can share a batch. An observed search has its own batch."""
+        return BeamSearch, max(_SHARED_SIZE, 1 << (self.size - 1).bit_length()), self.constraint, self.observer
 
     @property
     def candidates(self) -> int:
@@ -96,7 +99,10 @@ class BeamSearch:
             limits = _Limits.of(beams, rows, totals.device)
         count = max(beam.candidates for beam in beams) if limits else self.candidates
         continuations, state = program.top_k(state, token.unsqueeze(1), count, allowed)
-        return self.select(continuations, totals, [history.must_end for history in histories], limits), state
+        selection = self.select(continuations, totals, [history.must_end for history in histories], limits)
+        if self.observer is not None:
+            self.observer.record_step(histories, continuations, totals, selection)
+        return selection, state
 
     def select(
         self,

@@ -11,6 +11,7 @@ from specs.decoding import MAX_N_BEST, MAX_SEED, MAX_TOKENS, Decoding
 from specs.notation import quote
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.constraints import Constraint, SuppressedTokens
+from zoo.generation.hypotheses import SearchObserver
 from zoo.generation.sampling import Sampling
 
 DEFAULT_MAX_BATCH_TOKENS = 4096
@@ -134,12 +135,20 @@ class GenerationConfig(Decoding):
         factor = f"{self.rows / usual_beam:,.0f} times as long as a beam of {usual_beam}"
         return f"with a {kind} of {self.rows:,}, this takes about {factor}"
 
-    def strategy(self, constraint: Constraint | None = None) -> BeamSearch | Sampling:
-        """Return the search strategy that these options describe. All its outputs satisfy `constraint`, if given."""
+    def strategy(
+        self, constraint: Constraint | None = None, observer: SearchObserver | None = None
+    ) -> BeamSearch | Sampling:
+        """Return the search strategy that these options describe.
+
+        Args:
+            constraint: Constraint that all outputs satisfy.
+            observer: Receives each step of a beam search.
+        """
         if self.suppressed_tokens or self.min_length:
             constraint = SuppressedTokens(self.suppressed_tokens, self.vocabulary_size, constraint, self.min_length)
         if self.search == "beam":
-            return BeamSearch(self.beam, self.alpha, self.n_best, constraint, self.length_penalty, self.stopping_rule)
+            penalty, rule = self.length_penalty, self.stopping_rule
+            return BeamSearch(self.beam, self.alpha, self.n_best, constraint, penalty, rule, observer)
         distribution = (self.temperature, self.top_k, self.top_p)
         return Sampling(self.n_best, self.alpha, *distribution, self.seed, constraint, self.length_penalty)
 

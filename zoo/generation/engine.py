@@ -309,7 +309,7 @@ class _Worker(Generic[State]):
         """Remove the sentences that no caller waits for. The batch removes their rows in its next step."""
         for kind, members in list(self._running.items()):
             for history in [history for history, request in members.items() if not request.active]:
-                history.done = True
+                history.stop_reason = "cancelled"
                 del members[history]
             if not members:
                 del self._running[kind]

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Bool, Float32, Int, Int64
 from torch import Tensor
 
-from compiler.program import State, StepwiseDecoder
+from compiler.program import State, StepwiseDecoder, TopK
 from specs import EOS, ZooError
 from zoo.generation.batching import Source
 from zoo.generation.constraints import Constraint
@@ -123,7 +123,34 @@ class SearchStrategy(Protocol):
         """
 
 
-class _FinishedHypothesis(NamedTuple):
+class SearchObserver(Protocol):
+    """Interface of an object that watches a beam search without changing it."""
+
+    def record_step(
+        self,
+        histories: Sequence[SearchHistory],
+        continuations: TopK,
+        totals: Float32[Tensor, "sentences rows"],
+        selection: Selection,
+    ) -> None:
+        """Receive the tensors of a decoding step. They must be copied, because later steps may overwrite them.
+
+        Args:
+            histories: The history of each sentence, before the step.
+            continuations: The most probable next tokens of each row.
+            totals: Log-probability of each row before the step.
+            selection: The candidates that the step has selected.
+        """
+
+
+StopReason = Literal["exhausted", "decided", "full", "length", "cancelled"]
+"""Reason why the search for a sentence has stopped: no live hypothesis is left, none can become one of the `n_best`,
+`max_finished` hypotheses have finished, the maximum length is reached, or the caller no longer wants the result."""
+
+
+class FinishedHypothesis(NamedTuple):
+    """Finished hypothesis, as its score and the candidate that finished it."""
+
     score: float
     total: float
     step: int
@@ -170,12 +197,28 @@ class SearchHistory:
         self.max_finished, self.random_streams = max_finished, random_streams
         self.length = len(source.prefix)
         """Number of tokens so far, including those of steps that `add` has not recorded yet."""
-        self.done = False
-        """Whether the steps that were recorded so far determine the result, or nobody wants it any more."""
-        self._max_penalty = penalty(source.max_length + 1)
+        self.stop_reason: StopReason | None = None
+        """Why the search has stopped. None as long as the recorded steps do not determine the result."""
+        self.max_penalty = penalty(source.max_length + 1)
+        """Length penalty of the longest possible hypothesis."""
         self._steps: list[tuple[StepRecord, int]] = []
-        self._finished: list[_FinishedHypothesis] = []
+        self._finished: list[FinishedHypothesis] = []
         self._finished_count = 0  # including those that are not among the `n_best`
+
+    @property
+    def done(self) -> bool:
+        """Whether the steps that were recorded so far determine the result."""
+        return self.stop_reason is not None
+
+    @property
+    def steps(self) -> int:
+        """Number of recorded steps."""
+        return len(self._steps)
+
+    @property
+    def finished(self) -> tuple[FinishedHypothesis, ...]:
+        """The finished hypotheses in the order of `hypotheses`."""
+        return tuple(self._finished)
 
     @property
     def must_end(self) -> bool:
@@ -203,7 +246,8 @@ class SearchHistory:
         if has_ended or all_finish:
             totals, tokens = record.totals[sentence].tolist(), record.tokens[sentence].tolist()
             self._finish(totals, tokens, self.penalty(length), all_finish)
-        self.done = last or (bool(self._finished) and self._is_decided(best_live))
+        reason = self._find_stop_reason(best_live) if self._finished else None
+        self.stop_reason = reason or ("length" if last else None)
 
     def hypotheses(self) -> list[Hypothesis]:
         """Return the finished hypotheses, best first if ranked.
@@ -224,23 +268,27 @@ class SearchHistory:
         step = len(self._steps) - 1
         for candidate, (total, token) in enumerate(zip(totals, tokens, strict=True)):
             if (all_finish or token == EOS) and total != -math.inf:
-                self._finished.append(_FinishedHypothesis(total / penalty, total, step, candidate))
+                self._finished.append(FinishedHypothesis(total / penalty, total, step, candidate))
                 self._finished_count += 1
         self._finished.sort(key=lambda finished: -finished.score if self.ranked else finished.candidate)
         del self._finished[self.n_best :]
 
-    def _is_decided(self, best_live: float) -> bool:
-        """Return whether the search for this sentence can stop.
+    def _find_stop_reason(self, best_live: float) -> StopReason | None:
+        """Return why the search for this sentence can stop, or None if it cannot.
 
         It can stop if enough hypotheses have finished, or if no live hypothesis can still become one of the `n_best`.
         The best possible score of a live hypothesis is known, because its log-probability can only fall, and the length
         penalty has a maximum.
         """
-        full = len(self._finished) == self.n_best
-        proven = best_live == -math.inf or (full and self._finished[-1].score >= best_live / self._max_penalty)
-        return proven or (self.max_finished is not None and self._finished_count >= self.max_finished)
+        if best_live == -math.inf:
+            return "exhausted"
+        if len(self._finished) == self.n_best and self._finished[-1].score >= best_live / self.max_penalty:
+            return "decided"
+        if self.max_finished is not None and self._finished_count >= self.max_finished:
+            return "full"
+        return None
 
-    def _tokens(self, finished: _FinishedHypothesis) -> tuple[int, ...]:
+    def _tokens(self, finished: FinishedHypothesis) -> tuple[int, ...]:
         """Return the tokens of a finished hypothesis, by following the parents back to the first token."""
         record, sentence = self._steps[finished.step]
         row, token = record.parents[sentence, finished.candidate], int(record.tokens[sentence, finished.candidate])

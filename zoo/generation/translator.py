@@ -26,7 +26,7 @@ from zoo.generation.config import (
 from zoo.generation.constraints import Constraint
 from zoo.generation.engine import Engine, resolve_workers
 from zoo.generation.ensemble import Ensemble, check_compatible
-from zoo.generation.hypotheses import Hypothesis
+from zoo.generation.hypotheses import Hypothesis, SearchObserver
 from zoo.generation.preprocessing import Preprocessor, TextWithPrefix
 from zoo.generation.scoring import TokenScores, score_targets
 from zoo.generation.translation import EMPTY_TRANSLATION, Translation
@@ -327,6 +327,7 @@ class Translator:
         preprocessor: Preprocessor,
         *,
         first: int = 0,
+        observer: SearchObserver | None = None,
     ) -> Iterator[tuple[int, list[Translation]]]:
         """Yield the index and the translations of each text, as soon as they are known.
 
@@ -338,9 +339,11 @@ class Translator:
             config: Options of the search.
             preprocessor: The preprocessor that encodes the texts.
             first: Index of the first text.
+            observer: Receives each step of a beam search.
         """
         sources = preprocessor.read_chunks(chunks, first)
-        with closing(self._engine_for(config).search(sources, config.strategy(self.constraint))) as results:
+        strategy = config.strategy(self.constraint, observer)
+        with closing(self._engine_for(config).search(sources, strategy)) as results:
             for source, hypotheses in results:
                 yield from preprocessor.empty_translations()
                 translations = self._to_translations(preprocessor, source.index, hypotheses)

@@ -82,6 +82,21 @@ class Run(ModelFolder):
         return self.folder / _LOCK
 
     @property
+    def trainer(self) -> str | None:
+        """The process that trains in the folder now, such as "process 42 on host". None if no process does."""
+        try:
+            with self.lock.open(encoding="utf-8", errors="replace") as file:
+                owner = file.read().strip()
+                if not owner:  # do not try the lock, because a process that starts to train would fail to get it
+                    return None
+                fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)  # closing the file unlocks it
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError:  # locked, or a file system without locks
+            return owner
+        return None  # the process was killed
+
+    @property
     def identity(self) -> RunIdentity:
         """The `RunIdentity` that the run was started with. Raises ZooError if another version of zoo wrote it."""
         try:

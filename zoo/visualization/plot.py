@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import chain
+from itertools import chain, groupby, pairwise
 from zlib import crc32
 
 from zoo.text.trees.drawing import width
@@ -16,6 +17,9 @@ WIDTH, HEIGHT = 500, 350
 _LEFT, _RIGHT, _TOP, _BOTTOM, _LEGEND = 70, 28, 14, 56, 22
 _TICKS = 6
 _SUPERSCRIPT = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_MIN_LINE = 25
+"""A line with at least this many points has no markers."""
+_MAX_STRIPS = 100
 _DASHES = ("none", "9 5", "2 5", "12 4 2 4")
 STYLE = """\
 .plot { display: block; width: 100%; min-width: 20rem; max-width: 40rem }
@@ -25,6 +29,8 @@ STYLE = """\
 .plot .axis { stroke: var(--grey); stroke-width: 1.5 }
 .plot .curve { fill: none; stroke-width: 2.2; stroke-linejoin: round }
 .plot .mark { stroke: var(--page); stroke-width: 1 }
+.plot .strip { fill: transparent }
+.plot .strip:hover { fill: var(--grey); fill-opacity: .25 }
 """
 """Style sheet for plots. A page with plots must define as many series colours as its largest plot has series."""
 
@@ -33,7 +39,8 @@ STYLE = """\
 class Series:
     """Points of a plot that share a colour and a name in the legend.
 
-    `labels` has one label for each point, or is empty. If `line` is true, a line connects the points in order.
+    `labels` has one label for each point, or is empty. If `line` is true, a line connects the points in order. A point
+    whose y value is not finite is not drawn, and interrupts the line.
     """
 
     name: str
@@ -52,13 +59,23 @@ class Axis:
 
 @dataclass(frozen=True)
 class Plot:
-    """A plot. `summary` describes in words what the plot shows, for screen readers."""
+    """A plot.
+
+    `summary` describes in words what the plot shows, for screen readers. If `hover` is true, pointing at the plot shows
+    the values of all series.
+    """
 
     title: str
     summary: str
     x: Axis
     y: Axis
     series: tuple[Series, ...]
+    hover: bool = False
+
+
+def plot_height(series_count: int) -> int:
+    """Return the height of a plot with its legend, in pixels. Its width is always WIDTH."""
+    return HEIGHT + _LEGEND * ((series_count + 1) // 2) * (series_count > 1)
 
 
 def plot_svg(plot: Plot) -> str:
@@ -107,7 +124,7 @@ class _Scale:
 
 class _Drawing:
     def __init__(self, plot: Plot) -> None:
-        points = [point for series in plot.series for point in series.points]
+        points = [point for series in plot.series for point in series.points if math.isfinite(point[1])]
         if not points:
             raise ValueError(f"`{plot.title}` has no points")
         self.plot = plot
@@ -118,7 +135,7 @@ class _Drawing:
         self._occupied: list[tuple[float, float, float, float]] = []
 
     def svg(self) -> str:
-        height = HEIGHT + _LEGEND * (len(self.plot.series) + 1) // 2 * self.legend
+        height = plot_height(len(self.plot.series))
         name = f"plot-{crc32(self.plot.title.encode()):x}"
         series = list(enumerate(self.plot.series))
         self._occupied = [box for _, each in series for box in self._boxes(each)]
@@ -132,6 +149,7 @@ class _Drawing:
                 *chain.from_iterable(self._marks(number, each) for number, each in series),
                 *chain.from_iterable(self._labels(each) for _, each in series),
                 *(self._key(number, each) for number, each in series if self.legend),
+                *(self._strips() if self.plot.hover else ()),
                 "</svg>",
             ]
         )
@@ -151,17 +169,38 @@ class _Drawing:
         yield f'<text class="name" {turned}>{escape_text(self.plot.y.label)}</text>'
 
     def _curve(self, number: int, series: Series) -> Iterator[str]:
-        if series.line:
-            points = " ".join(f"{self.x(x):.1f},{self.y(y):.1f}" for x, y in series.points)
-            dashes = _DASHES[number % len(_DASHES)]
+        dashes = _DASHES[number % len(_DASHES)]
+        for segment in _segments(series.points) if series.line else ():
+            points = " ".join(f"{self.x(x):.1f},{self.y(y):.1f}" for x, y in segment)
             yield (
                 f'<polyline class="curve" points="{points}" stroke="var(--series-{number})" '
                 f'stroke-dasharray="{dashes}"/>'
             )
 
     def _marks(self, number: int, series: Series) -> Iterator[str]:
-        if not series.line or len(series.points) < 25:
-            yield from (_mark(number, self.x(x), self.y(y)) for x, y in series.points)
+        """Yield a marker for each point, but for a long line only for points that no line connects with others."""
+        for segment in _segments(series.points):
+            if not series.line or len(series.points) < _MIN_LINE or len(segment) == 1:
+                yield from (_mark(number, self.x(x), self.y(y)) for x, y in segment)
+
+    def _strips(self) -> Iterator[str]:
+        """Yield transparent vertical strips, each with the values of all series near it as its title."""
+        finite = [[point for point in series.points if math.isfinite(point[1])] for series in self.plot.series]
+        centres = sorted({x for points in finite for x, _ in points})
+        centres = centres[:: -max(1, -(-len(centres) // _MAX_STRIPS))][::-1]  # with the last value
+        edges = [_LEFT, *((self.x(one) + self.x(other)) / 2 for one, other in pairwise(centres)), WIDTH - _RIGHT]
+        for centre, (left, right) in zip(centres, pairwise(edges), strict=True):
+            lines = []
+            for series, points in zip(self.plot.series, finite, strict=True):
+                if points and points[0][0] <= centre <= points[-1][0]:
+                    x, y = points[_nearest(points, centre)]
+                    name = f"{series.name}: " if self.legend else ""
+                    lines.append(f"{name}{y:,.5g} at {self.plot.x.label} {x:,.5g}")
+            text = escape_text("\n".join(lines))
+            yield (
+                f'<rect class="strip" x="{left:.1f}" y="{_TOP}" width="{right - left:.1f}" '
+                f'height="{self.floor - _TOP}"><title>{text}</title></rect>'
+            )
 
     def _boxes(self, series: Series) -> Iterator[tuple[float, float, float, float]]:
         """Yield a box (left, top, right, bottom) around each marker with a label. No label may cover these boxes."""
@@ -196,8 +235,24 @@ class _Drawing:
                 f'<line class="curve" x1="{x:g}" y1="{y:g}" x2="{x + 30:g}" y2="{y:g}" '
                 f'stroke="var(--series-{number})" stroke-dasharray="{dashes}"/>'
             )
-        mark = "" if series.line and len(series.points) >= 25 else _mark(number, x + 15, y)
-        return f"{line}{mark}{_text('name', x + 38, y + 5, series.name)}"
+        mark = "" if series.line and len(series.points) >= _MIN_LINE else _mark(number, x + 15, y)
+        name, most = series.name, (WIDTH - _LEFT) / 2 - 44
+        while width(name, 14) > most:
+            name = f"{name[:-2]}…"
+        return f"{line}{mark}{_text('name', x + 38, y + 5, name)}"
+
+
+def _segments(points: Sequence[tuple[float, float]]) -> Iterator[list[tuple[float, float]]]:
+    """Yield the groups of successive points with finite y values."""
+    for is_finite, group in groupby(points, key=lambda point: math.isfinite(point[1])):
+        if is_finite:
+            yield list(group)
+
+
+def _nearest(points: Sequence[tuple[float, float]], x: float) -> int:
+    """Return the index of the point whose x value is nearest. The points must be in the order of their x values."""
+    right = min(bisect_left(points, x, key=lambda point: point[0]), len(points) - 1)
+    return min((max(0, right - 1), right), key=lambda index: abs(points[index][0] - x))
 
 
 def _powers(low: float, high: float) -> Iterator[float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from itertools import pairwise
 from xml.etree import ElementTree
 
 import pytest
@@ -83,3 +84,49 @@ def test_ticks_are_round_and_have_one_notation() -> None:
     assert "10⁷" in ticks
     assert "100" in ticks
     assert math.isclose(len(ticks), len(set(ticks)), abs_tol=2)
+
+
+def test_a_value_that_is_not_finite_interrupts_the_line() -> None:
+    nan = math.nan
+    points = (
+        (0.0, 1.0),
+        (1.0, 2.0),
+        (2.0, nan),
+        (3.0, 4.0),
+        (4.0, nan),
+        (5.0, math.inf),
+        *((float(x), 1.0) for x in range(6, 40)),
+    )
+    svg = draw(Series("s", points, line=True))
+    lines = [each.get("points", "").split() for each in svg.iter("polyline")]
+    assert [len(line) for line in lines] == [2, 1, 34]
+    assert len(marks(svg)) == 1, "a point without neighbours needs a marker"
+    with pytest.raises(ValueError, match="no points"):
+        draw(Series("s", ((0.0, nan),)))
+
+
+def test_pointing_at_a_plot_shows_the_nearest_values_of_all_series() -> None:
+    one = Series("one", tuple((float(x), 2.0 * x + 1) for x in range(300)), line=True)
+    two = Series("two", ((0.0, 5.0), (100.0, math.nan), (200.0, 7.5)), line=True)
+    plot = Plot("A plot", "summary", Axis("step"), Axis("up"), (one, two), hover=True)
+    svg = ElementTree.fromstring(plot_svg(plot))
+    strips = [each for each in svg.iter("rect") if each.get("class") == "strip"]
+    assert 50 <= len(strips) <= 100
+    edges = [(float(each.get("x", "")), float(each.get("width", ""))) for each in strips]
+    for (left, wide), (following, _) in pairwise(edges):
+        assert left + wide == pytest.approx(following, abs=0.11)
+    texts = [each.findtext("title") or "" for each in strips]
+    assert texts[-1] == "one: 599 at step 299"
+    assert texts[0].splitlines() == ["one: 5 at step 2", "two: 5 at step 0"]
+    assert all("two" not in text for text in texts[-30:]), "it ends at step 200"
+    assert sum("two: 7.5 at step 200" in text for text in texts) > 20
+    single = ElementTree.fromstring(plot_svg(Plot("A", "b", Axis("step"), Axis("up"), (one,), hover=True)))
+    assert (list(single.iter("rect"))[-1].findtext("title")) == "599 at step 299", "one series needs no name"
+
+
+def test_long_names_are_shortened_in_the_legend() -> None:
+    svg = draw(Series("n" * 100, ((0.0, 1.0),), line=True), Series("short", ((0.0, 2.0),), line=True))
+    names = [each.text or "" for each in svg.iter("text") if each.get("class") == "name"]
+    assert "short" in names
+    assert any(name.startswith("nnnn") and name.endswith("…") for name in names)
+    assert "n" * 100 not in names

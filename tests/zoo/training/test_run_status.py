@@ -1,0 +1,91 @@
+"""The status of a run as its files describe it: repeated steps, damaged entries, the time left, and who trains."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from specs import ZooError
+from zoo.training.learning_curves import learning_curves
+from zoo.training.run import Run
+from zoo.training.run_status import RunStatus, log_entries, metric_value
+
+
+def entry(step: int, seconds: float | None = None, **figures: object) -> dict[str, Any]:
+    speeds = {"source_tokens_per_second": 100.0, "target_tokens_per_second": 200.0, "utilisation": 0.5}
+    fields = {"step": step, "seconds": float(step if seconds is None else seconds), **speeds}
+    return {**fields, "loss": 10.0 / step, "perplexity": 20.0 / step, "learning_rate": 0.001, **figures}
+
+
+def write_log(run: Run, *entries: dict[str, Any], rest: str = "") -> Run:
+    run.log.write_text("".join(f"{json.dumps(each)}\n" for each in entries) + rest, encoding="utf-8")
+    return run
+
+
+def test_the_last_entry_of_a_repeated_step_counts(trained: Callable[..., Run]) -> None:
+    run = write_log(trained(), entry(2), entry(4, loss=1.0), entry(6), entry(4, loss=2.0), entry(5), rest='{"step": 7')
+    assert [(each["step"], each["loss"]) for each in log_entries(run)] == [(2, 5.0), (4, 2.0), (5, 2.0)]
+
+
+@pytest.mark.parametrize("value", [None, math.nan, math.inf, "3", 10**400, True])
+def test_values_that_are_no_numbers_are_not_finite(value: object) -> None:
+    number = metric_value({"loss": value}, "loss")
+    assert number == 1.0 if value is True else math.isnan(number)
+
+
+def test_time_left(trained: Callable[..., Run]) -> None:
+    run = trained(training={"steps": 100, "log_steps": 10})
+    assert RunStatus.read(run.folder).seconds_left is None
+    write_log(run, *(entry(step, 3.0 * step) for step in (10, 20, 30, 40)))
+    status = RunStatus.read(run.folder)
+    assert status.share == pytest.approx(0.4)
+    assert status.seconds_left is not None
+    assert status.seconds_left + status.age == pytest.approx(180)
+
+
+def test_a_limit_on_tokens_counts(trained: Callable[..., Run]) -> None:
+    run = write_log(trained(training={"steps": 100, "max_tokens": 4000}), entry(5), entry(10))
+    status = RunStatus.read(run.folder)
+    assert status.share == pytest.approx(0.5)  # 10 seconds with 200 tokens each
+    assert status.seconds_left is not None
+    assert status.seconds_left + status.age == pytest.approx(10)
+
+
+def test_the_process_that_trains_is_known_while_it_holds_the_lock(trained: Callable[..., Run]) -> None:
+    run = trained()
+    assert run.trainer is None
+    with run.locked():
+        trainer = run.trainer
+        assert trainer is not None
+        assert trainer.startswith("process ")
+        assert "training, at step 0" in RunStatus.read(run.folder).description
+    assert run.trainer is None
+    run.lock.write_text("process 1 on a machine that was switched off\n")
+    assert run.trainer is None
+    with run.locked():  # asking does not lock the folder
+        pass
+
+
+def test_curves_have_gaps_and_leave_out_missing_metrics(trained: Callable[..., Run], words: Any) -> None:
+    nothing = {"loss": None, "perplexity": math.nan}
+    one = write_log(trained("runs/one"), entry(1), entry(2, **nothing), entry(3, dev_bleu=7.5), rest="\x00")
+    two = write_log(trained("runs/two"), entry(4, perplexity=0))
+    empty = trained("runs/empty")
+    metrics, runs = learning_curves([one.folder, two.folder, empty.folder, Path("runs/../runs/one")], words)
+    assert [run.name for run in runs] == ["one", "two"]
+    assert [metric.key for metric in metrics] == [
+        *("loss", "perplexity", "dev_bleu", "learning_rate", "target_tokens_per_second")
+    ]
+    points = runs[0].values["loss"].points
+    assert [point[:2] for point in points] == [(1, 1), (2, 2), (3, 3)]
+    assert math.isnan(points[1][2])
+    assert runs[0].values["dev_bleu"].points == ((3, 3, 7.5),)
+    assert not runs[1].values["perplexity"].finite, "0 cannot be drawn on a logarithmic axis"
+    assert "the log of `empty` has no complete entry yet" in words.said[0]
+    with pytest.raises(ZooError, match="has no complete entry yet"):
+        learning_curves([empty.folder], words)
