@@ -72,8 +72,9 @@ def require_languages(layers: Sequence[LocatedValue], corpus: Corpus) -> None:
     set_there = {key for layer in layers[listing[-1] :] for key in _mapping(layer.at(["corpus"]))}
     missing: dict[str, str] = {}
     for side in ("source", "target"):
-        suffixes = {language_suffix(part.value[side].value) for part in files}
-        if side not in set_there and suffixes != {getattr(corpus, side)}:
+        own = f"{side}_language"  # a part that sets its language needs no other
+        suffixes = {language_suffix(part.value[side].value) for part in files if own not in part.value}
+        if side not in set_there and suffixes - {getattr(corpus, side)}:
             suffix = suffixes.pop()
             missing[side] = suffix if not suffixes and re.fullmatch("[a-z]{2,3}", suffix) else "CODE"
     if missing:

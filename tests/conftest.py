@@ -128,10 +128,14 @@ def all_cores() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kernels: Callable[[Path], None]) -> Path:
+def home(
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    kernels: Callable[[Path], None],
+) -> Path:
     """Give every test its own home and current folder, no network, no included model, and long timeouts."""
-    included = tmp_path / "included"
-    included.mkdir()
+    included = tmp_path_factory.mktemp("included")
     (included / MARKER).write_text("{}")
     monkeypatch.setattr(registry, "INCLUDED", included)
     monkeypatch.setattr(library, "_compile", kernels)
