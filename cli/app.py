@@ -14,6 +14,7 @@ import zoo
 from cli import (
     attend,
     benchmark,
+    conversation,
     curves,
     decode,
     evaluate,
@@ -58,6 +59,7 @@ COMMANDS: dict[str, Command] = {
     "curves": Command(curves.curves, curves.EXAMPLES, _TRAINING),
     "sweep": Command(sweep.sweep, sweep.EXAMPLES, _TRAINING),
     "decode": Command(decode.decode, decode.DECODE_EXAMPLES, _USING),
+    "run": Command(conversation.run, conversation.EXAMPLES, _USING),
     "parse": Command(decode.parse, decode.PARSE_EXAMPLES, _USING),
     "score": Command(score.score, score.EXAMPLES, _USING),
     "evaluate": Command(evaluate.evaluate, evaluate.EVALUATE_EXAMPLES, _USING),

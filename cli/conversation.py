@@ -1,0 +1,165 @@
+"""`zoo run`: translate or parse what the user types at a prompt."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli import options
+
+if TYPE_CHECKING:
+    from zoo.generation.translator import Translator
+
+EXAMPLES = "zoo run everyday\n\nzoo run everyday --from de --to en\n\nzoo run runs/tiny"
+HELP = """\
+/to CODE    translate into this language
+/from CODE  read texts in this language
+/swap       exchange the two languages
+/best N     print the N best results of each text
+/help       print this list
+/exit       end (also Ctrl-D)"""
+_EXIT = "/exit"
+
+_Name = Annotated[
+    str,
+    typer.Argument(
+        metavar="MODEL",
+        show_default=False,
+        autocompletion=options.complete_model_or_run,
+        help="Model to use: the name of a published model (NAME@2 for revision 2), the folder of a run, or the name of "
+        "a run's spec. A model that is not on this machine is pulled from the registries.",
+    ),
+]
+
+
+def run(
+    name: _Name,
+    from_: options.From = None,
+    to: options.To = None,
+    device: options.Device = "auto",
+    precision: options.Precision = None,
+    backend: options.Backend = None,
+) -> None:
+    """Translate or parse what you type, with a prompt.
+
+    Each line that you type is answered at once. `/help` lists the commands, such as `/swap`, which exchanges the two
+    languages. Ctrl-C abandons a line, and Ctrl-D ends the program.
+
+    To translate a file or the output of another program, use `zoo decode`.
+    """
+    from cli.console import report
+    from specs import ZooError
+    from zoo.generation.loading import open_model
+    from zoo.models.find import model
+
+    if not sys.stdin.isatty():
+        hint = f"to translate a file or a pipe, run `zoo decode {name}`"
+        raise ZooError("stdin is not a terminal, so `zoo run` cannot ask for texts", hint=hint)
+    translator = open_model(model(name, report()), device=device, precision=precision, backend=backend, report=report())
+    conversation = Conversation(translator, from_, to)
+    print(f"{translator.spec.name}: type a text, or /help. Ctrl-D ends.")
+    _enable_line_editing()
+    for line in _typed_lines(conversation):
+        try:
+            for answer in conversation.answer(line):
+                print(answer)
+        except ZooError as error:
+            print(f"error: {error.summary}" + (f"\nhint: {error.hint}" if error.hint else ""))
+        except KeyboardInterrupt:
+            print()
+
+
+class Conversation:
+    """A model, the languages and the number of results that the user has chosen, and the answers to typed lines."""
+
+    def __init__(self, translator: Translator, source: str | None = None, target: str | None = None) -> None:
+        """Choose the languages. If the user gave none, use the model's first translation direction.
+
+        Raises:
+            ZooError: The model does not have a language, or it has several and none was given.
+        """
+        from zoo.text.languages import choose_direction
+
+        self._translator, self._n_best = translator, 1
+        corpus = translator.spec.corpus
+        if source is None and target is None and translator.spec.languages is not None and corpus.train:
+            source, target = corpus.direction(corpus.train[0])
+        self._source, self._target = choose_direction(translator.spec, source, target, translator.report)
+
+    @property
+    def prompt(self) -> str:
+        """The text before each line that the user types."""
+        return f"{self._source} > {self._target}: "
+
+    def answer(self, line: str) -> Iterator[str]:
+        """Yield the lines of the answer to a typed line.
+
+        Raises:
+            ZooError: The line is an unknown command or has a wrong argument, or its text cannot be translated.
+        """
+        text = line.strip()
+        if text.startswith("/"):
+            yield from self._obey(*text.split())
+        elif text:
+            yield from self._translate(text)
+
+    def _translate(self, text: str) -> Iterator[str]:
+        from zoo.generation.parser import Parser
+        from zoo.text.trees.bracketed import format_tree
+
+        model, beam = self._translator, max(self._n_best, self._translator.spec.decoding.beam)
+        if isinstance(model, Parser):
+            for parse in model.parse(text, n_best=self._n_best, beam=beam):
+                yield format_tree(parse)
+            return
+        yield from model.translate(text, n_best=self._n_best, beam=beam, source=self._source, target=self._target)
+
+    def _obey(self, command: str, *arguments: str) -> Iterator[str]:
+        from specs import ZooError
+
+        match command, *arguments:
+            case ["/to", code]:
+                self._choose(self._source, code)
+            case ["/from", code]:
+                self._choose(code, self._target)
+            case ["/swap"]:
+                self._choose(self._target, self._source)
+            case ["/best", number] if number.isdecimal() and 1 <= int(number) <= 100:
+                self._n_best = int(number)
+            case ["/help"]:
+                yield HELP
+            case _:
+                raise ZooError(
+                    f"`{' '.join([command, *arguments])}` is not a command", hint="`/help` lists the commands"
+                )
+
+    def _choose(self, source: str, target: str) -> None:
+        from zoo.text.languages import choose_direction
+
+        self._source, self._target = choose_direction(self._translator.spec, source, target, self._translator.report)
+
+
+def _enable_line_editing() -> None:
+    """Give `input` a history and editing keys, if Python has readline."""
+    with suppress(ImportError):
+        import readline  # noqa: F401
+
+
+def _typed_lines(conversation: Conversation) -> Iterator[str]:
+    """Yield the lines that the user types until /exit or Ctrl-D."""
+    while True:
+        try:
+            line = input(conversation.prompt)
+        except KeyboardInterrupt:
+            print()
+            continue
+        except EOFError:
+            print()
+            return
+        if line.strip() == _EXIT:
+            return
+        yield line

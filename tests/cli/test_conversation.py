@@ -1,0 +1,93 @@
+"""`zoo run`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+import specs
+import zoo as library
+from cli.conversation import HELP, Conversation
+from specs import ZooError
+from zoo.report import Report
+from zoo.training.run import Run
+
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
+PART = {"source": "pairs.en", "target": "pairs.de"}
+MULTILINGUAL = {
+    "languages": {"codes": ["en", "de", "fr"], "source_token": "source", "target_token": "target"},
+    "corpus": {"train": [{**PART, "source_language": "de", "target_language": "fr"}, PART]},
+}
+
+
+def conversation(fields: dict[str, Any], *languages: str) -> Conversation:
+    """Return a conversation with a model whose translation is its arguments."""
+
+    def translate(text: str, **options: Any) -> list[str]:
+        return [f"{options.get('source')} {options.get('target')} {text}"] * options["n_best"]
+
+    model = SimpleNamespace(spec=specs.load("tiny", fields), report=Report(), translate=translate)
+    return Conversation(model, *languages)  # type: ignore[arg-type]
+
+
+def test_the_first_direction_is_the_default_and_languages_can_be_changed() -> None:
+    talk = conversation(MULTILINGUAL)
+    assert list(talk.answer("  a text\n")) == ["de fr a text"]
+    for command, direction in (("/to en", "de en"), ("/swap", "en de"), ("/from fr", "fr de")):
+        assert list(talk.answer(command)) == []
+        assert list(talk.answer("x")) == [f"{direction} x"]
+        assert talk.prompt.split() == [direction.split()[0], ">", f"{direction.split()[1]}:"]
+    assert list(conversation(MULTILINGUAL, "fr", "en").answer("x")) == ["fr en x"]
+
+
+def test_empty_lines_have_no_answer() -> None:
+    assert list(conversation(MULTILINGUAL).answer(" \n")) == []
+
+
+def test_best_sets_the_number_of_results() -> None:
+    talk = conversation({})
+    assert list(talk.answer("/best 3")) == []
+    assert list(talk.answer("x")) == ["en de x"] * 3
+    assert list(talk.answer("/help")) == [HELP]
+
+
+@pytest.mark.parametrize("line", ["/to", "/to it", "/to en de", "/best 0", "/best -1", "/best x", "/tto en", "/"])
+def test_wrong_commands_change_nothing(line: str) -> None:
+    talk = conversation(MULTILINGUAL)
+    with pytest.raises(ZooError):
+        list(talk.answer(line))
+    assert list(talk.answer("x")) == ["de fr x"]
+
+
+def test_a_model_for_one_pair_is_not_swapped() -> None:
+    with pytest.raises(ZooError, match="translates from `en` to `de` only"):
+        list(conversation({}).answer("/swap"))
+
+
+def test_a_pipe_is_refused(zoo: Callable[..., Any], trained: Callable[..., Run]) -> None:
+    trained("runs/tiny")
+    result = zoo("run", "tiny", stdin="we read\n")
+    assert (result.status, result.out) == (2, "")
+    assert "zoo decode tiny" in result.err
+
+
+@pytest.mark.integration
+def test_a_dialogue_in_a_terminal(trained: Callable[..., Run]) -> None:
+    run = trained("runs/tiny")
+    expected = library.load(str(run.folder), device="cpu").translate("we read")
+    controller, terminal = os.openpty()
+    os.write(controller, b"we read\n/swap\n/exit\n")
+    command = [sys.executable, "-m", "zoo", "run", "tiny", "--device", "cpu"]
+    done = subprocess.run(command, stdin=terminal, capture_output=True, text=True, env=ENVIRONMENT)
+    os.close(controller)
+    os.close(terminal)
+    assert done.returncode == 0, done.stderr
+    assert f"en > de: {expected}\n" in done.stdout
+    assert "error: `transformer-tiny-ende` translates from `en` to `de` only" in done.stdout
