@@ -6,8 +6,9 @@ from typing import Unpack
 
 import numpy as np
 
-import zoo
 from zoo.generation.config import TranslationOptions
+from zoo.generation.loading import open_model
+from zoo.models.find import model as find_model
 
 
 class BatchTranslator:
@@ -40,7 +41,7 @@ class BatchTranslator:
         Raises:
             ZooError: The model does not exist, or one of its files is damaged.
         """
-        self._translator = zoo.load(model, device=device, precision=precision)
+        self._translator = open_model(find_model(model), device=device, precision=precision)
         self._texts, self._translations = texts, translations
         self._options: TranslationOptions = {"split": True, **options}
 
