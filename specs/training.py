@@ -39,6 +39,10 @@ class Training(Section):
         description="warmup_steps, the number of steps in which the learning rate rises before it decays (section 5.3: "
         "4000). Unit: steps."
     )
+    cooldown_steps: Steps | None = Field(
+        description="Number of last steps in which the learning rate also falls linearly to 0 (not in the paper). "
+        "`steps` can then not be changed when a run is resumed. null: no cooldown. Unit: steps."
+    )
     beta1: Probability = Field(
         description="beta_1 of Adam, the decay rate of the moving average of gradients (section 5.3: 0.9)."
     )
@@ -119,6 +123,13 @@ class Training(Section):
                 "dev_score",
                 problem="`training.patience` needs a score of each checkpoint, but `training.dev_score` is null",
                 hint="write `dev_score: perplexity`, or `patience: null`",
+            )
+        if self.cooldown_steps is not None and self.cooldown_steps > self.steps:
+            reject(
+                "cooldown_steps",
+                "steps",
+                problem=f"`training.cooldown_steps` is {self.cooldown_steps:,}, but training has {self.steps:,} steps",
+                hint="write a smaller number, or `cooldown_steps: null`",
             )
         intervals = ("checkpoint_minutes", "checkpoint_steps")
         if self.checkpoint_steps is None and self.checkpoint_minutes is None:

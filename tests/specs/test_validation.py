@@ -66,6 +66,7 @@ MISTAKES = [
     ("architecture: {d_model: 511}", "`architecture.d_model` is odd (511)", 2, "write `d_model: 512`"),
     ("vocabulary: {shared: false}", "`vocabulary.shared` is false", 2, "write `vocabulary: {shared: true}`"),
     ("vocabulary: {target_size: 9}", "a shared vocabulary has one size", 2, "`target_size: null`"),
+    ("training: {steps: 5, cooldown_steps: 6}", "has 5 steps", 2, "write a smaller number"),
     ("training: {checkpoint_minutes: 5}", "are both set", 2, "training.checkpoint_steps=null"),
     ("training: {checkpoint_steps: null}", "are both null", 2, "exactly one"),
     ("training: {dev_score: null, patience: 3}", "`training.patience` needs a score", 2, "`patience: null`"),

@@ -27,7 +27,7 @@ CHANGEABLE_FIELDS = (
 )
 """Fields of the spec that may change when a run is resumed. None of them affects steps that are already done. In later
 steps, `accumulation_steps` changes rounding and dropout masks. The corpus is identified by its content, not by its
-folder."""
+folder. With `cooldown_steps`, the learning rate depends on `steps`, which then must not change."""
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,10 @@ class Run(ModelFolder):
             raise ZooError(f"`{self.folder}` is a file, but a run is a folder", hint="name a folder with `--run DIR`")
         if not self.exists:
             return self.require_own_files()
-        changed = {k: values for k, values in difference(spec, self.spec).items() if k not in CHANGEABLE_FIELDS}
+        changed = difference(spec, self.spec)
+        for field in CHANGEABLE_FIELDS:
+            if field != "training.steps" or self.spec.training.cooldown_steps is None:
+                changed.pop(field, None)
         if changed:
             problem = f"`{self.folder}` was started with another spec:"
             for key, (old, new) in changed.items():

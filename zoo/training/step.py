@@ -24,11 +24,15 @@ from zoo.training.distributed import Processes, full_tensor, shard
 def learning_rate(step: int, spec: Spec) -> float:
     """Return the learning rate of a step (section 5.3). The first step is 1.
 
-    It is learning_rate_factor * d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5).
+    It is learning_rate_factor * d_model^-0.5 * min(step^-0.5, step * warmup_steps^-1.5). In the last cooldown_steps
+    steps (not in the paper), it is multiplied by a factor that falls linearly and would be 0 after the last step.
     """
     training = spec.training
     rise, fall = step / (training.warmup_steps * sqrt(training.warmup_steps)), 1 / sqrt(step)
-    return training.learning_rate_factor / sqrt(spec.architecture.d_model) * min(rise, fall)
+    rate = training.learning_rate_factor / sqrt(spec.architecture.d_model) * min(rise, fall)
+    if training.cooldown_steps is not None:
+        rate *= min(1.0, (training.steps + 1 - step) / training.cooldown_steps)
+    return rate
 
 
 @dataclass(frozen=True)

@@ -122,6 +122,13 @@ def test_other_spec_is_refused_with_its_differing_keys(finished_run: Run, world:
     finished_run.check(world("training.steps=8", "training.average=2", "training.log_steps=4"))
 
 
+def test_steps_of_a_run_with_a_cooldown_are_fixed(world: World, words: Any, run: Run) -> None:
+    run.start(world("training.cooldown_steps=2", "training.steps=8"), IDENTITY, words)
+    run.check(world("training.cooldown_steps=2", "training.steps=8", "training.average=2"))
+    with pytest.raises(ZooError, match=r"training\.steps: `8` in the run, `9` now"):
+        run.check(world("training.cooldown_steps=2", "training.steps=9"))
+
+
 def test_fresh_start_removes_only_own_files(finished_run: Run, world: World) -> None:
     (finished_run.folder / "notes.txt").write_text("my notes")
     for fresh in (True, False):

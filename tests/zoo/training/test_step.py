@@ -31,6 +31,12 @@ def test_learning_rate_rises_until_the_end_of_warmup_and_falls_with_the_root() -
     assert rates == pytest.approx([peak / 4000, peak / 2000, peak / 2, peak, peak / 2, peak / 5])
 
 
+def test_learning_rate_falls_to_zero_in_the_cooldown() -> None:
+    plain, cooled = specs.load("base"), specs.load("base", ["training.steps=10000", "training.cooldown_steps=400"])
+    factors = [learning_rate(step, cooled) / learning_rate(step, plain) for step in (1, 9600, 9601, 9801, 9901, 10000)]
+    assert factors == pytest.approx([1, 1, 1, 1 / 2, 1 / 4, 1 / 400])
+
+
 @pytest.mark.parametrize("parts", [1, 3])
 def test_adam_equals_the_update_written_out(trainer: Make, parts: int) -> None:
     """Moments, bias correction, and epsilon outside of the root (5.3), with and without gradient accumulation."""
