@@ -52,6 +52,16 @@ class Status(IntEnum):
     """The kernels do not implement an instruction."""
 
 
+class StopReason(IntEnum):
+    """Reason why the kernels have ended the search for a sentence (see `zoo.generation.hypotheses`)."""
+
+    RUNNING = 0
+    EXHAUSTED = 1
+    DECIDED = 2
+    FULL = 3
+    LENGTH = 4
+
+
 MAX_INT8_ROWS = 1 << 16
 """The largest number of rows of an int8 matrix: sums of more products might overflow 32 bits."""
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Protocol, TypeVar
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import torch
 from jaxtyping import Bool, Float32, Int
@@ -95,6 +96,73 @@ class StepwiseDecoder(Protocol[State]):
 
         Both must have the same number of rows per sentence.
         """
+
+
+class BeamOptions(NamedTuple):
+    """Options of the beam search for one sentence in a `SearchingDecoder`."""
+
+    size: int
+    candidates: int
+    """Number of continuations that a step takes."""
+    n_best: int
+    full: bool
+    """Whether the stopping rule is "full" (see `zoo.generation.beam_search.BeamSearch`)."""
+    shrinking: bool
+    """Whether the stopping rule is "shrinking"."""
+    length: int
+    """Number of tokens of the prefix."""
+    min_length: int
+    """Number of tokens without EOS that a hypothesis needs before EOS is allowed."""
+    max_length: int
+    """Maximum number of tokens of a hypothesis, without EOS."""
+    token: int
+    """The last token of the prefix, or BOS, which the decoder has not read yet."""
+
+
+class BeamResult(NamedTuple):
+    """Result of the beam search for one sentence in a `SearchingDecoder`."""
+
+    sentence: int
+    """Index of the sentence in the state."""
+    stop_reason: str
+    hypotheses: list[tuple[list[int], float, float]]
+    """Tokens without prefix and EOS, log-probability and score of each finished hypothesis, best first."""
+
+
+@runtime_checkable
+class SearchingDecoder(StepwiseDecoder[State], Protocol[State]):
+    """Methods of a program that can run many steps of a beam search in one call."""
+
+    def start_search(
+        self,
+        state: State,
+        options: Sequence[BeamOptions],
+        totals: Float32[Tensor, " sentences"],
+        penalties: Sequence[Sequence[float]],
+        /,
+    ) -> State:
+        """Return the state for `search`. Afterwards, only `search`, `keep` and `join` accept it.
+
+        Args:
+            state: A state with one row per sentence.
+            options: Options of each sentence.
+            totals: Log-probability of each prefix.
+            penalties: For each sentence, the length penalties of 0 to `max_length` + 1 tokens, or more.
+        """
+
+    def search(
+        self, state: State, max_rows: int, allowed: Bool[Tensor, "2 V"] | None, /
+    ) -> tuple[list[BeamResult], State]:
+        """Run steps until a sentence is done. Return the results of such sentences, and the state without them.
+
+        Args:
+            state: The state.
+            max_rows: Return after a step if this number of rows was computed in all steps together.
+            allowed: True for the tokens that may be chosen: by hypotheses that are too short for EOS, and by others.
+        """
+
+    def keep(self, state: State, sentences: Int[Tensor, " kept"], /) -> State:
+        """Return the state of some of the sentences, whose indices are ascending."""
 
 
 class Scorer(Protocol):

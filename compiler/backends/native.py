@@ -7,13 +7,13 @@ instructions with packed weights. A call runs on the calling thread, so several 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Bool, Float, Float32, Int
 from torch import Tensor
 
 from compiler.backends.backend import Backend, BuildRequest
@@ -21,15 +21,18 @@ from compiler.backends.eager import build_eager
 from compiler.emitted import EmittedProgram
 from compiler.graph import Purpose
 from compiler.host import cores, cpp_compiler
-from compiler.instruction import Instruction, Opcode, Operand, Status, UnsupportedGraph
+from compiler.instruction import Instruction, Opcode, Operand, Status, StopReason, UnsupportedGraph
 from compiler.kernels.library import InstructionStruct, load_kernels
 from compiler.native_codegen import generate_native_code
-from compiler.program import TopK
+from compiler.program import BeamOptions, BeamResult, TopK
 from compiler.stream import Stream
 
 
 class _State:
-    """Handle of a decoder state in the kernels. Every sentence has the same number of rows, `beams`."""
+    """Handle of a decoder state in the kernels.
+
+    Every sentence has the same number of rows, `beams`. It is 0 in a search, because the numbers may differ then.
+    """
 
     def __init__(self, program: NativeProgram, handle: int | None, sentences: int) -> None:
         self.program, self.handle, self.sentences, self.beams = program, handle, sentences, 1
@@ -156,6 +159,47 @@ class NativeProgram:
         first.sentences += second.sentences
         return first
 
+    def start_search(
+        self,
+        state: _State,
+        options: Sequence[BeamOptions],
+        totals: Float32[Tensor, " sentences"],
+        penalties: Sequence[Sequence[float]],
+    ) -> _State:
+        """Return the state for `search` (see `SearchingDecoder.start_search`)."""
+        _check_rows(state, totals, "totals")
+        longest = max(each.max_length for each in options) + 2
+        table = torch.zeros(len(options), longest, dtype=torch.double)
+        for row, each, values in zip(table, options, penalties, strict=True):
+            row[: each.max_length + 2] = torch.tensor(values[: each.max_length + 2], dtype=torch.double)
+        fields, totals = torch.tensor(options), totals.float().contiguous()
+        pointers = (fields.data_ptr(), totals.data_ptr(), table.data_ptr())
+        _raise_for(self.library.zoo_start_search(state.handle, *pointers, longest))
+        state.beams = 0
+        return state
+
+    def search(
+        self, state: _State, max_rows: int, allowed: Bool[Tensor, "2 V"] | None
+    ) -> tuple[list[BeamResult], _State]:
+        """Run steps until a sentence is done (see `SearchingDecoder.search`)."""
+        mask = None if allowed is None else allowed.data_ptr()
+        numbers, count, scores = ctypes.c_void_p(), ctypes.c_int64(), ctypes.c_void_p()
+        outputs = (ctypes.byref(each) for each in (numbers, count, scores))
+        arguments = (self.handle, state.handle, max_rows, mask, self.vocabulary)
+        _raise_for(self.library.zoo_search(*arguments, *outputs))
+        if not count.value:
+            return [], state
+        results = _read_results(numbers.value or 0, count.value, scores.value or 0)
+        state.sentences -= len(results)
+        return results, state
+
+    def keep(self, state: _State, sentences: Int[Tensor, " kept"]) -> _State:
+        """Return the state of some of the sentences, whose indices are ascending."""
+        sentences = _as_int64(sentences)
+        _raise_for(self.library.zoo_keep(state.handle, sentences.data_ptr(), len(sentences)))
+        state.sentences = len(sentences)
+        return state
+
     @cached_property
     def scorer(self) -> EmittedProgram:
         """The emitted PyTorch program that computes `score`, with the same weights. It is built on first use."""
@@ -236,6 +280,22 @@ class NativeProgram:
             _raise_for(status, f"the weights `{i.matrix[0]}`")
             self.matrices[is_transposed, i.matrix] = handle.value or 0
         return self.matrices[is_transposed, i.matrix]
+
+
+def _read_results(numbers_address: int, count: int, scores_address: int) -> list[BeamResult]:
+    """Read the struct `SearchResults` of the kernels."""
+    numbers = iter((ctypes.c_int64 * count).from_address(numbers_address))
+    results: list[BeamResult] = []
+    for sentence in numbers:
+        reason, hypotheses = StopReason(next(numbers)).name.lower(), next(numbers)
+        scores = iter((ctypes.c_double * (2 * hypotheses)).from_address(scores_address))
+        scores_address += 16 * hypotheses
+        found = []
+        for score, total in zip(scores, scores, strict=True):
+            tokens = [next(numbers) for _ in range(next(numbers))]
+            found.append((tokens, total, score))
+        results.append(BeamResult(sentence, reason, found))
+    return results
 
 
 def _as_int64(tensor: Tensor) -> Tensor:

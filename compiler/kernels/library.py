@@ -20,7 +20,8 @@ from typing import Any
 
 from compiler.artefact import Artefact, is_disk_full
 from compiler.host import cpp_compiler, cpuinfo
-from compiler.instruction import MAX_INT8_ROWS, ActivationKind, Instruction, Opcode, Status
+from compiler.instruction import MAX_INT8_ROWS, ActivationKind, Instruction, Opcode, Status, StopReason
+from compiler.program import BeamOptions
 from specs import BOS, EOS, PAD, ZooError
 
 KERNELS = Path(__file__).parent
@@ -81,6 +82,16 @@ SIGNATURES: Mapping[str, tuple[str, str]] = {
     ),
     "zoo_rewind": ("int", "void* state, const int64_t* counts"),
     "zoo_select": ("int", "void* state, const int64_t* sentences, int64_t kept, const int64_t* parents, int64_t beams"),
+    "zoo_keep": ("int", "void* state, const int64_t* sentences, int64_t kept"),
+    "zoo_start_search": (
+        "int",
+        "void* state, const int64_t* options, const float* totals, const double* penalties, int64_t stride",
+    ),
+    "zoo_search": (
+        "int",
+        "void* program, void* state, int64_t max_rows, const uint8_t* allowed, int64_t vocabulary, "
+        "const int64_t** numbers, int64_t* count, const double** scores",
+    ),
     "zoo_join": ("int", "void* first, void* second"),
     "zoo_free_state": ("void", "void* state"),
 }
@@ -99,12 +110,16 @@ def header() -> str:
 {_c_enum("Opcode", Opcode)}
 {_c_enum("ActivationKind", ActivationKind)}
 {_c_enum("Status", Status)}
+{_c_enum("StopReason", StopReason)}
 constexpr int32_t OPCODES = {len(Opcode)};
 constexpr int64_t PAD = {PAD}, BOS = {BOS}, EOS = {EOS}, MAX_INT8_ROWS = {MAX_INT8_ROWS};
 
 extern "C" {{
 struct Instruction {{
 {struct}}};
+struct BeamOptions {{
+    int64_t {", ".join(BeamOptions._fields)};
+}};
 {functions}}}
 """
 

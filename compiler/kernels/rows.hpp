@@ -1,8 +1,12 @@
-// Functions of single rows: scaling, addition, activations, norms, SSRU, sinusoids, rotations.
+// Functions of single rows: scaling, addition, activations, norms, SSRU, sinusoids, rotations, tables of positions.
 #pragma once
 
 #include "abi.hpp"
 #include "simd.hpp"
+
+#include <map>
+#include <memory>
+#include <mutex>
 
 namespace {
 
@@ -136,5 +140,28 @@ inline void sinusoids(int64_t position, int64_t width, bool halves, float* out) 
         out[i] = float(i % 2 ? std::cos(angle) : std::sin(angle));
     }
 }
+
+// Tables of a function of the position. A table grows on demand; other threads may still read the smaller one.
+class PositionTables {
+  public:
+    // Returns a table of at least this number of positions. `fill(i, row)` writes row i. All tables with the same width
+    // and parameter have the same function.
+    template <class F>
+    std::shared_ptr<const Block<float>> table(int64_t positions, int64_t width, float parameter, F fill) {
+        const std::lock_guard<std::mutex> lock(mutex);
+        std::shared_ptr<Block<float>>& table = tables[{width, parameter}];
+        if (!table || table->size < positions * width) {
+            const int64_t max_positions = std::max<int64_t>(256, 2 * positions);
+            auto larger = std::make_shared<Block<float>>(max_positions * width);
+            for (int64_t i = 0; i < max_positions; i++) fill(i, larger->data + i * width);
+            table = larger;
+        }
+        return table;
+    }
+
+  private:
+    std::mutex mutex;
+    std::map<std::pair<int64_t, float>, std::shared_ptr<Block<float>>> tables;
+};
 
 }  // namespace

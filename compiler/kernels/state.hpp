@@ -1,9 +1,11 @@
 // State of a search: for each sentence its memory, and the cached keys and values of its hypotheses.
 #pragma once
 
+#include "beam.hpp"
 #include "simd.hpp"
 
 #include <algorithm>
+#include <memory>
 #include <stdexcept>
 #include <vector>
 
@@ -65,6 +67,7 @@ struct Sentence {
     int64_t capacity = 0, used = 0; // number of stored rows
     int64_t max_positions = 0;      // positions that fit into `ancestry`
     std::vector<int32_t> ancestry;  // [rows, max_positions]
+    std::unique_ptr<Beam> beam;     // null unless the kernels search
 
     float* memory_slot(const Slots& slots, int64_t slot) const {
         const int64_t offset = slots.offset[size_t(slot)];
@@ -74,6 +77,26 @@ struct Sentence {
         return cache.data + slots.offset[size_t(slot)] * capacity; }
 
     int64_t position() const { return *std::max_element(positions.begin(), positions.end()); }
+
+    // Ancestry and positions of hypotheses, of which the i-th one continues row parents[i].
+    struct Rows {
+        std::vector<int32_t> ancestry;
+        std::vector<int64_t> positions;
+    };
+    Rows rows_after(const int64_t* parents, int64_t count) const {
+        Rows selected{std::vector<int32_t>(size_t(count * max_positions)), std::vector<int64_t>(size_t(count))};
+        for (int64_t row = 0; row < count; row++) {
+            const int64_t parent = parents[row];
+            if (parent < 0 || parent >= rows) throw std::out_of_range("row");
+            selected.positions[size_t(row)] = positions[size_t(parent)];
+            std::copy_n(ancestry.begin() + parent * max_positions, positions[size_t(parent)],
+                selected.ancestry.begin() + row * max_positions);
+        }
+        return selected;
+    }
+    void replace_rows(Rows&& selected) noexcept {
+        ancestry.swap(selected.ancestry), positions.swap(selected.positions), rows = int64_t(positions.size());
+    }
 
     // Reserves stored rows for k more positions of each hypothesis, and enters them into the ancestry. The stored rows
     // of a hypothesis are consecutive.
@@ -125,6 +148,7 @@ struct Sentence {
 
 struct State {
     std::vector<Sentence> sentences;
+    SearchResults results;  // of the last call
 
     ~State() { truncate(0); }
 
@@ -136,30 +160,20 @@ struct State {
 
     // Keeps some sentences. Row j of the i-th one continues from row parents[i, j] of the same sentence.
     void select(const int64_t* kept_sentences, int64_t kept, const int64_t* parents, int64_t beams) {
-        std::vector<std::vector<int32_t>> new_ancestries(static_cast<size_t>(kept));
-        std::vector<std::vector<int64_t>> new_positions(static_cast<size_t>(kept));
-        for (int64_t i = 0, offset = -1; i < kept; offset = kept_sentences[i++]) {
-            if (kept_sentences[i] <= offset || kept_sentences[i] >= int64_t(sentences.size()))
-                throw std::out_of_range("sentence");
-            const Sentence& s = sentences[size_t(kept_sentences[i])];
-            std::vector<int32_t>& ancestry = new_ancestries[size_t(i)];
-            ancestry.resize(size_t(beams * s.max_positions));
-            new_positions[size_t(i)].reserve(size_t(beams));
-            for (int64_t row = 0; row < beams; row++) {
-                const int64_t parent = parents[i * beams + row];
-                if (parent < 0 || parent >= s.rows) throw std::out_of_range("row");
-                const int64_t position = s.positions[size_t(parent)];
-                std::copy_n(s.ancestry.begin() + parent * s.max_positions, position,
-                    ancestry.begin() + row * s.max_positions);
-                new_positions[size_t(i)].push_back(position);
-            }
-        }
+        std::vector<Sentence::Rows> selected;
         for (int64_t i = 0; i < kept; i++) {
-            if (kept_sentences[i] != i) sentences[size_t(i)] = std::move(sentences[size_t(kept_sentences[i])]);
-            sentences[size_t(i)].ancestry.swap(new_ancestries[size_t(i)]);
-            sentences[size_t(i)].positions.swap(new_positions[size_t(i)]);
-            sentences[size_t(i)].rows = beams;
+            check_sentence(kept_sentences, i);
+            selected.push_back(sentences[size_t(kept_sentences[i])].rows_after(parents + i * beams, beams));
         }
+        keep(kept_sentences, kept);
+        for (int64_t i = 0; i < kept; i++) sentences[size_t(i)].replace_rows(std::move(selected[size_t(i)]));
+    }
+
+    // Keeps some sentences.
+    void keep(const int64_t* kept_sentences, int64_t kept) {
+        for (int64_t i = 0; i < kept; i++) check_sentence(kept_sentences, i);
+        for (int64_t i = 0; i < kept; i++)
+            if (kept_sentences[i] != i) sentences[size_t(i)] = std::move(sentences[size_t(kept_sentences[i])]);
         truncate(kept);
     }
 
@@ -182,6 +196,12 @@ struct State {
     }
 
   private:
+    // Checks the i-th index of the sentences to keep. Indices must be ascending.
+    void check_sentence(const int64_t* kept, int64_t i) const {
+        if (kept[i] <= (i ? kept[i - 1] : -1) || kept[i] >= int64_t(sentences.size()))
+            throw std::out_of_range("sentence");
+    }
+
     // Returns the memory of dropped sentences to the pool. Moving a sentence swapped its blocks to the end.
     void truncate(int64_t kept) noexcept {
         for (size_t i = size_t(kept); i < sentences.size(); i++)

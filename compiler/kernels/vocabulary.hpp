@@ -76,10 +76,9 @@ struct TopK {
     float* values;
     int64_t* tokens;
     float *ends, *log_probabilities;
-    Allowed allowed;
-    int64_t allowed_stride;  // 0 if all rows may choose the same
+    const Allowed* allowed;  // of each row; null if all rows may choose any token
 
-    Allowed allowed_of(int64_t row) const { return allowed ? allowed + row * allowed_stride : nullptr; }
+    Allowed allowed_of(int64_t row) const { return allowed ? allowed[row] : nullptr; }
 };
 
 // Computes the logits of rows a, a block of columns at a time, and calls f(row, logits, first, width). `block` is

@@ -85,11 +85,19 @@ class Batch(Generic[State]):
         self._rearrange(selection, step, min_rows)
         return done if self.histories else done + self._report(0)
 
+    def prepare_to_join(self, rows: int) -> list[SearchHistory]:
+        """Run the first step, so that a batch with `rows` rows per sentence can `join` this one.
+
+        Returns:
+            The histories of the sentences that are done.
+        """
+        return self.step(rows)
+
     def join(self, other: Batch[State]) -> Batch[State]:
         """Return a batch with the sentences of this batch, followed by the sentences of `other`.
 
-        Call `step` on both batches first, so that both have the same number of `rows`. Do not use either of them
-        afterwards.
+        Call `prepare_to_join` on the new batch first, so that both have the same number of `rows`. Do not use either of
+        them afterwards.
         """
         if not other.histories or not self.histories:
             return self if self.histories else other

@@ -15,7 +15,7 @@ from torch.nn.functional import pad
 from compiler.program import State, StepwiseDecoder, TopK
 from specs import EOS
 from zoo.generation.batching import Source
-from zoo.generation.constraints import Constraint
+from zoo.generation.constraints import Constraint, SuppressedTokens
 from zoo.generation.hypotheses import LengthPenalty, SearchHistory, SearchObserver, Selection, length_penalty
 
 StoppingRule = Literal["admissible", "shrinking", "full"]
@@ -64,6 +64,12 @@ class BeamSearch:
     def kind(self) -> Hashable:
         """The kind of batch. Sentences of the same kind can share a batch. An observed search has its own batch."""
         return BeamSearch, max(_SHARED_SIZE, 1 << (self.size - 1).bit_length()), self.constraint, self.observer
+
+    @property
+    def runs_in_program(self) -> bool:
+        """Whether a `SearchingDecoder` can run the search: it has no observer, and suppresses tokens at most."""
+        rule = self.constraint
+        return self.observer is None and (rule is None or (isinstance(rule, SuppressedTokens) and rule.inner is None))
 
     @property
     def candidates(self) -> int:

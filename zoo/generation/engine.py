@@ -30,6 +30,7 @@ from specs import ZooError
 from zoo.generation.batch import Batch
 from zoo.generation.batching import Source
 from zoo.generation.hypotheses import Hypothesis, SearchHistory, SearchStrategy
+from zoo.generation.program_batch import start_batch
 from zoo.generation.request_queue import Request, RequestQueue, Stopped, closed_error
 from zoo.system.device_memory import is_out_of_memory
 
@@ -256,9 +257,9 @@ class _Worker(Generic[State]):
             self._batches[kind] = batch
 
     def _start(self, kind: Hashable, histories: Sequence[SearchHistory]) -> None:
-        """Run the first step of the sentences, and add them to the running batch."""
-        new = Batch.start(self._program, histories, self._device)
-        self._deliver(kind, new.step(self._batches[kind].rows if kind in self._batches else 0))
+        """Encode the sentences, and add them to the running batch."""
+        new = start_batch(self._program, histories, self._device)
+        self._deliver(kind, new.prepare_to_join(self._batches[kind].rows if kind in self._batches else 0))
         if new.histories:
             batch = self._batches.pop(kind, None)
             self._batches[kind] = new if batch is None else batch.join(new)

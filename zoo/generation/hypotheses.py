@@ -89,6 +89,10 @@ class SearchStrategy(Protocol):
         """The number of rows (hypotheses) that a sentence needs."""
 
     @property
+    def runs_in_program(self) -> bool:
+        """Whether a `SearchingDecoder` can run the search, so that no tensors are needed between the steps."""
+
+    @property
     def kind(self) -> Hashable:
         """The kind of batch. Sentences whose strategies have the same kind can share a batch."""
 
@@ -203,6 +207,7 @@ class SearchHistory:
         """Length penalty of the longest possible hypothesis."""
         self._steps: list[tuple[StepRecord, int]] = []
         self._finished: list[FinishedHypothesis] = []
+        self._result: list[Hypothesis] | None = None
         self._finished_count = 0  # including those that are not among the `n_best`
 
     @property
@@ -249,19 +254,26 @@ class SearchHistory:
         reason = self._find_stop_reason(best_live) if self._finished else None
         self.stop_reason = reason or ("length" if last else None)
 
+    def set_result(self, hypotheses: list[Hypothesis], reason: StopReason) -> None:
+        """Set the result of a search whose steps the program ran, so that they were not recorded."""
+        self._result, self.stop_reason = hypotheses, reason
+
     def hypotheses(self) -> list[Hypothesis]:
         """Return the finished hypotheses, best first if ranked.
 
         Raises:
             ZooError: No hypothesis has finished, or one has a score that is not finite.
         """
-        if not self._finished or not all(math.isfinite(finished.score) for finished in self._finished):
+        found = self._result
+        if found is None:
+            found = [Hypothesis(self._tokens(finished), finished.total, finished.score) for finished in self._finished]
+        if not found or not all(math.isfinite(hypothesis.score) for hypothesis in found):
             raise ZooError(
                 "the model's log-probabilities are not usable numbers (nan or -inf)",
                 hint="for a published model, run `zoo verify NAME`; for your own run, check whether training diverged",
                 exit_code=1,
             )
-        return [Hypothesis(self._tokens(finished), finished.total, finished.score) for finished in self._finished]
+        return found
 
     def _finish(self, totals: list[float], tokens: list[int], penalty: float, all_finish: bool) -> None:
         """Add the candidates that finished in the last step. If scores are equal, earlier hypotheses come first."""

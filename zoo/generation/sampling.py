@@ -42,6 +42,8 @@ class Sampling:
 
     reorders_rows = False
     """In sampling, the hypothesis in a row always continues the hypothesis in the same row."""
+    runs_in_program = False
+    """A `SearchingDecoder` only runs beam search."""
 
     @property
     def rows(self) -> int:

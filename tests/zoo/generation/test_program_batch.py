@@ -1,0 +1,250 @@
+"""Beam search in the native kernels against the search in Python over the same kernels."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+import torch
+
+import compiler
+import specs
+from compiler.backends import BACKENDS
+from compiler.backends.native import NativeProgram
+from compiler.stream import Stream
+from specs import EOS
+from zoo.generation import program_batch
+from zoo.generation.batch import Batch
+from zoo.generation.batching import Source
+from zoo.generation.beam_search import BeamSearch
+from zoo.generation.constraints import BracketConstraint, SuppressedTokens
+from zoo.generation.engine import Engine
+from zoo.generation.hypotheses import Hypothesis, SearchHistory
+from zoo.generation.program_batch import ProgramBatch, start_batch
+from zoo.generation.sampling import Sampling
+
+pytestmark = pytest.mark.integration
+SIZE = 40
+FEW_TOKENS = tuple(token for token in range(12, SIZE))
+"""Suppressing these leaves so few tokens that hypotheses often end."""
+DECODERS = {
+    "attention": [{"kind": "self_attention"}, {"kind": "cross_attention"}, {"kind": "feed_forward"}],
+    "ssru": [{"kind": "ssru"}, {"kind": "cross_attention"}, {"kind": "feed_forward"}],
+}
+CPU = torch.device("cpu")
+
+
+@pytest.fixture(scope="module", params=DECODERS)
+def program(request: Any, tmp_path_factory: pytest.TempPathFactory) -> NativeProgram:
+    """Return a model with large random weights, in which the tokens 5 and 6, and 7 and 8, have equal embeddings."""
+    if problem := BACKENDS["native"].unavailable_reason():
+        pytest.skip(problem)
+    sizes = {"N": 2, "d_model": 16, "d_ff": 32, "h": 2, "d_k": 8, "d_v": 4, "decoder": DECODERS[request.param]}
+    spec = specs.load("tiny", {"architecture": sizes, "vocabulary": {"size": SIZE}})
+    torch.manual_seed(0)
+    weights = compiler.build(spec, compiler.TRANSLATE, backend="eager").weights()
+    for table in [tensor for tensor in weights.values() if tensor.shape == (SIZE, 16)]:
+        table *= 2.0
+        table[EOS] *= 1.5
+        table[6], table[8] = table[5], table[7]
+    folder = tmp_path_factory.getbasetemp()
+    native = compiler.build(spec, compiler.TRANSLATE, weights=weights, backend="native", folder=folder)
+    assert isinstance(native, NativeProgram)
+    return native
+
+
+def random_history(draw: random.Random, index: int, strategy: BeamSearch) -> SearchHistory:
+    tokens = tuple(draw.choices(range(4, 40), k=draw.randrange(6)))
+    max_length = draw.choice([0, 1, 2, 5, 12, 30])
+    prefix = tuple(draw.choices(range(4, 12), k=min(max_length, draw.choice([0, 0, 1, 3]))))
+    return strategy.new_history(Source(index, (*tokens, EOS), max_length, prefix))
+
+
+def random_strategy(draw: random.Random, constraint: SuppressedTokens | None, size: int) -> BeamSearch:
+    alpha, penalty = draw.choice([(0.0, "gnmt"), (0.6, "gnmt"), (2.0, "gnmt"), (0.7, "power")])
+    rule = draw.choice(["admissible", "full", "shrinking"])
+    return BeamSearch(size, alpha, draw.randrange(1, size + 1), constraint, penalty, rule)  # type: ignore[arg-type]
+
+
+def finish(batch: Batch[Any]) -> None:
+    while batch.histories:
+        batch.step()
+
+
+def results(histories: Sequence[SearchHistory]) -> list[tuple[list[Hypothesis], str | None]]:
+    return [(history.hypotheses(), history.stop_reason) for history in histories]
+
+
+def expected(program: NativeProgram, histories: Sequence[SearchHistory]) -> list[tuple[list[Hypothesis], str | None]]:
+    """Return what the search in Python finds for each sentence alone."""
+    copies = [history.strategy.new_history(history.source) for history in histories]
+    for copy in copies:
+        finish(Batch.start(program, [copy], CPU))
+    return results(copies)
+
+
+@pytest.mark.parametrize("size", range(1, 9))
+def test_hypotheses_and_scores_equal_those_of_the_search_in_python(program: NativeProgram, size: int) -> None:
+    """They are equal for each rule and penalty, also if sentences of other beam sizes join between the steps."""
+    reasons = set()
+    for seed in range(12):
+        draw = random.Random(f"{size} {seed}")
+        suppressed = draw.choice([(), FEW_TOKENS, (1, 5, *FEW_TOKENS)])
+        min_length = draw.choice([0, 0, 2, 7])
+        constraint = SuppressedTokens(suppressed, SIZE, None, min_length) if suppressed or min_length else None
+        batch, histories = None, []
+        for index in range(4):
+            strategy = random_strategy(draw, constraint, size if index < 2 else draw.randrange(1, 9))
+            new = random_history(draw, index, strategy)
+            if 5 in suppressed and 5 in new.source.prefix:
+                continue
+            histories.append(new)
+            started = start_batch(program, [new], CPU)
+            assert type(started) is ProgramBatch
+            batch = started if batch is None or not batch.histories else batch.join(started)
+            if draw.random() < 0.5:
+                batch.step()
+        assert batch is not None
+        finish(batch)
+        assert results(histories) == expected(program, histories)
+        reasons |= {history.stop_reason for history in histories}
+    assert reasons >= {"decided", "exhausted"}
+
+
+def test_a_wide_beam_finds_what_the_search_in_python_finds(program: NativeProgram) -> None:
+    histories = [
+        random_history(random.Random(index), index, BeamSearch(50, 0.6, 50, None, "gnmt", "full")) for index in range(5)
+    ]
+    for history in histories:
+        finish(start_batch(program, [history], CPU))
+    assert results(histories) == expected(program, histories)
+
+
+def long_sources(count: int) -> list[Source]:
+    return [Source(index, (4 + index, 5, EOS), 40) for index in range(count)]
+
+
+SLOW = BeamSearch(4, 0.6, 4, SuppressedTokens((), SIZE, None, 25))
+"""A search that needs at least 25 steps."""
+
+
+def test_a_call_returns_although_no_sentence_is_done(program: NativeProgram, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise, other sentences could not join."""
+    history = SLOW.new_history(long_sources(1)[0])
+    batch, calls = start_batch(program, [history], CPU), 0
+    while batch.histories:
+        batch.step()
+        calls += 1
+    assert calls >= 25 * 4 // (program_batch.MAX_ROWS + 4)
+    monkeypatch.setattr(program_batch, "MAX_ROWS", 1)
+    again = SLOW.new_history(history.source)
+    batch = start_batch(program, [again], CPU)
+    steps = 0
+    while batch.histories:
+        batch.step()
+        steps += 1
+    assert steps >= 26 > calls
+    assert results([history]) == results([again])
+
+
+def test_cancelled_sentences_leave_the_batch(program: NativeProgram) -> None:
+    histories = [SLOW.new_history(source) for source in long_sources(4)]
+    batch = start_batch(program, histories, CPU)
+    batch.step()
+    histories[0].stop_reason = histories[2].stop_reason = "cancelled"
+    done = []
+    while batch.histories:
+        done += batch.step()
+        assert {*batch.histories, *done} == {histories[1], histories[3]}
+    assert results(done) == expected(program, done)
+    assert {*done} == {histories[1], histories[3]}
+    alone = SLOW.new_history(histories[0].source)
+    batch = start_batch(program, [alone], CPU)
+    alone.stop_reason = "cancelled"
+    assert batch.step() == [] == list(batch.histories)
+
+
+class Spy:
+    """Record which methods of the program a search calls."""
+
+    def __init__(self, program: NativeProgram, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.called: list[str] = []
+        for name in ("search", "top_k", "advance"):
+            monkeypatch.setattr(program, name, self._recorder(name, getattr(program, name)))
+
+    def _recorder(self, name: str, method: Any) -> Any:
+        def record(*arguments: Any) -> Any:
+            self.called.append(name)
+            return method(*arguments)
+
+        return record
+
+
+class Observer:
+    def record_step(self, *_: Any) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("strategy", "method"),
+    [
+        (BeamSearch(2, 0.6), "search"),
+        (BeamSearch(2, 0.6, 1, SuppressedTokens((5,), SIZE)), "search"),
+        (BeamSearch(2, 0.6, observer=Observer()), "top_k"),
+        (BeamSearch(2, 0.6, 1, BracketConstraint([4], [5], range(6, SIZE), SIZE)), "top_k"),
+        (
+            BeamSearch(2, 0.6, 1, SuppressedTokens((6,), SIZE, BracketConstraint([4], [5], range(6, SIZE), SIZE))),
+            "top_k",
+        ),
+        (Sampling(2, 0.6, 1.0, 0, 1.0, 1), "advance"),
+    ],
+    ids=["beam", "suppressed", "observed", "constrained", "both", "sample"],
+)
+def test_the_search_runs_in_the_program_if_possible(
+    program: NativeProgram, monkeypatch: pytest.MonkeyPatch, strategy: Any, method: str
+) -> None:
+    spy = Spy(program, monkeypatch)
+    with Engine(program, max_batch_tokens=100) as engine:
+        engine.submit([Source(0, (5, 6, EOS), 6, word_count=2)], strategy).result()
+    assert set(spy.called) == {method}
+
+
+def test_a_batch_that_does_not_fit_into_memory_is_split(
+    program: NativeProgram, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sources, search, sizes = long_sources(8), program.search, []
+
+    def limited(state: Any, *arguments: Any) -> Any:
+        sizes.append(state.sentences)
+        if state.sentences > 3:
+            raise MemoryError
+        return search(state, *arguments)
+
+    with Engine(program, max_batch_tokens=4096) as engine:
+        whole = engine.submit(sources, SLOW).result()
+        monkeypatch.setattr(program, "search", limited)
+        assert engine.submit(sources, SLOW).result() == whole
+    assert sizes[0] == 8
+    assert 3 >= sizes[-1] >= 1
+
+
+@pytest.fixture
+def state(program: NativeProgram) -> Any:
+    return program.encode(Stream.pad([(5, EOS), (6, EOS)]))
+
+
+def test_invalid_calls_are_refused(program: NativeProgram, state: Any) -> None:
+    with pytest.raises(IndexError, match="does not exist"):
+        program.search(state, 1, None)
+    options = program_batch._options(SLOW.new_history(long_sources(1)[0]), None, 2)
+    with pytest.raises(ValueError, match="got 1 totals for a state with 2 rows"):
+        program.start_search(state, [options], torch.zeros(1), [[1.0] * 42])
+    state = program.start_search(state, [options] * 2, torch.zeros(2), [[1.0] * 42] * 2)
+    for kept in ([2], [-1], [1, 0], [0, 0]):
+        with pytest.raises(IndexError, match="does not exist"):
+            program.keep(state, torch.tensor(kept))
+    with pytest.raises(ValueError, match="rows"):
+        program.top_k(state, torch.tensor([[5], [5]]), 1)
+    assert program.search(program.keep(state, torch.tensor([1])), 1, None)[0] == []

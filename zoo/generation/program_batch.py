@@ -1,0 +1,118 @@
+"""Batch whose beam search runs in the program, many steps per call, without tensor operations between the steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import cast
+
+import torch
+from jaxtyping import Bool, Float32, Int
+from torch import Tensor
+
+from compiler.program import BeamOptions, SearchingDecoder, State, StepwiseDecoder
+from specs import EOS
+from zoo.generation.batch import Batch
+from zoo.generation.beam_search import BeamSearch
+from zoo.generation.constraints import ConstraintState, SuppressedTokens
+from zoo.generation.hypotheses import Hypothesis, LengthPenalty, SearchHistory, StopReason, length_penalty
+
+MAX_ROWS = 32
+"""Number of computed rows after which a call returns, so that other sentences can join and cancelled ones can leave.
+
+Eight steps of one sentence with a beam of 4 are one call, and so is one step of eight sentences.
+"""
+
+
+def start_batch(
+    program: StepwiseDecoder[State], histories: Sequence[SearchHistory], device: torch.device
+) -> Batch[State]:
+    """Return a new batch. Its search runs in the program if the program and the strategy support this."""
+    runs_in_program = histories[0].strategy.runs_in_program and isinstance(program, SearchingDecoder)
+    return (ProgramBatch if runs_in_program else Batch).start(program, histories, device)
+
+
+class ProgramBatch(Batch[State]):
+    """Batch of sentences whose beam search runs in the program. The results equal those of `Batch`, bit for bit.
+
+    Sentences may have different beam sizes. Each has only as many rows as it has live hypotheses.
+    """
+
+    def __init__(
+        self,
+        program: StepwiseDecoder[State],
+        histories: Sequence[SearchHistory],
+        state: State,
+        token: Int[Tensor, " rows"],
+        totals: Float32[Tensor, "sentences rows"],
+        constraint: ConstraintState | None,
+    ) -> None:
+        super().__init__(program, histories, state, token, totals, None)
+        self._searching = cast(SearchingDecoder[State], program)
+        rule = cast(SuppressedTokens | None, histories[0].strategy.constraint)
+        self._allowed = None if rule is None else _allowed_tokens(rule)
+        options = [_options(history, rule, last) for history, last in zip(histories, token.tolist(), strict=True)]
+        penalties = [_penalties(history) for history in histories]
+        self._state = self._searching.start_search(state, options, totals[:, 0], penalties)
+
+    def prepare_to_join(self, rows: int) -> list[SearchHistory]:
+        """Do nothing, because batches can join before their first step, whatever their numbers of rows."""
+        return []
+
+    def step(self, min_rows: int = 0) -> list[SearchHistory]:
+        """Run steps until a sentence is done, or MAX_ROWS rows were computed. Return the histories that are done."""
+        kept = [number for number, history in enumerate(self.histories) if not history.done]
+        if len(kept) < len(self.histories):  # the others were cancelled
+            self.histories = [self.histories[number] for number in kept]
+            self._state = self._searching.keep(self._state, torch.tensor(kept, dtype=torch.long))
+        results, self._state = self._searching.search(self._state, MAX_ROWS, self._allowed)
+        done = [self.histories[result.sentence] for result in results]
+        for history, result in zip(done, results, strict=True):
+            prefix = history.source.prefix
+            found = [Hypothesis((*prefix, *tokens), total, score) for tokens, total, score in result.hypotheses]
+            history.set_result(found, cast(StopReason, result.stop_reason))
+        if done:
+            self.histories = [history for history in self.histories if not history.done]
+        return done
+
+    def join(self, other: Batch[State]) -> Batch[State]:
+        """Return a batch with the sentences of this batch, followed by the sentences of `other`."""
+        self._state = self._searching.join(self._state, other._state)
+        self.histories = [*self.histories, *other.histories]
+        return self
+
+
+def _options(history: SearchHistory, rule: SuppressedTokens | None, token: int) -> BeamOptions:
+    beam, source = cast(BeamSearch, history.strategy), history.source
+    return BeamOptions(
+        size=beam.size,
+        candidates=beam.candidates,
+        n_best=beam.n_best,
+        full=beam.stopping_rule == "full",
+        shrinking=beam.stopping_rule == "shrinking",
+        length=len(source.prefix),
+        min_length=min(rule.min_length, source.max_length) if rule else 0,
+        max_length=source.max_length,
+        token=token,
+    )
+
+
+def _penalties(history: SearchHistory) -> tuple[float, ...]:
+    """Return the length penalties that the search for a sentence needs, or more."""
+    beam = cast(BeamSearch, history.strategy)
+    return _penalty_table(beam.alpha, beam.length_penalty, 1 << (history.source.max_length + 1).bit_length())
+
+
+@lru_cache(maxsize=256)
+def _penalty_table(alpha: float, kind: LengthPenalty, count: int) -> tuple[float, ...]:
+    """Return the penalties of all lengths below `count`. A hypothesis with EOS has at least one token."""
+    return (0.0, *(length_penalty(length, alpha, kind) for length in range(1, count)))
+
+
+@lru_cache(maxsize=16)
+def _allowed_tokens(rule: SuppressedTokens) -> Bool[Tensor, "2 V"]:
+    """Return the tokens that hypotheses may choose: those that are too short for EOS, and others."""
+    allowed = torch.ones(2, rule.vocabulary_size, dtype=torch.bool)
+    allowed[:, list(rule.tokens)] = False
+    allowed[0, EOS] = False
+    return allowed
