@@ -106,7 +106,8 @@ class Beam {
         for (int64_t row = 0; row < rows(); row++) {
             const int64_t start = (first + row) * top.count;
             for (int64_t i = 0; i < (must_end ? 1 : options.candidates); i++) {
-                const float total = live[size_t(row)].total + (must_end ? top.ends[first + row] : top.values[start + i]);
+                const float value = must_end ? top.ends[first + row] : top.values[start + i];
+                const float total = live[size_t(row)].total + value;
                 if (total != total) return false;
                 if (total == -INFINITE) break;
                 candidates.push_back({total, int64_t(candidates.size()), row, must_end ? EOS : top.tokens[start + i]});

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
-from typing import cast
+from functools import cache, lru_cache
+from typing import Any, cast
 
 import torch
 from jaxtyping import Bool, Float32, Int
@@ -28,8 +28,13 @@ def start_batch(
     program: StepwiseDecoder[State], histories: Sequence[SearchHistory], device: torch.device
 ) -> Batch[State]:
     """Return a new batch. Its search runs in the program if the program and the strategy support this."""
-    runs_in_program = histories[0].strategy.runs_in_program and isinstance(program, SearchingDecoder)
+    runs_in_program = histories[0].strategy.runs_in_program and _can_search(type(program))
     return (ProgramBatch if runs_in_program else Batch).start(program, histories, device)
+
+
+@cache
+def _can_search(program_class: type[StepwiseDecoder[Any]]) -> bool:
+    return issubclass(program_class, SearchingDecoder)
 
 
 class ProgramBatch(Batch[State]):
