@@ -182,6 +182,8 @@ class NativeProgram:
         self, state: _State, max_rows: int, allowed: Bool[Tensor, "2 V"] | None
     ) -> tuple[list[BeamResult], _State]:
         """Run steps until a sentence is done (see `SearchingDecoder.search`)."""
+        if allowed is not None:
+            allowed = allowed.to("cpu", torch.bool).expand(2, self.vocabulary).contiguous()
         mask = None if allowed is None else allowed.data_ptr()
         numbers, count, scores = ctypes.c_void_p(), ctypes.c_int64(), ctypes.c_void_p()
         outputs = (ctypes.byref(each) for each in (numbers, count, scores))

@@ -156,8 +156,11 @@ int zoo_start_search(void* state, const int64_t* options, const float* totals, c
                      int64_t stride) {
     return status_of([&] {
         const BeamOptions* of = reinterpret_cast<const BeamOptions*>(options);
-        for (Sentence& s : static_cast<State*>(state)->sentences)
+        for (Sentence& s : static_cast<State*>(state)->sentences) {
+            if (of->size < 1 || of->candidates < 1 || of->n_best < 1 || of->length < 0 || of->length > of->max_length)
+                throw std::out_of_range("options");
             s.beam.reset(new Beam(*of++, *totals++, penalties)), penalties += stride;
+        }
     });
 }
 

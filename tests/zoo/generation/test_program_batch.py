@@ -241,10 +241,17 @@ def test_invalid_calls_are_refused(program: NativeProgram, state: Any) -> None:
     options = program_batch._options(SLOW.new_history(long_sources(1)[0]), None, 2)
     with pytest.raises(ValueError, match="got 1 totals for a state with 2 rows"):
         program.start_search(state, [options], torch.zeros(1), [[1.0] * 42])
+    for invalid in ({"size": 0}, {"n_best": 0}, {"length": 41}, {"length": -1}):
+        with pytest.raises(IndexError, match="does not exist"):
+            program.start_search(state, [options, options._replace(**invalid)], torch.zeros(2), [[1.0] * 42] * 2)
+    with pytest.raises(RuntimeError, match="size"):
+        program.start_search(state, [options] * 2, torch.zeros(2), [[1.0] * 41] * 2)
     state = program.start_search(state, [options] * 2, torch.zeros(2), [[1.0] * 42] * 2)
     for kept in ([2], [-1], [1, 0], [0, 0]):
         with pytest.raises(IndexError, match="does not exist"):
             program.keep(state, torch.tensor(kept))
     with pytest.raises(ValueError, match="rows"):
         program.top_k(state, torch.tensor([[5], [5]]), 1)
+    with pytest.raises(RuntimeError, match="expand"):
+        program.search(state, 1, torch.ones(2, SIZE - 1, dtype=torch.bool))
     assert program.search(program.keep(state, torch.tensor([1])), 1, None)[0] == []
