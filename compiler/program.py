@@ -151,13 +151,13 @@ class SearchingDecoder(StepwiseDecoder[State], Protocol[State]):
         """
 
     def search(
-        self, state: State, max_rows: int, allowed: Bool[Tensor, "2 V"] | None, /
+        self, state: State, microseconds: int, allowed: Bool[Tensor, "2 V"] | None, /
     ) -> tuple[list[BeamResult], State]:
         """Run steps until a sentence is done. Return the results of such sentences, and the state without them.
 
         Args:
             state: The state.
-            max_rows: Return after a step if this number of rows was computed in all steps together.
+            microseconds: Return after at least one step if this time has passed.
             allowed: True for the tokens that may be chosen: by hypotheses that are too short for EOS, and by others.
         """
 

@@ -179,7 +179,7 @@ class NativeProgram:
         return state
 
     def search(
-        self, state: _State, max_rows: int, allowed: Bool[Tensor, "2 V"] | None
+        self, state: _State, microseconds: int, allowed: Bool[Tensor, "2 V"] | None
     ) -> tuple[list[BeamResult], _State]:
         """Run steps until a sentence is done (see `SearchingDecoder.search`)."""
         if allowed is not None:
@@ -187,7 +187,7 @@ class NativeProgram:
         mask = None if allowed is None else allowed.data_ptr()
         numbers, count, scores = ctypes.c_void_p(), ctypes.c_int64(), ctypes.c_void_p()
         outputs = (ctypes.byref(each) for each in (numbers, count, scores))
-        arguments = (self.handle, state.handle, max_rows, mask, self.vocabulary)
+        arguments = (self.handle, state.handle, microseconds, mask, self.vocabulary)
         _raise_for(self.library.zoo_search(*arguments, *outputs))
         if not count.value:
             return [], state

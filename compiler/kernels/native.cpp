@@ -2,17 +2,21 @@
 // it. A state belongs to one thread at a time.
 #include "execution.hpp"
 
+#include <chrono>
+
 namespace {
 
-// Searches until a sentence is done, but ends after a step if `max_rows` rows were computed. Removes the sentences that
-// are done from the state, and writes their results. `allowed` is null, or has one row for sentences that may not end
-// yet, and one for the others.
-void search(Program& program, State& state, int64_t max_rows, const uint8_t* allowed, int64_t vocabulary) {
+// Searches until a sentence is done, but starts no step after `time_limit`. Removes the sentences that are done from the
+// state, and writes their results. `allowed` is null, or has one row for sentences that may not end yet, and one for the
+// others.
+void search(Program& program, State& state, std::chrono::microseconds time_limit, const uint8_t* allowed,
+            int64_t vocabulary) {
+    const auto start = std::chrono::steady_clock::now();
     std::vector<int64_t> read, best, unfinished;
     std::vector<float> values, ends;
     std::vector<Allowed> masks;
     state.results = {};
-    for (int64_t computed = 0; computed < max_rows && state.results.numbers.empty() && !state.sentences.empty();) {
+    while (!state.sentences.empty()) {
         read.clear(), masks.clear();
         int64_t count = 1;
         for (const Sentence& s : state.sentences) {
@@ -33,7 +37,7 @@ void search(Program& program, State& state, int64_t max_rows, const uint8_t* all
             if (s.beam->reason != RUNNING) s.beam->write(int64_t(i), state.results);
             else s.replace_rows(s.rows_after(s.beam->rows_before().data(), s.beam->rows()));
         }
-        computed += int64_t(rows);
+        if (!state.results.numbers.empty() || std::chrono::steady_clock::now() - start >= time_limit) break;
     }
     for (size_t i = 0; i < state.sentences.size(); i++)
         if (state.sentences[i].beam->reason == RUNNING) unfinished.push_back(int64_t(i));
@@ -164,11 +168,11 @@ int zoo_start_search(void* state, const int64_t* options, const float* totals, c
     });
 }
 
-int zoo_search(void* program, void* state, int64_t max_rows, const uint8_t* allowed, int64_t vocabulary,
+int zoo_search(void* program, void* state, int64_t microseconds, const uint8_t* allowed, int64_t vocabulary,
                const int64_t** numbers, int64_t* count, const double** scores) {
     return status_of([&] {
         State& s = *static_cast<State*>(state);
-        search(*static_cast<Program*>(program), s, max_rows, allowed, vocabulary);
+        search(*static_cast<Program*>(program), s, std::chrono::microseconds(microseconds), allowed, vocabulary);
         *numbers = s.results.numbers.data(), *count = int64_t(s.results.numbers.size());
         *scores = s.results.scores.data();
     });

@@ -2,8 +2,8 @@
 
 An `Engine` belongs to one program and lives as long as the model. Callers add sentences to its `RequestQueue`, and its
 workers take them from there. Each worker has one running batch for each kind of search (see `SearchStrategy.kind`), and
-runs a step of each batch in turn. Sentences of different callers share a batch, also if their beam sizes, stopping
-rules or length penalties differ. Finished sentences leave a batch, and waiting ones join it.
+runs one or a few steps of each batch in turn. Sentences of different callers share a batch, also if their beam sizes,
+stopping rules or length penalties differ. Finished sentences leave a batch, and waiting ones join it.
 
 A request fails alone. If a step with sentences of several requests fails, they are decoded again, each request in
 batches of its own, so that only the request that causes the error fails.
@@ -96,7 +96,7 @@ class Engine:
     ) -> Future[Result]:
         """Start to search for the hypotheses of some sentences.
 
-        Cancelling the future removes its sentences from the queue, and from batches before their next step.
+        Cancelling the future removes its sentences from the queue at once, and from batches within a few steps.
 
         Args:
             sources: The sentences. No two of them may have the same index and part.
@@ -238,7 +238,7 @@ class _Worker(Generic[State]):
             self._fail_all(error)
 
     def _run_steps(self) -> None:
-        """Take sentences from the queue, and run one decoding step of each batch."""
+        """Take sentences from the queue, and run one or a few decoding steps of each batch."""
         self._drop_cancelled()
         joining = self._queue.take(self._running)
         joining_kind = joining[0][0].kind if joining else None

@@ -17,10 +17,10 @@ from zoo.generation.beam_search import BeamSearch
 from zoo.generation.constraints import ConstraintState, SuppressedTokens
 from zoo.generation.hypotheses import Hypothesis, LengthPenalty, SearchHistory, StopReason, length_penalty
 
-MAX_ROWS = 32
-"""Number of computed rows after which a call returns, so that other sentences can join and cancelled ones can leave.
+MAX_MICROSECONDS = 5000
+"""Time after which a call of the program returns, so that other sentences can join and cancelled ones can leave.
 
-Eight steps of one sentence with a beam of 4 are one call, and so is one step of eight sentences.
+Many steps of a small model fit into this time. If one step takes longer, each call runs one step.
 """
 
 
@@ -65,12 +65,12 @@ class ProgramBatch(Batch[State]):
         return []
 
     def step(self, min_rows: int = 0) -> list[SearchHistory]:
-        """Run steps until a sentence is done, or MAX_ROWS rows were computed. Return the histories that are done."""
+        """Run steps until a sentence is done, or for MAX_MICROSECONDS. Return the histories that are done."""
         kept = [number for number, history in enumerate(self.histories) if not history.done]
         if len(kept) < len(self.histories):  # the others were cancelled
             self.histories = [self.histories[number] for number in kept]
             self._state = self._searching.keep(self._state, torch.tensor(kept, dtype=torch.long))
-        results, self._state = self._searching.search(self._state, MAX_ROWS, self._allowed)
+        results, self._state = self._searching.search(self._state, MAX_MICROSECONDS, self._allowed)
         done = [self.histories[result.sentence] for result in results]
         for history, result in zip(done, results, strict=True):
             prefix = history.source.prefix

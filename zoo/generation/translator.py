@@ -242,7 +242,7 @@ class Translator:
         """Start to translate texts, and return at once. The result of the future is that of `hypotheses`.
 
         A server can call this method from any thread. The texts of all calls share batches, and short calls do not wait
-        for long ones. `future.cancel()` ends the work at the next step. `asyncio.wrap_future(future)` can be awaited.
+        for long ones. `future.cancel()` ends the work within a few steps. `asyncio.wrap_future(future)` can be awaited.
         A call with another value of `workers` or `max_batch_tokens` than the translator's has worker threads of its
         own, and shares no batches.
 

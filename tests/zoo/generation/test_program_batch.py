@@ -86,8 +86,11 @@ def expected(program: NativeProgram, histories: Sequence[SearchHistory]) -> list
 
 
 @pytest.mark.parametrize("size", range(1, 9))
-def test_hypotheses_and_scores_equal_those_of_the_search_in_python(program: NativeProgram, size: int) -> None:
+def test_hypotheses_and_scores_equal_those_of_the_search_in_python(
+    program: NativeProgram, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
     """They are equal for each rule and penalty, also if sentences of other beam sizes join between the steps."""
+    monkeypatch.setattr(program_batch, "MAX_MICROSECONDS", 0)
     reasons = set()
     for seed in range(12):
         draw = random.Random(f"{size} {seed}")
@@ -130,26 +133,26 @@ SLOW = BeamSearch(4, 0.6, 4, SuppressedTokens((), SIZE, None, 25))
 """A search that needs at least 25 steps."""
 
 
-def test_a_call_returns_although_no_sentence_is_done(program: NativeProgram, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_returns_after_a_step_if_its_time_is_over(
+    program: NativeProgram, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Otherwise, other sentences could not join."""
-    history = SLOW.new_history(long_sources(1)[0])
-    batch, calls = start_batch(program, [history], CPU), 0
-    while batch.histories:
-        batch.step()
-        calls += 1
-    assert calls >= 25 * 4 // (program_batch.MAX_ROWS + 4)
-    monkeypatch.setattr(program_batch, "MAX_ROWS", 1)
-    again = SLOW.new_history(history.source)
-    batch = start_batch(program, [again], CPU)
-    steps = 0
-    while batch.histories:
-        batch.step()
-        steps += 1
-    assert steps >= 26 > calls
-    assert results([history]) == results([again])
+    histories, calls = [], []
+    for limit in (0, 10**9):
+        monkeypatch.setattr(program_batch, "MAX_MICROSECONDS", limit)
+        histories.append(SLOW.new_history(long_sources(1)[0]))
+        batch = start_batch(program, histories[-1:], CPU)
+        calls.append(0)
+        while batch.histories:
+            batch.step()
+            calls[-1] += 1
+    assert calls[0] >= 26
+    assert calls[1] == 1
+    assert results(histories[:1]) == results(histories[1:])
 
 
-def test_cancelled_sentences_leave_the_batch(program: NativeProgram) -> None:
+def test_cancelled_sentences_leave_the_batch(program: NativeProgram, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program_batch, "MAX_MICROSECONDS", 0)
     histories = [SLOW.new_history(source) for source in long_sources(4)]
     batch = start_batch(program, histories, CPU)
     batch.step()
@@ -254,4 +257,4 @@ def test_invalid_calls_are_refused(program: NativeProgram, state: Any) -> None:
         program.top_k(state, torch.tensor([[5], [5]]), 1)
     with pytest.raises(RuntimeError, match="expand"):
         program.search(state, 1, torch.ones(2, SIZE - 1, dtype=torch.bool))
-    assert program.search(program.keep(state, torch.tensor([1])), 1, None)[0] == []
+    assert program.search(program.keep(state, torch.tensor([1])), 0, None)[0] == []
