@@ -79,12 +79,12 @@ struct Sentence {
     int64_t position() const { return *std::max_element(positions.begin(), positions.end()); }
 
     // Ancestry and positions of hypotheses, of which the i-th one continues row parents[i].
-    struct Rows {
+    struct SelectedRows {
         std::vector<int32_t> ancestry;
         std::vector<int64_t> positions;
     };
-    Rows rows_after(const int64_t* parents, int64_t count) const {
-        Rows selected{std::vector<int32_t>(size_t(count * max_positions)), std::vector<int64_t>(size_t(count))};
+    SelectedRows rows_after(const int64_t* parents, int64_t count) const {
+        SelectedRows selected{std::vector<int32_t>(size_t(count * max_positions)), std::vector<int64_t>(size_t(count))};
         for (int64_t row = 0; row < count; row++) {
             const int64_t parent = parents[row];
             if (parent < 0 || parent >= rows) throw std::out_of_range("row");
@@ -94,7 +94,7 @@ struct Sentence {
         }
         return selected;
     }
-    void replace_rows(Rows&& selected) noexcept {
+    void replace_rows(SelectedRows&& selected) noexcept {
         ancestry.swap(selected.ancestry), positions.swap(selected.positions), rows = int64_t(positions.size());
     }
 
@@ -160,7 +160,7 @@ struct State {
 
     // Keeps some sentences. Row j of the i-th one continues from row parents[i, j] of the same sentence.
     void select(const int64_t* kept_sentences, int64_t kept, const int64_t* parents, int64_t beams) {
-        std::vector<Sentence::Rows> selected;
+        std::vector<Sentence::SelectedRows> selected;
         for (int64_t i = 0; i < kept; i++) {
             check_sentence(kept_sentences, i);
             selected.push_back(sentences[size_t(kept_sentences[i])].rows_after(parents + i * beams, beams));
