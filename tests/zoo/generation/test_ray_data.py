@@ -26,7 +26,10 @@ ray.init(num_cpus=2, include_dashboard=False, runtime_env={"env_vars": {"OMP_NUM
 ray.data.DataContext.get_current().execution_options.preserve_order = True
 lines = ray.data.read_text(sys.argv[1], drop_empty_lines=False).repartition(50)
 translated = lines.map_batches(
-    BatchTranslator, fn_constructor_kwargs={"model": sys.argv[2], "device": "cpu"}, batch_size=64, concurrency=1
+    BatchTranslator,
+    fn_constructor_kwargs={"model": sys.argv[2], "device": "cpu"},
+    batch_size=64,
+    compute=ray.data.ActorPoolStrategy(size=1),
 )
 with open(sys.argv[3], "w", encoding="utf-8") as output:
     for row in translated.iter_rows():
