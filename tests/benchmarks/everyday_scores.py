@@ -2,30 +2,61 @@
 
     python -m tests.benchmarks.everyday_scores MODEL NAME=FILE.en,FILE.de ...
 
-The first set is also scored by length, and in variants: without final full stops, and with sources in lower case.
+The first set is also scored by length, and in variants: without final full stops, with sources in lower case, and with
+other names and numbers, whose copies are counted.
 """
 
 from __future__ import annotations
 
 import random
+import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import zoo
-from tests.benchmarks.everyday_data import bare
+from tests.benchmarks.everyday_data import bare, renamed
 from zoo.evaluation.text_metrics import text_metric
 from zoo.generation.translator import Translator
 
 LENGTHS = ((1, 5), (6, 8), (9, 12), (13, 20), (21, 1000))
 """Ranges of source lengths, in words."""
 RANDOM_OUTPUTS, BAD_OUTPUTS = 20, 5
+"""Numbers for each direction."""
 
 
 def scores(outputs: Sequence[str], references: Sequence[str], language: str) -> str:
     """Return the BLEU and chrF of outputs, and their number, as the cells of a table."""
     values = [text_metric(name, language).score(list(outputs), list(references)) for name in ("bleu", "chrf")]
     return f"{values[0]:5.1f} | {values[1]:5.1f} | {len(outputs):,}"
+
+
+def new_words(before: tuple[str, str], after: tuple[str, str]) -> set[str]:
+    """Return the words that both sides of the pair `after` contain, and neither side of the pair `before`."""
+    words = [set(re.findall(r"\w+", side)) for side in (*before, *after)]
+    return (words[2] & words[3]) - words[0] - words[1]
+
+
+def print_copies(texts: Sequence[tuple[str, str]], side: int, translate: Callable[[list[str]], list[str]]) -> None:
+    """Print how many names and numbers are copied, if others replace those of English-German pairs.
+
+    Args:
+        texts: The pairs.
+        side: Index of the source language.
+        translate: Function that translates from this language.
+    """
+    generator = random.Random(1)
+    changed = [(pair, renamed(pair, generator)) for pair in texts]
+    words = [(pair[side], new_words(before, pair)) for before, pair in changed]
+    words = [(source, new) for source, new in words if new]
+    counts = {"names": [0, 0], "numbers": [0, 0]}
+    for (_, new), output in zip(words, translate([source for source, _ in words]), strict=True):
+        for word in new:
+            count = counts["numbers" if word.isdigit() else "names"]
+            count[0] += word in re.findall(r"\w+", output)
+            count[1] += 1
+    for kind, (copied, total) in counts.items():
+        print(f"{kind} copied | {copied} of {total}")
 
 
 def print_direction(model: Translator, name: str, texts: tuple[list[str], list[str]], languages: str) -> None:
@@ -43,11 +74,13 @@ def print_direction(model: Translator, name: str, texts: tuple[list[str], list[s
     for shortest, longest in LENGTHS:
         rows = [row for row, line in enumerate(sources) if shortest <= len(line.split()) <= longest]
         if rows:
-            chosen = ([texts[row] for row in rows] for texts in (outputs, references))
-            print(f"{shortest} to {longest} words | {scores(*chosen, target)}")
+            some = scores([outputs[row] for row in rows], [references[row] for row in rows], target)
+            print(f"{shortest} to {longest} words | {some}")
     unpunctuated = [bare(line) for line in references]
     print(f"without full stop | {scores(translate([bare(line) for line in sources]), unpunctuated, target)}")
     print(f"in lower case | {scores(translate([bare(line).lower() for line in sources]), unpunctuated, target)}")
+    english_first = texts if source == "en" else texts[::-1]
+    print_copies(list(zip(*english_first, strict=True)), ("en", "de").index(source), translate)
     metric = text_metric("chrf", target)
     by_score = sorted(range(len(outputs)), key=lambda row: metric.score([outputs[row]], [references[row]]))
     drawn = random.Random(1).sample(range(len(outputs)), min(RANDOM_OUTPUTS, len(outputs)))
