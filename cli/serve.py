@@ -55,7 +55,15 @@ def serve(
             help="Permit web pages of this origin, such as https://example.org, to send requests.",
         ),
     ] = None,
-    max_models: Annotated[int, typer.Option(metavar="N", min=1, help="Keep at most N models in memory.")] = 4,
+    max_memory: Annotated[
+        float | None,
+        typer.Option(
+            metavar="GB",
+            min=0.01,
+            show_default="half of this machine's memory",
+            help="Keep only as many models in memory as fit into GB gigabytes.",
+        ),
+    ] = None,
     idle_minutes: Annotated[
         float, typer.Option(metavar="X", min=0.01, help="Unload a model that was not used for X minutes.")
     ] = 30.0,
@@ -105,6 +113,7 @@ def serve(
     from cli.console import report
     from zoo.generation.loading import open_model
     from zoo.report import Report
+    from zoo.system.memory import machine_memory
 
     if new_key:
         if keys is None:
@@ -118,11 +127,11 @@ def serve(
         queued_texts=max_queue,
         request_seconds=timeout,
     )
-    settings = Settings(limits, max_models, 60 * idle_minutes, read_keys(keys) if keys else {}, tuple(cors or ()))
+    settings = Settings(limits, read_keys(keys) if keys else {}, tuple(cors or ()))
     pool = ModelPool(
         model or zoo.names(),
-        max_models=settings.max_models,
-        idle_seconds=settings.idle_seconds,
+        memory_bytes=machine_memory() // 2 if max_memory is None else int(max_memory * 1e9),
+        idle_seconds=60 * idle_minutes,
         open_translator=lambda folder: open_model(
             folder,
             device=device,

@@ -71,7 +71,7 @@ OPTIONS = {
     ],
     "compare": ["A", "B", "--set", "--references", "--language", "--json", *_EXECUTION],
     "serve": [
-        *("--model", "--host", "--port", "--keys", "--new-key", "--cors", "--max-models", "--idle-minutes"),
+        *("--model", "--host", "--port", "--keys", "--new-key", "--cors", "--max-memory", "--idle-minutes"),
         *("--max-texts", "--max-characters", "--max-body-bytes", "--max-queue", "--timeout", *_EXECUTION),
     ],
     "import": ["SOURCE", "--name", "--format", "--languages", "--positions", "--check", "--replace"],

@@ -17,14 +17,18 @@ from zoo.generation.translator import Translator
 from zoo.models import find
 from zoo.models.folder import ModelFolder
 from zoo.models.local_store import bundle_digest
-from zoo.serving.engine import Engine
+from zoo.planning.capacity import weight_bytes
 from zoo.serving.errors import ServingError
 from zoo.serving.languages import base_code, match_code, public_codes
+from zoo.system.memory import require_memory
 
 LOG = logging.getLogger("zoo.serving")
 _REVISION_LENGTH = 16
 _CHECK_SECONDS = 2.0
 _RETRY_SECONDS = 5
+_BYTES_PER_WEIGHT_BYTE = 2.5
+"""Measured with `base` and `big`: 1.9 to 2.1 after loading, because the weights are also packed for the kernels."""
+_MEMORY_HINT = "set `--max-memory` to a larger number"
 
 
 @dataclass
@@ -32,26 +36,16 @@ class LoadedModel:
     """Model in memory.
 
     Attributes:
-        engine: The engine that runs its requests.
-        spec: Spec of the model.
+        translator: The translator. Its threads end, and its memory is freed, when nothing refers to it any more.
         revision: The revision that was loaded.
         active: Number of requests that use the model.
         last_used: Time of the end of the last request.
-        retired: Whether the model is closed after its last request.
     """
 
-    engine: Engine
-    spec: Spec
+    translator: Translator
     revision: str
     active: int = 0
     last_used: float = field(default_factory=time.monotonic)
-    retired: bool = False
-
-    def retire(self) -> None:
-        """Close the model as soon as no request uses it."""
-        self.retired = True
-        if not self.active:
-            self.engine.close()
 
 
 @dataclass
@@ -73,6 +67,10 @@ class PooledModel:
     loaded: LoadedModel | None = None
     loading: asyncio.Task[None] | None = None
     failed: str = ""
+
+    def memory_bytes(self) -> int:
+        """Return about how much memory the model fills when it is loaded and translates, in bytes."""
+        return int(_BYTES_PER_WEIGHT_BYTE * weight_bytes(self.spec))
 
     @property
     def parses(self) -> bool:
@@ -118,7 +116,7 @@ class ModelPool:
         self,
         names: Sequence[str],
         *,
-        max_models: int,
+        memory_bytes: int,
         idle_seconds: float,
         open_translator: Callable[[Path], Translator],
     ) -> None:
@@ -126,23 +124,25 @@ class ModelPool:
 
         Args:
             names: Names of published models or folders of runs.
-            max_models: Maximum number of models in memory.
+            memory_bytes: Memory that all loaded models together may fill.
             idle_seconds: Time after which an unused model is unloaded.
             open_translator: Function that opens the model in a folder. Its warnings can contain texts of users.
 
         Raises:
-            ZooError: There is no model, or one of them does not exist.
+            ZooError: There is no model, or one of them does not exist or does not fit into the memory.
         """
         if not names:
             raise ZooError(
                 "there is no model to serve", hint="train and publish one (`zoo train tiny && zoo publish tiny`)"
             )
-        self._max_models, self._idle_seconds = max_models, idle_seconds
+        self._memory_bytes, self._idle_seconds = memory_bytes, idle_seconds
         self._open = open_translator
         folders = {name: find.model(name) for name in names}
         self.models = {
             name: PooledModel(name, folder, ModelFolder(folder).spec) for name, folder in sorted(folders.items())
         }
+        for model in self.models.values():
+            require_memory(model.memory_bytes(), memory_bytes, f"to load `{model.name}`", _MEMORY_HINT, "the server")
 
     def directions(self) -> dict[str, list[str]]:
         """Return the target languages of each source language, in the codes that clients see."""
@@ -195,7 +195,7 @@ class ModelPool:
         """
         while (loaded := model.loaded) is None:
             if model.loading is None:
-                self._make_space()
+                self._make_space(model)
                 model.loading = asyncio.create_task(self._load(model))
                 model.loading.add_done_callback(lambda task: task.exception())  # retrieved even if all clients left
             await asyncio.shield(model.loading)
@@ -205,8 +205,6 @@ class ModelPool:
         finally:
             loaded.active -= 1
             loaded.last_used = time.monotonic()
-            if loaded.retired:
-                loaded.retire()
 
     async def maintain(self) -> None:
         """Unload idle models and replace outdated ones, until the task is cancelled."""
@@ -217,7 +215,7 @@ class ModelPool:
     async def refresh(self) -> None:
         """Unload the models that are idle, and load new revisions of the others.
 
-        During the loading, requests use the old revision. It is closed after its last request.
+        During the loading, requests use the old revision. It is freed after its last request.
         """
         now = time.monotonic()
         for model in self.models.values():
@@ -245,7 +243,7 @@ class ModelPool:
         return (model for model in self.models.values() if not model.parses)
 
     async def _load(self, model: PooledModel) -> None:
-        """Load the current revision of a model. Retire the revision that was loaded before."""
+        """Load the current revision of a model. It replaces the revision that was loaded before."""
         revision = ""
         try:
             revision = model.revision()
@@ -259,26 +257,21 @@ class ModelPool:
             raise ServingError(503, f"the model `{model.name}` cannot be loaded", "load", _RETRY_SECONDS) from None
         finally:
             model.loading = None
-        old, model.spec = model.loaded, translator.spec
-        model.loaded = LoadedModel(Engine(translator), translator.spec, revision)
+        model.loaded, model.spec = LoadedModel(translator, revision), translator.spec
         LOG.info("model %s is loaded, revision %s", model.name, revision)
-        if old is not None:
-            old.retire()
 
-    def _make_space(self) -> None:
-        """Unload the models that were not used for the longest time, until another one may be loaded."""
+    def _make_space(self, wanted: PooledModel) -> None:
+        """Unload the models that were not used for the longest time, until another model fits into memory."""
         while True:
-            loading = sum(model.loading is not None for model in self.models.values())
-            in_memory = [model for model in self.models.values() if model.loaded is not None]
-            if loading + len(in_memory) < self._max_models:
+            present = [model for model in self.models.values() if model.loaded or model.loading]
+            if sum(model.memory_bytes() for model in (wanted, *present)) <= self._memory_bytes:
                 return
-            idle = [model for model in in_memory if model.loaded is not None and not model.loaded.active]
+            idle = {model.name: model.loaded for model in present if model.loaded and not model.loaded.active}
             if not idle:
                 raise ServingError(503, "all models in memory are in use", "models", _RETRY_SECONDS)
-            self._unload(min(idle, key=lambda model: 0.0 if model.loaded is None else model.loaded.last_used))
+            self._unload(self.models[min(idle, key=lambda name: idle[name].last_used)])
 
     def _unload(self, model: PooledModel) -> None:
-        if (loaded := model.loaded) is not None:
+        if model.loaded is not None:
             model.loaded = None
-            loaded.retire()
             LOG.info("model %s is unloaded", model.name)

@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar
 
 from fastapi import Request
 
 from specs import ZooError
 from specs.notation import quote
-from zoo.generation.config import TranslationOptions
+from zoo.generation.config import LanguageOptions, TranslationOptions
 from zoo.generation.parser import Parser
 from zoo.generation.translation import EMPTY_TRANSLATION, Translation
 from zoo.serving.errors import ClientGone, ServingError
@@ -91,6 +93,7 @@ class Service:
         self.open_requests, self.draining = 0, False
         self.used_characters: Counter[str] = Counter()
         self._queued_texts = self._queued_characters = 0
+        self._scoring = ThreadPoolExecutor(1, "score")
         self.metrics.gauge("zoo_queued_texts", "Texts that wait or are translated.", lambda: self._queued_texts)
         self.metrics.gauge("zoo_queued_characters", "Their characters.", lambda: self._queued_characters)
         self.metrics.gauge("zoo_open_requests", "Requests that are being answered.", lambda: self.open_requests)
@@ -213,9 +216,11 @@ class Service:
         async def work() -> tuple[list[float], str, str]:
             async with self.pool.lease(route.model) as loaded:
                 sources, targets = zip(*pairs, strict=True)
+                languages: LanguageOptions = {"source": route.source, "target": route.target}
+                score = self._scoring.submit(lambda: loaded.translator.score(sources, targets, **languages))
                 with _readable_errors():
-                    future = loaded.engine.score(sources, targets, source=route.source, target=route.target)
-                    return await asyncio.wrap_future(future), route.model.name, loaded.revision
+                    scores = await asyncio.wrap_future(score)
+                return scores, route.model.name, loaded.revision
 
         with self._admit(key, [source for source, _ in pairs]):
             return await self._unless_disconnected(request, work())
@@ -233,7 +238,7 @@ class Service:
 
         async def work() -> list[Answer]:
             async with self.pool.lease(parsers[0]) as loaded:
-                parser = loaded.engine.translator
+                parser = loaded.translator
                 assert isinstance(parser, Parser)
                 lines = list(texts) if tokenized else [parser.tokenize(text) for text in texts]
                 results = await self._submit(parsers[0], loaded, lines, None, options)
@@ -350,13 +355,13 @@ class Service:
     ) -> list[list[Translation]]:
         arguments: TranslationOptions = {"beam": options.beam, "alpha": options.alpha}
         if options.n_best is not None and options.beam is None:
-            arguments["beam"] = max(options.n_best, loaded.spec.decoding.beam)
+            arguments["beam"] = max(options.n_best, loaded.translator.spec.decoding.beam)
         if route is not None:
             arguments |= {"source": route.source, "target": route.target}
         prefixes = None if not options.prefix else [options.prefix] * len(lines)
+        submit = partial(loaded.translator.submit, lines, n_best=options.n_best, prefixes=prefixes, **arguments)
         with _readable_errors():
-            future = loaded.engine.submit(lines, n_best=options.n_best, prefixes=prefixes, **arguments)
-            results = await asyncio.wrap_future(future)
+            results = await _result_of(submit)
         self.metrics.sentences.labels(model.name).inc(len(lines))
         self.metrics.tokens.labels(model.name).inc(sum(len(best.tokens) for best, *_ in results))
         return results
@@ -377,6 +382,16 @@ class Service:
     def _timed_out(self) -> ServingError:
         message = f"the request took more than {self.settings.limits.request_seconds:g} seconds"
         return ServingError(503, message, "time", _RETRY_SECONDS)
+
+
+async def _result_of(submit: Callable[[], Future[_T]]) -> _T:
+    """Submit work in another thread, because that splits and tokenises texts, and wait for its result."""
+    submitting = asyncio.get_running_loop().run_in_executor(None, submit)
+    try:
+        return await asyncio.wrap_future(await asyncio.shield(submitting))
+    except asyncio.CancelledError:
+        submitting.add_done_callback(lambda done: done.cancelled() or done.exception() or done.result().cancel())
+        raise
 
 
 async def _wait_for_disconnect(request: Request) -> None:

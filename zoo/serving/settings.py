@@ -48,16 +48,12 @@ class Settings:
 
     Attributes:
         limits: Limits of requests and of the queue.
-        max_models: Maximum number of models in memory.
-        idle_seconds: Time after which an unused model is unloaded.
         keys: SHA-256 of each accepted API key -> number of characters that the key may translate, or None for any
             number. If empty, no key is needed.
         cors: Origins of web pages that may use the server, such as `https://example.org`.
     """
 
     limits: Limits = field(default_factory=Limits)
-    max_models: int = 4
-    idle_seconds: float = 1800.0
     keys: dict[str, int | None] = field(default_factory=dict)
     cors: tuple[str, ...] = ()
 

@@ -430,11 +430,11 @@ def test_an_error_in_converting_results_is_raised_by_the_future(toy):
 
 
 def test_closing_the_engine_ends_all_requests(hooked):
-    program, first_step = hooked(9, 1, 50), threading.Event()
+    program, all_wait = hooked(9, 1, 50), threading.Event()
     engine = Engine(program, max_batch_tokens=60)
-    program.hooks = {0: first_step.set, 5: engine._queue.stop}
+    program.hooks = {0: all_wait.wait, 5: engine._queue.stop}
     futures = [engine.submit(LONG_TEXTS, strategy) for strategy in (BEAM, Sampling(2, 0.6, 1.0, 0, 1.0, 1))]
-    first_step.wait()
+    all_wait.set()
     engine.close()
     for future in futures:
         with pytest.raises(ZooError, match="the search engine is closed"):

@@ -14,11 +14,11 @@ pytest.importorskip("fastapi")
 
 from fastapi.testclient import TestClient
 
+from zoo.generation.engine import _Worker
 from zoo.generation.loading import open_model
 from zoo.report import Report
 from zoo.serving import app as serving_app
 from zoo.serving.app import Server, create_app, open_socket
-from zoo.serving.engine import Engine
 from zoo.serving.pool import ModelPool
 from zoo.serving.service import Service
 from zoo.serving.settings import Limits, Settings
@@ -35,11 +35,11 @@ def open_quietly(folder: Path):
 def service_of(trained: Callable[..., Run]) -> Callable[..., Service]:
     """A function that returns the service of a run of `small`, from `en` to `de`. Keyword arguments set limits."""
 
-    def make(names=(RUN,), keys=None, cors=(), max_models=4, idle_seconds=1800.0, **limits) -> Service:
+    def make(names=(RUN,), keys=None, cors=(), memory_bytes=10**10, idle_seconds=1800.0, **limits) -> Service:
         if RUN in names and not Path(RUN).exists():
             trained()
-        settings = Settings(Limits(**limits), max_models, idle_seconds, keys or {}, cors)
-        pool = ModelPool(names, max_models=max_models, idle_seconds=idle_seconds, open_translator=open_quietly)
+        settings = Settings(Limits(**limits), keys or {}, cors)
+        pool = ModelPool(names, memory_bytes=memory_bytes, idle_seconds=idle_seconds, open_translator=open_quietly)
         return Service(settings, pool)
 
     return make
@@ -99,14 +99,13 @@ def _nothing() -> Iterator[None]:
 
 @pytest.fixture
 def blocked(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
-    """An event that all translations wait for."""
-    event, submit = threading.Event(), Engine.submit
+    """An event that all searches wait for."""
+    event, step = threading.Event(), _Worker._run_steps
 
-    def submit_later(self: Engine, texts, **options):
-        self._threads.submit(event.wait)
-        self._threads.submit(event.wait)
-        return submit(self, texts, **options)
+    def step_later(self) -> None:
+        event.wait()
+        step(self)
 
-    monkeypatch.setattr(Engine, "submit", submit_later)
+    monkeypatch.setattr(_Worker, "_run_steps", step_later)
     yield event
     event.set()

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
+from zoo.generation.hypotheses import SearchHistory
 from zoo.generation.translator import Translator
 
 BODY = {"text": "we read two books", "source": "en", "target": "de"}
@@ -120,11 +121,8 @@ def test_a_slow_body_is_refused(url_of):
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_a_client_that_leaves_cancels_its_work(url_of, blocked, monkeypatch, caplog, stream):
-    translated = []
-    original = Translator.hypotheses
-    monkeypatch.setattr(
-        Translator, "hypotheses", lambda self, texts, **how: translated.extend(texts) or original(self, texts, **how)
-    )
+    translated, finish = [], SearchHistory.hypotheses
+    monkeypatch.setattr(SearchHistory, "hypotheses", lambda self: translated.append(self.source.text) or finish(self))
     caplog.set_level(logging.INFO)
     url = url_of()
     content = RAW.replace(b'"source"', b'"stream": true, "source"') if stream else RAW
@@ -153,7 +151,7 @@ def test_no_text_is_logged(client_of, monkeypatch, caplog):
     def fail(self, texts, **_):
         raise RuntimeError(texts[0])
 
-    monkeypatch.setattr(Translator, "hypotheses", fail)
+    monkeypatch.setattr(Translator, "submit", fail)
     caplog.set_level(logging.DEBUG)
     answer = client_of().post("/translate", params={"q": "a secret", "source": "en", "target": "de"})
     assert (answer.status_code, list(answer.json())) == (500, ["error"])

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
+import weakref
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ import pytest
 import specs
 from specs import ZooError
 from zoo.generation.loading import open_model
+from zoo.models.folder import ModelFolder
 from zoo.report import Report
 from zoo.serving.errors import ServingError
 from zoo.serving.pool import ModelPool, PooledModel
@@ -40,10 +43,11 @@ def opened():
 
 @pytest.fixture
 def pool_of(trained, opened):
-    def make(names=("runs/a",), max_models=2, idle_seconds=1_000.0):
+    def make(names=("runs/a",), models=2, idle_seconds=1_000.0):
         for name in names:
             trained(name)
-        return ModelPool(names, max_models=max_models, idle_seconds=idle_seconds, open_translator=opened)
+        memory = int(models * PooledModel("", Path(), ModelFolder(Path(names[0])).spec).memory_bytes())
+        return ModelPool(names, memory_bytes=memory, idle_seconds=idle_seconds, open_translator=opened)
 
     return make
 
@@ -81,11 +85,13 @@ def test_a_new_revision_replaces_the_old_one_after_its_last_request(pool_of):
             async with pool.lease(model) as new:
                 assert new is not old
                 assert new.revision != old.revision
-            future = old.engine.submit(["we read"])  # the old one still works
+            future = old.translator.submit(["we read"])  # the old one still works
             assert len(await asyncio.wrap_future(future)) == 1
-        with pytest.raises(RuntimeError):
-            old.engine.submit(["we read"])
         assert pool.loaded_models() == [new]
+        translator = weakref.ref(old.translator)
+        del old, future
+        gc.collect()
+        assert translator() is None, "the old revision remains in memory"
 
     asyncio.run(use())
 
@@ -190,9 +196,14 @@ def test_a_cancelled_request_does_not_stop_the_loading(pool_of, opened):
 
 def test_a_server_needs_a_model(home):
     with pytest.raises(ZooError, match="no model to serve"):
-        ModelPool([], max_models=1, idle_seconds=1, open_translator=Opened())
+        ModelPool([], memory_bytes=10**9, idle_seconds=1, open_translator=Opened())
     with pytest.raises(ZooError, match="missing"):
-        ModelPool(["missing"], max_models=1, idle_seconds=1, open_translator=Opened())
+        ModelPool(["missing"], memory_bytes=10**9, idle_seconds=1, open_translator=Opened())
+
+
+def test_a_model_that_never_fits_into_the_memory_is_refused_at_the_start(pool_of):
+    with pytest.raises(ZooError, match="to load `runs/a` needs"):
+        pool_of(models=0.5)
 
 
 def test_models_are_chosen_by_languages(pool_of):
