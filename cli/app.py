@@ -12,6 +12,7 @@ import typer
 
 import zoo
 from cli import (
+    align,
     attend,
     benchmark,
     conversation,
@@ -62,6 +63,7 @@ COMMANDS: dict[str, Command] = {
     "run": Command(conversation.run, conversation.EXAMPLES, _USING),
     "parse": Command(decode.parse, decode.PARSE_EXAMPLES, _USING),
     "score": Command(score.score, score.EXAMPLES, _USING),
+    "align": Command(align.align, align.EXAMPLES, _USING),
     "evaluate": Command(evaluate.evaluate, evaluate.EVALUATE_EXAMPLES, _USING),
     "attend": Command(attend.attend, attend.EXAMPLES, _USING),
     "search": Command(search.search, search.EXAMPLES, _USING),

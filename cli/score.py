@@ -89,7 +89,7 @@ def score(
     score_tokens = partial(translator.score_tokens, source=from_, target=to, report=progress)
     inputs = [source, target] if source else [None]
     names = [str(path or "<stdin>") for path in inputs]
-    with _open_pairs(source, target) as (pairs, paused), open_output(output, inputs, flush=True) as write:
+    with open_pairs(source, target) as (pairs, paused), open_output(output, inputs, flush=True) as write:
         first = 1
         for chunk, _ in available_chunks(pairs, _CHUNK_LINES, paused):
             for forced in _score_pairs(score_tokens, chunk, first, names):
@@ -98,7 +98,7 @@ def score(
 
 
 @contextmanager
-def _open_pairs(
+def open_pairs(
     source: Path | None, target: Path | None
 ) -> Iterator[tuple[Iterator[tuple[str, str]], Callable[[], bool]]]:
     """Yield an iterator over (source, target) pairs, and a function that returns whether the input has paused."""

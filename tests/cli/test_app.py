@@ -58,6 +58,10 @@ OPTIONS = {
         *("--tokenized", "--unconstrained", "--json", *_EXECUTION),
     ],
     "score": ["MODEL", *_MODEL, "--from", "--to", "--source", "--target", "--output", "--json", *_EXECUTION],
+    "align": [
+        *("MODEL", *_MODEL, "--from", "--to", "--source", "--target", "--output", "--json", "--device"),
+        "--max-batch-tokens",
+    ],
     "evaluate": [
         *("MODEL", *_MODEL, "--set", "--hypotheses", "--references", "--language", "--tokenize", "--lowercase"),
         *("--brackets", "--parameters", "--json", *_EXECUTION),

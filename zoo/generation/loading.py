@@ -7,6 +7,7 @@ from pathlib import Path
 
 from compiler import TRANSLATE, Purpose, build, find_device
 from specs import Parsing, Task
+from zoo.generation.alignment import AlignmentHead
 from zoo.generation.compilation import build_with_message
 from zoo.generation.parser import Parser
 from zoo.generation.translator import Translator
@@ -66,6 +67,7 @@ def open_model(
         max_batch_tokens=max_batch_tokens,
     )
     translator.backend = program.backend
+    translator.alignment_head = AlignmentHead.parse(model.weights.facts.get("alignment_head"))
     translator.attention_program = cache(
         partial(
             build,

@@ -13,6 +13,7 @@ import torch
 from compiler import Program
 from compiler.program import TranslationModel
 from specs import Spec, ZooError
+from zoo.generation.alignment import AlignedToken, AlignmentHead, align
 from zoo.generation.attention import Attention, attend
 from zoo.generation.batching import MIN_ROW_TOKENS
 from zoo.generation.config import (
@@ -57,6 +58,7 @@ class Translator:
         reopen: Function that opens the same translator again. None if it was created from a program.
         attention_program: Function that returns the program that computes attention weights. The program is built on
             the first call. None for an ensemble, or if the translator was created from a program.
+        alignment_head: Attention head that aligns best. None: it is not known.
         constraint: Constraint on all outputs, if any.
     """
 
@@ -95,6 +97,7 @@ class Translator:
         self.reopen: Callable[[], Translator] | None = None
         self.backend = ""
         self.attention_program: Callable[[], Program] | None = None
+        self.alignment_head: AlignmentHead | None = None
         self.constraint: Constraint | None = None
 
     def __reduce__(self) -> tuple[Callable[[], Translator], tuple[()]]:
@@ -477,6 +480,38 @@ class Translator:
             ZooError: The numbers of sources and targets differ, or a text is not one line.
         """
         return checked_pairs(sources, targets, first=first)
+
+    def align(
+        self,
+        sources: Iterable[str],
+        targets: Iterable[str],
+        *,
+        report: Report | None = None,
+        **languages: Unpack[LanguageOptions],
+    ) -> list[list[AlignedToken]]:
+        """Return which source token each token of given translations comes from.
+
+        A token is aligned to the source token that it attends to most, in the attention head that aligned best on the
+        dev set when the weights were averaged. Without a dev set, the mean of all heads of the last decoder layer but
+        one is used. Tokens that mostly attend to the end of the source are left out. Texts of several sentences are
+        aligned sentence by sentence if the translation has the same number of sentences.
+
+        Args:
+            sources: The texts.
+            targets: Their translations.
+            report: Receives the progress.
+            **languages: Language codes, for a model of several languages (see `LanguageOptions`).
+
+        Returns:
+            The aligned tokens of each translation, in order. Positions count the characters of the given strings.
+
+        Raises:
+            ZooError: The same errors as `score`, or the model is a parser, an ensemble, or has no attention to the
+                source.
+        """
+        source_texts, target_texts = self.check_pairs(sources, targets)
+        codes = languages.get("source"), languages.get("target")
+        return align(self, source_texts, target_texts, *codes, report or Report())
 
     def attention(
         self, text: str, translation: str | None = None, *, source: str | None = None, target: str | None = None

@@ -39,7 +39,8 @@ class Weights:
     """Tensors by name, with facts (metadata) as text. Each matrix of the paper is one tensor. Tied matrices share one.
 
     Facts are, for example, `steps` (the training steps of the averaged checkpoints, separated by commas) and
-    `longest_source` (the number of tokens of the longest source sentence in training). If `stored_type` is "int8", the
+    `longest_source` (the number of tokens of the longest source sentence in training), and `alignment_head` (the
+    attention head that aligns best, see `zoo.generation.alignment.AlignmentHead`). If `stored_type` is "int8", the
     file contains matrices in int8, see `quantise`.
     """
 

@@ -37,6 +37,22 @@ def clean(line: str) -> str:
     return without_control(line).strip()
 
 
+def clean_with_positions(line: str) -> tuple[str, list[int]]:
+    """Return a line as `clean` does, and the position in the line of each character, and of the end."""
+    replaced = [(match.start(), " ") for match in _CONTROL.finditer(line)]
+    kept = [(position, character) for position, character in enumerate(line) if not _CONTROL.match(character)]
+    characters = sorted([*replaced, *kept])
+    while characters and characters[0][1].isspace():
+        del characters[0]
+    while characters and characters[-1][1].isspace():
+        del characters[-1]
+    positions = [position for position, _ in characters]
+    return "".join(character for _, character in characters), [
+        *positions,
+        *(position + 1 for position in positions[-1:]),
+    ]
+
+
 def read_lines(path: Path | str) -> list[str]:
     """Return the lines of a text file, without the line ends.
 

@@ -14,7 +14,7 @@ import sentencepiece
 import specs
 from specs import BOS, EOS, PAD, UNK, ZooError
 from zoo.text.added_tokens import AddedTokens
-from zoo.text.lines import clean, without_control
+from zoo.text.lines import clean, clean_with_positions, without_control
 from zoo.text.sentences import check_length
 
 SPACE = "▁"
@@ -153,6 +153,43 @@ class Tokenizer:
         return [
             str(self.model.id_to_piece(token) if isinstance(token, int) else token) for row in encoded for token in row
         ]
+
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Return where the characters of each token of `encode` are in a line: the start and the end.
+
+        White space around a token does not count. The span of a token that has only white space is empty.
+        """
+        cleaned, positions = clean_with_positions(text)
+        spans = list(self._clean_spans(cleaned))
+        for index in range(len(spans) - 2, -1, -1):  # the bytes of a character have its span
+            start, end = spans[index]
+            if start == end == spans[index + 1][0]:
+                spans[index] = start, spans[index + 1][1]
+        result = []
+        for start, end in spans:
+            while start < end and cleaned[start].isspace():
+                start += 1
+            while start < end and cleaned[end - 1].isspace():
+                end -= 1
+            last = positions[end - 1] + 1 if end > start else positions[start]
+            result.append((positions[start], last))
+        return result
+
+    def _clean_spans(self, text: str) -> Iterator[tuple[int, int]]:
+        if self.is_word_level and not self.added:
+            yield from (match.span() for match in re.finditer("[^ ]+", text))
+            return
+        start = 0
+        for part in [text] if self.added is None else self.added.split(text):
+            if isinstance(part, int):
+                names = self.added.ids if self.added else ()
+                length = max(len(name) for name in names if text.startswith(name, start))
+                yield start, start + length
+            else:
+                length = len(part)
+                pieces = self.model.encode(part, out_type="immutable_proto").pieces
+                yield from ((start + piece.begin, start + piece.end) for piece in pieces)
+            start += length
 
     def token_strings(self, ids: Iterable[int]) -> list[str]:
         """Return each token as a string. A word begins with `▁`, a byte is `<0xE4>`, and UNK is `⁇`."""

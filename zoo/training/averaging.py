@@ -23,6 +23,7 @@ from zoo.files.reading import read_json
 from zoo.models.weights import Weights, read, read_facts
 from zoo.report import Report
 from zoo.text.vocabulary import Vocabulary
+from zoo.training.alignment_head import find_alignment_head
 from zoo.training.checkpoints import Checkpoint, list_checkpoints, scheduled_checkpoints
 from zoo.training.dev_set import DevSet
 from zoo.training.run import Run
@@ -34,8 +35,9 @@ COUNTS = (1, 2, 5, 10, 20)
 def average(run: Run, last: int | None = None, *, int8: bool = False) -> Path:
     """Write the average of a run's last checkpoints to its `weights.safetensors`.
 
-    The average is computed in float64, one tensor at a time. The scores of the old weights are removed. If the file
-    already contains this average, nothing changes.
+    The average is computed in float64, one tensor at a time. The attention head that aligns the dev set best becomes
+    one of the file's facts. The scores of the old weights are removed. If the file already contains this average,
+    nothing changes.
 
     Args:
         run: The run.
@@ -68,6 +70,8 @@ def average(run: Run, last: int | None = None, *, int8: bool = False) -> Path:
     for file in (run.scores, run.answers("dev"), run.answers("test")):
         file.unlink(missing_ok=True)
     facts = {"steps": steps, "longest_source": str(longest), **({"stored_type": "int8"} if int8 else {})}
+    if head := find_alignment_head(run.spec, Vocabulary.load(run.folder), mean):
+        facts["alignment_head"] = str(head)
     Weights(mean, facts).write(run.weights)
     return run.weights
 

@@ -1,0 +1,80 @@
+"""`zoo align`: print which source word each word of a translation comes from."""
+
+from __future__ import annotations
+
+from json import dumps
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli import options
+from cli.score import open_pairs
+from specs import ZooError
+
+EXAMPLES = (
+    "printf 'He sleeps.\\tEr schläft.\\n' | zoo align everyday --to de"
+    "\n\nzoo align --spec tiny --source test.en --target test.de --output test.align"
+)
+_CHUNK_LINES = 1024
+
+
+def align(
+    name: options.Name = None,
+    spec: options.OfSpec = None,
+    model: options.Model = None,
+    from_: options.From = None,
+    to: options.To = None,
+    source: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            show_default="pairs from stdin",
+            help="Read sources from this file, one per line. Requires --target.",
+        ),
+    ] = None,
+    target: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", show_default="pairs from stdin", help="Read the translation of each source from this file."
+        ),
+    ] = None,
+    output: options.Output = None,
+    json: options.Json = False,
+    device: options.Device = "auto",
+    max_batch_tokens: options.MaxBatchTokens = None,
+) -> None:
+    """Print the word alignments of given translations.
+
+    Select a model by MODEL, --model or --spec. Pairs come from stdin, as source and target separated by a tab, or
+    from --source and --target. Each pair gives one line in Pharaoh's format: `0-1` says that the second word of the
+    translation comes from the first word of the source. Spaces separate words.
+
+    With --json, each line becomes a list of the tokens of the translation: the positions of their characters in the
+    translation and in the source, and the weight of the attention.
+    """
+    from cli.console import report
+    from cli.streams import open_output
+    from zoo.generation.alignment import word_links
+    from zoo.generation.loading import open_model
+    from zoo.models.find import from_options
+    from zoo.text.lines import available_chunks
+
+    if (source is None) != (target is None):
+        given, missing = ("--source", "--target") if target is None else ("--target", "--source")
+        raise ZooError(
+            f"`{given}` needs `{missing}`", hint="give both files, or write pairs to stdin, separated by tabs"
+        )
+    if name is not None and model is not None:
+        raise ZooError("MODEL and `--model` both name a model", hint="leave one of them out")
+    messages = report()
+    folder = from_options(spec, name or model, messages)
+    translator = open_model(folder, device=device, max_batch_tokens=max_batch_tokens, report=messages)
+    inputs = [source, target] if source else [None]
+    with open_pairs(source, target) as (pairs, paused), open_output(output, inputs, flush=True) as write:
+        for chunk, _ in available_chunks(pairs, _CHUNK_LINES, paused):
+            sources, targets = zip(*chunk, strict=True)
+            for pair, tokens in zip(chunk, translator.align(sources, targets, source=from_, target=to), strict=True):
+                fields = [token._asdict() for token in tokens]
+                links = "" if json else " ".join(f"{one}-{other}" for one, other in word_links(*pair, tokens))
+                write(dumps(fields) if json else links)

@@ -1,0 +1,74 @@
+"""The statistical alignment finds a dictionary, and the attention head that agrees with it is found and stored."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+import torch
+
+import zoo
+from zoo.generation.alignment import AlignmentHead
+from zoo.training import alignment_head
+from zoo.training.alignment_head import align_statistically, find_alignment_head, model1
+from zoo.training.averaging import average
+from zoo.training.run import Run
+
+WORDS = range(10, 30)
+
+
+def pairs(count: int) -> list[tuple[list[int], list[int]]]:
+    """Return pairs in which each word is translated to the word + 100, in another order."""
+    draw = random.Random(1)
+    result = []
+    for _ in range(count):
+        source = draw.sample(WORDS, draw.randint(1, 6))
+        result.append((source, draw.sample([word + 100 for word in source], len(source))))
+    return result
+
+
+def test_the_models_agree_on_the_dictionary() -> None:
+    corpus = pairs(300)
+    links = align_statistically(corpus)
+    right = [
+        (target[row] == source[column] + 100, is_link)
+        for (source, target), found in zip(corpus, links, strict=True)
+        for (row, column), is_link in np.ndenumerate(found)
+    ]
+    assert np.mean([translation == is_link for translation, is_link in right]) > 0.99
+
+
+def test_the_probabilities_of_the_origins_of_a_token_sum_to_one() -> None:
+    for (source, target), found in zip(pairs(20), model1(pairs(20)), strict=True):
+        assert found.shape == (len(target), len(source))
+        np.testing.assert_allclose(found.sum(1), 1.0)
+    assert model1([]) == []
+
+
+@pytest.mark.parametrize("best", [AlignmentHead(0, 1, False), AlignmentHead(1, 0, True)], ids=str)
+def test_the_head_that_agrees_most_is_found(trained: Callable[..., Run], monkeypatch: pytest.MonkeyPatch, best) -> None:
+    run = trained()
+    model = zoo.load(run.folder, device="cpu")
+    links = [torch.from_numpy(np.random.default_rng(index).permutation(np.eye(8))[:, :8] > 0) for index in range(9)]
+
+    def batches(program, preprocessor, sentences, tokens):
+        for sentence in sentences:
+            layers = {layer: torch.rand(1, 2, 9, 9) for layer in range(2)}
+            rows = slice(1, None) if best.reads else slice(None, -1)
+            layers[best.layer][0, best.head, rows, :8] += 2.0 * links[sentence.number]
+            yield [sentence], layers
+
+    monkeypatch.setattr(alignment_head, "attention_batches", batches)
+    monkeypatch.setattr(
+        alignment_head, "align_statistically", lambda ids: [links[index].numpy() for index in range(len(ids))]
+    )
+    assert find_alignment_head(run.spec, model.vocabulary, model.program.weights()) == best
+
+
+def test_the_head_is_stored_with_the_averaged_weights(finished_run: Run) -> None:
+    average(finished_run, 1)
+    head = zoo.load(finished_run.folder, device="cpu").alignment_head
+    assert head is not None
+    assert head.layer in range(2)

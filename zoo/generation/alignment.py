@@ -1,0 +1,186 @@
+"""Alignment of the tokens of translations to the tokens of their sources, from the attention of the decoder."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+import numpy as np
+import torch
+from jaxtyping import Float32
+from torch import Tensor
+
+from compiler import EmittedProgram, Program
+from compiler.stream import Stream
+from specs import ZooError
+from zoo.generation.batching import group_by_length, pad_sequences
+from zoo.report import Report
+from zoo.text.languages import base_language
+from zoo.text.sentences import split_sentences
+from zoo.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from zoo.generation.preprocessing import Preprocessor
+    from zoo.generation.translator import Translator
+
+Span = tuple[int, int]
+_MAX_END = 0.5
+"""A token is not aligned if more than this share of its attention is on the end of the source."""
+_CROSS_ATTENTION = re.compile(r"decoder\.(\d+)\.cross_attention")
+_HEAD = re.compile(r"(\d+)\.(\d+)\.(reads|predicts)")
+
+
+class AlignedToken(NamedTuple):
+    """Token of a translation, and the source token that it attends to most. Positions count characters."""
+
+    target: Span
+    """Start and end of the token in the translation."""
+    source: Span
+    """Start and end of the source token in the source."""
+    weight: float
+    """Attention of the token to the source token, from 0 to 1."""
+
+
+class AlignmentHead(NamedTuple):
+    """Attention head that aligns best. As text, it is one of the facts of a weights file, such as `2.5.reads`."""
+
+    layer: int
+    """Index of the decoder layer."""
+    head: int
+    reads: bool
+    """Whether the row of a token is the position that reads it. Otherwise it is the position that predicts it."""
+
+    def __str__(self) -> str:
+        return f"{self.layer}.{self.head}.{'reads' if self.reads else 'predicts'}"
+
+    @classmethod
+    def parse(cls, text: str | None) -> Self | None:
+        """Return the head that a text describes, or None if there is no text, or it is not valid."""
+        match = _HEAD.fullmatch(text or "")
+        return cls(int(match[1]), int(match[2]), match[3] == "reads") if match else None
+
+
+class SentencePair(NamedTuple):
+    """Sentence and its translation, with their positions in the texts with this number."""
+
+    number: int
+    source: str
+    target: str
+    source_start: int
+    target_start: int
+
+
+def align(
+    translator: Translator,
+    sources: Sequence[str],
+    targets: Sequence[str],
+    source: str | None,
+    target: str | None,
+    report: Report,
+) -> list[list[AlignedToken]]:
+    """Return the alignment of each translation (see `Translator.align`)."""
+    if translator.attention_program is None:
+        raise ZooError(
+            "alignments are only available for a single model that was opened from a folder, not for an ensemble",
+            hint="open one model: `zoo.load(NAME)`",
+        )
+    tokenizers = translator.vocabulary.source, translator.vocabulary.target
+    if not isinstance(tokenizers[1], Tokenizer):
+        raise ZooError("the trees of a parser have no alignment", hint="use a model that translates")
+    preprocessor = translator.preprocessor(source, target, split=True)
+    results: list[list[AlignedToken]] = [[] for _ in sources]
+    pairs = [
+        pair
+        for index, texts in enumerate(zip(sources, targets, strict=True))
+        for pair in _split_pair(index, *texts, preprocessor)
+    ]
+    rows, columns = len(preprocessor.languages.target_tokens), len(preprocessor.languages.source_tokens)
+    program = translator.attention_program()
+    with report.progress("align", len(pairs), "sentences") as progress:
+        for group, layers in attention_batches(program, preprocessor, pairs, translator.max_batch_tokens):
+            weights = _weights_of(layers, translator.alignment_head)
+            for pair, row in zip(group, weights, strict=True):
+                spans = tokenizers[0].spans(pair.source), tokenizers[1].spans(pair.target)
+                results[pair.number] += _aligned_tokens(row[rows:, columns:], *spans, pair)
+            progress.advance(len(group))
+    return [sorted(tokens) for tokens in results]
+
+
+def word_links(source: str, target: str, tokens: Sequence[AlignedToken]) -> list[tuple[int, int]]:
+    """Return the links between words, as (source word, target word), counted from 0. Spaces separate words.
+
+    A target word is linked to the source word with the highest sum of its tokens' weights.
+    """
+    starts = [[match.start() for match in re.finditer(r"\S+", text)] for text in (source, target)]
+    sums: dict[int, dict[int, float]] = {}
+    for token in tokens:
+        from_word, to_word = bisect(starts[0], token.source[0]) - 1, bisect(starts[1], token.target[0]) - 1
+        of_word = sums.setdefault(to_word, {})
+        of_word[from_word] = of_word.get(from_word, 0.0) + token.weight
+    return sorted((max(of_word, key=of_word.__getitem__), to_word) for to_word, of_word in sums.items())
+
+
+def _split_pair(index: int, source: str, target: str, preprocessor: Preprocessor) -> Iterator[SentencePair]:
+    """Yield the sentences of a text with their translations, or the whole text if their numbers differ."""
+    languages = preprocessor.languages
+    parts = [split_sentences(source, base_language(languages.source))] if preprocessor.splits_sentences else [[source]]
+    parts.append(split_sentences(target, base_language(languages.target)))
+    if len(parts[0]) != len(parts[1]):
+        parts = [[source], [target]]
+    starts = [0, 0]
+    for one, other in zip(*parts, strict=True):
+        if one.strip() and other.strip():
+            yield SentencePair(index, one, other, *starts)
+        starts = [starts[0] + len(one), starts[1] + len(other)]
+
+
+@torch.no_grad()
+def attention_batches(
+    program: Program, preprocessor: Preprocessor, pairs: Sequence[SentencePair], max_batch_tokens: int
+) -> Iterator[tuple[list[SentencePair], dict[int, Float32[Tensor, "batch h target source"]]]]:
+    """Yield batches of pairs with the cross-attention of each layer. The columns of EOS and of padding come last."""
+    assert isinstance(program, EmittedProgram)
+    sources = preprocessor.encode_pairs_side([pair.source for pair in pairs], "source")
+    targets = preprocessor.encode_pairs_side([pair.target for pair in pairs], "target")
+    lengths = [max(map(len, each)) for each in zip(sources, targets, strict=True)]
+    for group in group_by_length(lengths, max_batch_tokens):
+        stream = Stream.pad([sources[index] for index in group], program.device)
+        _, weights = program.attend(stream, pad_sequences([targets[index] for index in group], program.device))
+        layers = {
+            int(match[1]): weight.float().cpu()
+            for name, weight in weights.items()
+            if (match := _CROSS_ATTENTION.fullmatch(name))
+        }
+        if not layers:
+            raise ZooError("the decoder of this model has no attention to the source, so it has no alignment")
+        yield [pairs[index] for index in group], layers
+
+
+def _weights_of(
+    layers: dict[int, Float32[Tensor, "batch h target source"]], head: AlignmentHead | None
+) -> Float32[np.ndarray, "batch target source"]:
+    """Return the attention of the alignment head. Without one, it is the mean of the last layer but one."""
+    if head is not None and head.layer in layers:
+        weights = layers[head.layer][:, head.head]
+        return (weights[:, 1:] if head.reads else weights[:, :-1]).numpy()
+    return layers[sorted(layers)[-2:][0]].mean(1)[:, :-1].numpy()
+
+
+def _aligned_tokens(
+    weights: Float32[np.ndarray, "target source"], sources: Sequence[Span], targets: Sequence[Span], pair: SentencePair
+) -> Iterator[AlignedToken]:
+    """Yield the tokens that are aligned. The columns after those of the source's tokens are EOS and padding."""
+    columns = [column for column, (start, end) in enumerate(sources) if start < end]
+    if not columns:
+        return
+    for (start, end), row in zip(targets, weights, strict=False):
+        best = max(columns, key=row.__getitem__)
+        if start < end and row[: len(sources)].sum() >= _MAX_END:
+            found = sources[best]
+            yield AlignedToken(
+                (pair.target_start + start, pair.target_start + end),
+                (pair.source_start + found[0], pair.source_start + found[1]),
+                min(1.0, float(row[best])),
+            )
