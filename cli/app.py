@@ -32,6 +32,7 @@ from cli import (
     streams,
     sweep,
     train,
+    translate,
     watch,
 )
 from cli.errors import handle_errors, unknown_command
@@ -60,6 +61,7 @@ COMMANDS: dict[str, Command] = {
     "curves": Command(curves.curves, curves.EXAMPLES, _TRAINING),
     "sweep": Command(sweep.sweep, sweep.EXAMPLES, _TRAINING),
     "decode": Command(decode.decode, decode.DECODE_EXAMPLES, _USING),
+    "translate": Command(translate.translate, translate.EXAMPLES, _USING),
     "run": Command(conversation.run, conversation.EXAMPLES, _USING),
     "parse": Command(decode.parse, decode.PARSE_EXAMPLES, _USING),
     "score": Command(score.score, score.EXAMPLES, _USING),

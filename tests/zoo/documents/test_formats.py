@@ -1,0 +1,159 @@
+"""Each format: nothing but the text changes, and nothing at all if every sentence translates to itself."""
+
+from __future__ import annotations
+
+import io
+import random
+import zipfile
+from contextlib import suppress
+
+import pytest
+
+from specs import ZooError
+from tests.zoo.documents.test_markup import align_reversed, random_tree, reverse
+from zoo.documents import document
+from zoo.documents.document import FORMATS, translate_document
+
+WORD = '<w:document xmlns:w="http://w"><w:body>{}</w:body></w:document>'
+OPEN_DOCUMENT = '<office:text xmlns:office="o" xmlns:text="t" xmlns:draw="d">{}</office:text>'
+TEXTS = {
+    ".txt": "one two\r\n\r\n  three\tfour \nfive",
+    ".md": "---\ntitle: one\n---\n# one *two* three\n\n> one\n> two [three](u_v) `x y`\n\n1. one \\* &amp; two\n\n"
+    "```\ncode one\n```\n| one | two *x* |\n|---|---|\n| a b | c |\n\n<div>raw one</div>\n\n"
+    "**bold** <http://x.y> ![i](u)\n",
+    ".html": "<!doctype html><title>one</title><p>one <b>two</b> three &amp; four<br>x <code>y</code></p>",
+    ".srt": "\ufeff1\r\n00:00:01,000 --> 00:00:02,000\r\n<i>one two</i>\r\nthree\r\n\r\n2\r\n00:01:01,000 --> "
+    "00:01:02,000\r\n- one\r\n- {\\an8}two\r\n",
+    ".docx": '<w:p><w:pPr><w:b/></w:pPr><w:r><w:t xml:space="preserve">one </w:t></w:r><w:proofErr/><w:r><w:rPr><w:b/>'
+    "</w:rPr><w:t>two</w:t></w:r><w:r><w:rPr><w:b/></w:rPr><w:t> three</w:t><w:tab/><w:t>f&amp;g</w:t></w:r></w:p>"
+    "<w:p><w:r><w:drawing>x</w:drawing></w:r></w:p><w:p><w:hyperlink><w:r><w:t>one</w:t></w:r></w:hyperlink></w:p>",
+    ".odt": "<text:h>one</text:h><text:p>one <text:span>two</text:span><text:s/>three &lt; x<draw:frame><text:p>y"
+    "</text:p></draw:frame></text:p><text:p/>",
+}
+PARTS = {".docx": ("word/document.xml", WORD), ".odt": ("content.xml", OPEN_DOCUMENT), ".epub": ("a/b.xhtml", "{}")}
+
+
+def archive_of(suffix: str, text: str) -> bytes:
+    """Return a zip archive as office programs write it: the type is first and stored, other files are compressed."""
+    name, frame = PARTS[suffix]
+    written = io.BytesIO()
+    with zipfile.ZipFile(written, "w") as archive:
+        archive.writestr(zipfile.ZipInfo("mimetype", (2001, 2, 3, 4, 5, 6)), "application/x")
+        archive.writestr(zipfile.ZipInfo(name, (2002, 2, 3, 4, 5, 6)), frame.format(text), zipfile.ZIP_DEFLATED)
+        archive.writestr(zipfile.ZipInfo("image.png"), bytes(range(256)), zipfile.ZIP_DEFLATED)
+    return written.getvalue()
+
+
+def content_of(suffix: str, text: str) -> bytes:
+    return archive_of(suffix, text) if suffix in PARTS else text.encode()
+
+
+def text_of(suffix: str, content: bytes) -> str:
+    if suffix not in PARTS:
+        return content.decode()
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        return archive.read(PARTS[suffix][0]).decode()
+
+
+def translated(suffix: str, content: bytes, translate=reverse) -> bytes:
+    return translate_document(content, f"a{suffix}", lambda texts: [translate(text) for text in texts], align_reversed)
+
+
+@pytest.mark.parametrize("suffix", FORMATS)
+def test_a_document_stays_as_it_is_if_every_text_does(suffix: str) -> None:
+    generator = random.Random(suffix)
+    texts = [TEXTS.get(suffix, TEXTS[".html"])]
+    if suffix in (".html", ".htm", ".epub"):
+        texts += [random_tree(generator) for _ in range(50)]
+    for text in texts:
+        content = content_of(suffix, text)
+        assert translated(suffix, content, str) == content
+
+
+@pytest.mark.parametrize(
+    ("suffix", "text", "expected"),
+    [
+        (".txt", "one two\r\n 12 \nthree", "TWO ONE\r\n 12 \nTHREE"),
+        (".md", "# one *two*\n\n- three_x\n", "# *TWO* ONE\n\n- THREE\\_X\n"),
+        (".md", "> one\n> [two](u) `x`\n", "> [TWO](u)\n> ONE `x`\n"),
+        (".md", "---\na: one\n---\n`one`\n", "---\na: one\n---\n`one`\n"),
+        (".srt", "1\n0 --> 1\n<i>one</i> two\n\n", "1\n0 --> 1\nTWO <i>ONE</i>\n\n"),
+        (
+            ".srt",
+            "1\n0 --> 1\n- one two\n- three\n",
+            "1\n0 --> 1\nTWO ONE -\nTHREE -\n",
+        ),
+        (
+            ".docx",
+            "<w:p><w:r><w:t>one </w:t></w:r><w:r><w:rPr><w:b/></w:rPr><w:t>two &amp;</w:t></w:r></w:p>",
+            '<w:p><w:r><w:rPr><w:b/></w:rPr><w:t xml:space="preserve">&amp; TWO </w:t></w:r>'
+            '<w:r><w:t xml:space="preserve">ONE</w:t></w:r></w:p>',
+        ),
+        (
+            ".odt",
+            "<text:p>one <text:span>two</text:span></text:p>",
+            "<text:p><text:span>TWO</text:span> ONE</text:p>",
+        ),
+        (".epub", "<p>one <b>two</b></p>", "<p><b>TWO</b> ONE</p>"),
+    ],
+)
+def test_the_text_is_translated_and_the_markup_follows(suffix: str, text: str, expected: str) -> None:
+    frame = PARTS[suffix][1] if suffix in PARTS else "{}"
+    assert text_of(suffix, translated(suffix, content_of(suffix, text))) == frame.format(expected)
+
+
+@pytest.mark.parametrize("suffix", PARTS)
+def test_other_files_of_an_archive_are_kept(suffix: str) -> None:
+    content = archive_of(suffix, TEXTS.get(suffix, TEXTS[".html"]))
+    before, after = (zipfile.ZipFile(io.BytesIO(each)) for each in (content, translated(suffix, content)))
+    assert [entry.filename for entry in before.infolist()] == [entry.filename for entry in after.infolist()]
+    for one, other in zip(before.infolist(), after.infolist(), strict=True):
+        assert (one.date_time, one.compress_type) == (other.date_time, other.compress_type)
+        if one.filename != PARTS[suffix][0]:
+            assert before.read(one) == after.read(other)
+    assert before.read(PARTS[suffix][0]) != after.read(PARTS[suffix][0])
+
+
+BOMB = '<!DOCTYPE w [<!ENTITY a "aaaa">]><w:p xmlns:w="w">&a;</w:p>'
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.pdf", b"", "known format"),
+        ("a", b"", "known format"),
+        ("a.txt", b"\xff\xfe", "not UTF-8"),
+        ("a.docx", b"PK\x03\x04 not a zip", "damaged"),
+        ("a.docx", archive_of(".docx", "<w:p>"), "damaged"),
+        ("a.odt", archive_of(".odt", "").replace(b"\x00", b"\x01", 40), "damaged"),
+        ("a.epub", archive_of(".epub", TEXTS[".html"])[:-30], "damaged"),
+    ],
+)
+def test_bad_documents_are_refused(name: str, content: bytes, message: str) -> None:
+    with pytest.raises(ZooError, match=message) as error:
+        translate_document(content, name, lambda texts: texts, align_reversed)
+    assert error.value.hint
+
+
+def test_documents_that_grow_without_bound_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    written = io.BytesIO()
+    with zipfile.ZipFile(written, "w") as archive:
+        archive.writestr("word/document.xml", BOMB)
+    with pytest.raises(ZooError, match="declares entities"):
+        translated(".docx", written.getvalue())
+    monkeypatch.setattr(document, "MAX_DOCUMENT_BYTES", 1_000)
+    with pytest.raises(ZooError, match="after decompression"):
+        translated(".docx", archive_of(".docx", "<w:p/>" * 1_000))
+
+
+def test_any_bytes_give_a_document_or_an_error() -> None:
+    generator = random.Random(1)
+    for suffix in FORMATS:
+        whole = bytearray(content_of(suffix, TEXTS.get(suffix, TEXTS[".html"])))
+        for _ in range(100):
+            damaged = bytearray(whole[: generator.randint(0, len(whole))])
+            for _ in range(generator.randint(0, 3)):
+                if damaged:
+                    damaged[generator.randrange(len(damaged))] = generator.randrange(256)
+            with suppress(ZooError):
+                assert translated(suffix, bytes(damaged), str) == damaged

@@ -1,0 +1,1 @@
+"""Documents and markup: translate the text of a file and keep everything else."""
