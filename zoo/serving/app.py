@@ -41,6 +41,7 @@ def create_app(service: Service) -> FastAPI:
         with suppress(asyncio.CancelledError):
             await maintenance
         service.pool.close()
+        service.files.close()
 
     app = FastAPI(title="zoo", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
 

@@ -6,15 +6,17 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 
+from zoo.documents.document import HTML, XML
 from zoo.serving.errors import ServingError
 from zoo.serving.languages import base_code, language_name
 from zoo.serving.requests import Parameters, parameters, read_flag, read_string, read_texts, require_string
 from zoo.serving.service import Options, Service
 
 _SCHEME = "deepl-auth-key "
+_MARKUP = {"html": HTML, "xml": XML}
 _UNLIMITED = 1_000_000_000_000
 """The limit that DeepL reports for accounts without a limit."""
-_UNSUPPORTED = ("tag_handling", "glossary_id", "style_id", "custom_instructions")
+_UNSUPPORTED = ("glossary_id", "style_id", "custom_instructions")
 
 
 def router(service: Service) -> APIRouter:
@@ -29,7 +31,14 @@ def router(service: Service) -> APIRouter:
         for name in _UNSUPPORTED:
             if given.get(name):
                 raise ServingError(400, f"`{name}` is not supported; leave it out")
-        answers = await service.translate(request, key, texts, source, target, Options())
+        markup = read_string(given, "tag_handling")
+        if markup and markup not in _MARKUP:
+            raise ServingError(400, "`tag_handling` should be `html` or `xml`")
+        if markup:
+            form = _MARKUP[markup]
+            answers = await service.translate_markup(request, key, texts, source, target, Options(), form)
+        else:
+            answers = await service.translate(request, key, texts, source, target, Options())
         translations: list[dict[str, object]] = [
             {"detected_source_language": base_code(answer.source).upper(), "text": answer.translations[0].text}
             for answer in answers

@@ -2,13 +2,26 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from typing import Any
+from urllib.parse import quote
 
 from fastapi import APIRouter, Request
+from fastapi.responses import Response
+from starlette.datastructures import UploadFile
 
+from zoo.documents.document import FORMATS, HTML
 from zoo.serving.errors import ServingError
 from zoo.serving.languages import AUTO, language_name
-from zoo.serving.requests import Parameters, parameters, read_integer, read_string, read_texts, require_string
+from zoo.serving.requests import (
+    Parameters,
+    parameters,
+    read_form,
+    read_integer,
+    read_string,
+    read_texts,
+    require_string,
+)
 from zoo.serving.service import Answer, Options, Service
 
 
@@ -22,14 +35,16 @@ def router(service: Service) -> APIRouter:
         given = await parameters(request)
         key, texts = _authorize(service, given), read_texts(given, "q")
         target, source = require_string(given, "target"), read_string(given, "source", default=AUTO)
-        if (form := read_string(given, "format", default="text")) != "text":
-            known = "HTML is not supported; send `format=text`" if form == "html" else "`format` should be `text`"
-            raise ServingError(400, known)
+        if (form := read_string(given, "format", default="text")) not in ("text", "html"):
+            raise ServingError(400, "`format` should be `text` or `html`")
         alternatives = read_integer(given, "alternatives", 0)
         if not 0 <= alternatives < limits.beam:
             raise ServingError(400, f"`alternatives` should be from 0 to {limits.beam - 1}")
         options = Options(n_best=alternatives + 1 if alternatives else None)
-        answers = await service.translate(request, key, texts, source, target, options)
+        if form == "html":
+            answers = await service.translate_markup(request, key, texts, source, target, options, HTML)
+        else:
+            answers = await service.translate(request, key, texts, source, target, options)
         single = isinstance(given["q"], str)
         response: dict[str, Any] = {"translatedText": _one_or_all([_best(each) for each in answers], single)}
         if source is None or source.lower() == AUTO:
@@ -38,6 +53,29 @@ def router(service: Service) -> APIRouter:
         if alternatives:
             response["alternatives"] = _one_or_all([_alternatives(each) for each in answers], single)
         return response
+
+    @routes.post("/translate_file")
+    async def translate_file(request: Request) -> dict[str, str]:
+        form = await read_form(request, max_files=1)
+        given: Parameters = {name: value for name, value in form.items() if isinstance(value, str)}
+        file = form.get("file")
+        content = await file.read() if isinstance(file, UploadFile) else b""
+        await form.close()
+        key = _authorize(service, given)
+        if not isinstance(file, UploadFile) or not file.filename:
+            raise ServingError(400, "`file` is missing")
+        target, source = require_string(given, "target"), read_string(given, "source", default=AUTO)
+        name = PurePath(file.filename.replace("\\", "/")).name
+        content = await service.translate_document(request, key, content, name, source, target)
+        secret = service.files.add(content, f"{PurePath(name).stem}.{target}{PurePath(name).suffix}")
+        return {"translatedFileUrl": f"{request.base_url}download_file/{secret}"}
+
+    @routes.get("/download_file/{secret}")
+    async def download_file(secret: str) -> Response:
+        content, name = service.files.get(secret)
+        disposition = f"attachment; filename*=UTF-8''{quote(name, safe='')}"
+        headers = {"Content-Disposition": disposition, "Cache-Control": "no-store"}
+        return Response(content, media_type="application/octet-stream", headers=headers)
 
     @routes.post("/detect")
     async def detect(request: Request) -> list[dict[str, object]]:
@@ -67,7 +105,7 @@ def _frontend_settings(service: Service) -> dict[str, object]:
     return {
         "apiKeys": bool(service.settings.keys),
         "charLimit": service.settings.limits.text_characters,
-        "filesTranslation": False,
+        "filesTranslation": True,
         "frontendTimeout": 500,
         "keyRequired": bool(service.settings.keys),
         "language": {
@@ -75,7 +113,7 @@ def _frontend_settings(service: Service) -> dict[str, object]:
             "target": {"code": targets[0], "name": language_name(targets[0]) if source else ""},
         },
         "suggestions": False,
-        "supportedFilesFormat": [],
+        "supportedFilesFormat": list(FORMATS),
     }
 
 

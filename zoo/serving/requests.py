@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from typing import Any, NoReturn
 
 from fastapi import Request
+from starlette.datastructures import FormData
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from specs.notation import quote
@@ -20,6 +21,8 @@ from zoo.serving.service import Service
 LOG = logging.getLogger("zoo.serving")
 MONITORING = ("/health", "/health/ready", "/metrics")
 """Paths that answer even if the server is busy."""
+DOCUMENTS = "/translate_file"
+"""Path whose bodies may be as large as a document."""
 _CLIENT_CLOSED = 499  # the status that nginx logs for clients that disconnect
 _DISCARDED_BODIES = 20  # a rejected body is read up to so many times the limit, so that the client reads the response
 _RETRY_SECONDS = 2
@@ -88,10 +91,11 @@ class Guard:
 
     async def _read_body(self, scope: Scope, receive: Receive) -> bytes:
         limits, chunks, size = self.service.settings.limits, [], 0
+        max_bytes = limits.document_bytes if scope["path"] == DOCUMENTS else limits.body_bytes
         lengths = [value for name, value in scope["headers"] if name == b"content-length"]
         announced = int(lengths[0]) if lengths and lengths[0].isdigit() else 0
-        too_large = ServingError(413, f"the body is larger than {limits.body_bytes:,} bytes", "body")
-        if announced > _DISCARDED_BODIES * limits.body_bytes:
+        too_large = ServingError(413, f"the body is larger than {max_bytes:,} bytes", "body")
+        if announced > _DISCARDED_BODIES * max_bytes:
             raise too_large
         try:
             async with asyncio.timeout(limits.body_seconds):
@@ -102,16 +106,16 @@ class Guard:
                         raise ClientGone
                     chunk, more = message.get("body", b""), message.get("more_body", False)
                     size += len(chunk)
-                    if size <= limits.body_bytes:
+                    if size <= max_bytes:
                         chunks.append(chunk)
                     else:
                         chunks.clear()
-                        if size > _DISCARDED_BODIES * limits.body_bytes:
+                        if size > _DISCARDED_BODIES * max_bytes:
                             raise too_large
         except TimeoutError:
             message_text = f"the body did not arrive within {limits.body_seconds:g} seconds"
             raise ServingError(408, message_text, "slow") from None
-        if size > limits.body_bytes:
+        if size > max_bytes:
             raise too_large
         return b"".join(chunks)
 
@@ -140,10 +144,20 @@ async def parameters(request: Request) -> Parameters:
         return found
     if kind.endswith("json") or not kind:
         return found | parse_object(body)
+    form = await read_form(request)
+    return found | _grouped((name, value) for name, value in form.multi_items() if isinstance(value, str))
+
+
+async def read_form(request: Request, max_files: int = 0) -> FormData:
+    """Return the fields and files of a form.
+
+    Raises:
+        ServingError: The body is not a form.
+    """
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind not in ("application/x-www-form-urlencoded", "multipart/form-data"):
         raise ServingError(400, "the body should be JSON or a form (Content-Type)")
-    form = await request.form(max_files=0, max_fields=_MAX_FORM_FIELDS)
-    return found | _grouped((name, value) for name, value in form.multi_items() if isinstance(value, str))
+    return await request.form(max_files=max_files, max_fields=_MAX_FORM_FIELDS)
 
 
 def _grouped(items: Iterable[tuple[str, str]]) -> Parameters:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -16,10 +16,14 @@ from fastapi import Request
 
 from specs import ZooError
 from specs.notation import quote
+from zoo.documents.document import Document, Format, Markup
+from zoo.documents.markup import Segment
+from zoo.generation.alignment import AlignedToken
 from zoo.generation.config import LanguageOptions, TranslationOptions
 from zoo.generation.parser import Parser
 from zoo.generation.translation import EMPTY_TRANSLATION, Translation
 from zoo.serving.errors import ClientGone, ServingError
+from zoo.serving.files import TemporaryFiles
 from zoo.serving.languages import AUTO, base_code, detect, standard_code
 from zoo.serving.metrics import Metrics
 from zoo.serving.pool import LoadedModel, ModelPool, PooledModel, Route
@@ -28,6 +32,8 @@ from zoo.serving.settings import Settings, hash_key
 _T = TypeVar("_T")
 _LINE_BREAKS = re.compile(r"(\s*[\r\n]\s*)")
 _RETRY_SECONDS = 2
+_DETECTED_CHARACTERS = 2_000
+"""Length of the beginning of a document from which its language is detected."""
 _DISCONNECTED = "http.disconnect"
 
 
@@ -85,6 +91,7 @@ class Service:
         metrics: The metrics.
         open_requests: Number of requests that are being answered.
         draining: Whether the server is about to end.
+        files: Translated documents that clients can download.
         used_characters: Number of characters that each API key has translated, by the key's SHA-256.
     """
 
@@ -94,6 +101,7 @@ class Service:
         self.used_characters: Counter[str] = Counter()
         self._queued_texts = self._queued_characters = 0
         self._scoring = ThreadPoolExecutor(1, "score")
+        self.files = TemporaryFiles()
         self.metrics.gauge("zoo_queued_texts", "Texts that wait or are translated.", lambda: self._queued_texts)
         self.metrics.gauge("zoo_queued_characters", "Their characters.", lambda: self._queued_characters)
         self.metrics.gauge("zoo_open_requests", "Requests that are being answered.", lambda: self.open_requests)
@@ -148,6 +156,87 @@ class Service:
         with self._admit(key, texts):
             work = self._translate_groups(texts, plans, options)
             return await self._unless_disconnected(request, work)
+
+    async def translate_markup(
+        self,
+        request: Request,
+        key: str,
+        texts: Sequence[str],
+        source: str | None,
+        target: str,
+        options: Options,
+        form: Format,
+    ) -> list[Answer]:
+        """Translate texts with markup, such as HTML. The arguments and errors are those of `translate`."""
+        self._check_texts(texts, options)
+        markups = [await asyncio.to_thread(Markup.parse, text, form) for text in texts]
+        plain = [_plain(markup.segments) for markup in markups]
+        plans = self._plan(plain, source, target, options, None)
+
+        async def work() -> list[Answer]:
+            segments = [
+                (segment, plan) for markup, plan in zip(markups, plans, strict=True) for segment in markup.segments
+            ]
+            rendered = []
+            for translations, alignments in await self._translate_segments(segments, options):
+                rest = iter(translations), iter(alignments)
+                rendered.append([markup.render(*rest) for markup in markups])
+            return [
+                Answer([Translation(rank[index], 0.0, 0.0, ()) for rank in rendered], plan.source, plan.confidence)
+                for index, plan in enumerate(plans)
+            ]
+
+        with self._admit(key, texts):
+            return await self._unless_disconnected(request, work())
+
+    async def translate_document(
+        self, request: Request, key: str, content: bytes, name: str, source: str | None, target: str
+    ) -> bytes:
+        """Translate a document (see `zoo.documents.document.Document`).
+
+        Raises:
+            ServingError: The format is unknown, the document is damaged, a limit is exceeded, or there is no model.
+            ClientGone: The client has disconnected.
+        """
+        with _readable_errors():
+            document = await asyncio.to_thread(Document, content, name)
+        text = _plain(document.segments)
+        self._check_texts([text[:_DETECTED_CHARACTERS]])
+        (plan,) = self._plan([text[:_DETECTED_CHARACTERS]], source, target, Options(), None)
+
+        async def work() -> bytes:
+            segments = [(segment, plan) for segment in document.segments]
+            ((translations, alignments),) = await self._translate_segments(segments, Options())
+            return await asyncio.to_thread(document.render, translations, alignments)
+
+        with self._admit(key, [text]):
+            return await self._unless_disconnected(request, work())
+
+    async def _translate_segments(
+        self, segments: Sequence[tuple[Segment, _Plan]], options: Options
+    ) -> list[tuple[list[str], list[list[AlignedToken]]]]:
+        """Return the translations of segments and their alignments, for each of the `n_best` ranks."""
+        texts, plans = [segment.text for segment, _ in segments], [plan for _, plan in segments]
+        answers = await self._translate_groups(texts, plans, options)
+        results = []
+        for rank in range(options.n_best or 1):
+            targets = [each.translations[min(rank, len(each.translations) - 1)].text for each in answers]
+            alignments: list[list[AlignedToken]] = [[] for _ in segments]
+            for route in _routes(plans):
+                indices = [
+                    index
+                    for index, (segment, plan) in enumerate(segments)
+                    if plan.route == route and segment.needs_alignment
+                ]
+                async with self.pool.lease(route.model) as loaded:
+                    align = partial(loaded.translator.align, source=route.source, target=route.target)
+                    pairs = [texts[index] for index in indices], [targets[index] for index in indices]
+                    with _readable_errors():
+                        found = await asyncio.wrap_future(self._scoring.submit(align, *pairs))
+                for index, tokens in zip(indices, found, strict=True):
+                    alignments[index] = tokens
+            results.append((targets, alignments))
+        return results
 
     async def translate_each(
         self,
@@ -346,8 +435,7 @@ class Service:
                         revision=loaded.revision,
                     )
 
-        routes = list({(id(p.route.model), p.route.source, p.route.target): p.route for p in plans if p.route}.values())
-        await asyncio.gather(*map(translate_group, routes))
+        await asyncio.gather(*map(translate_group, _routes(plans)))
         return answers
 
     async def _submit(
@@ -382,6 +470,15 @@ class Service:
     def _timed_out(self) -> ServingError:
         message = f"the request took more than {self.settings.limits.request_seconds:g} seconds"
         return ServingError(503, message, "time", _RETRY_SECONDS)
+
+
+def _routes(plans: Iterable[_Plan]) -> list[Route]:
+    """Return the different routes of some texts."""
+    return list({(id(p.route.model), p.route.source, p.route.target): p.route for p in plans if p.route}.values())
+
+
+def _plain(segments: Sequence[Segment]) -> str:
+    return "\n".join(segment.text for segment in segments) or " "
 
 
 async def _result_of(submit: Callable[[], Future[_T]]) -> _T:

@@ -21,6 +21,7 @@ class Limits:
 
     Attributes:
         body_bytes: Maximum size of a request's body in bytes.
+        document_bytes: Maximum size of a request with a document, in bytes.
         text_characters: Maximum length of a text.
         texts: Maximum number of texts in a request.
         beam: Maximum beam size, and maximum number of translations of a text.
@@ -32,6 +33,7 @@ class Limits:
     """
 
     body_bytes: int = 1_000_000
+    document_bytes: int = 20_000_000
     text_characters: int = 20_000
     texts: int = 100
     beam: int = 16

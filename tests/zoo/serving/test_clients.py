@@ -61,7 +61,7 @@ def test_deepl(url, expected):
     assert client.get_usage().character.limit == 1_000
     with pytest.raises(library.QuotaExceededException):
         client.translate_text("x" * 1_000, source_lang="EN", target_lang="DE")
-    with pytest.raises(library.DeepLException, match="tag_handling"):
-        client.translate_text(TEXT, source_lang="EN", target_lang="DE", tag_handling="html")
+    marked = client.translate_text(f"<p>{TEXT}</p><x>", source_lang="EN", target_lang="DE", tag_handling="html")
+    assert marked.text == f"<p>{expected}</p><x>"
     with pytest.raises(library.AuthorizationException):
         library.DeepLClient("wrong", server_url=url).get_usage()

@@ -59,7 +59,14 @@ def test_errors_have_a_message(client):
     for headers in ({}, {"Authorization": "DeepL-Auth-Key wrong"}, {"Authorization": "Bearer secret"}):
         answer = client.post("/v2/translate", headers=headers, json=given)
         assert (answer.status_code, list(answer.json())) == (403, ["message"])
-    for wrong in ({"tag_handling": "xml"}, {"target_lang": "FR"}, {"target_lang": ""}, {"text": 3}):
+    for wrong in ({"tag_handling": "x"}, {"target_lang": "FR"}, {"target_lang": ""}, {"text": 3}):
         answer = client.post("/v2/translate", headers=KEY, json={**given, **wrong})
         assert (answer.status_code, list(answer.json())) == (400, ["message"])
     assert client.get("/v2/usage").status_code == 403
+
+
+@pytest.mark.parametrize("markup", ["html", "xml"])
+def test_tags_are_kept(client, markup):
+    given = {"text": ["we <b>read</b> &amp; <i id='1'/> run"], "source_lang": "EN", "target_lang": "DE"}
+    (found,) = client.post("/v2/translate", headers=KEY, json={**given, "tag_handling": markup}).json()["translations"]
+    assert [found["text"].count(tag) for tag in ("<b>", "</b>", "<i id='1'/>")] == [1, 1, 1]

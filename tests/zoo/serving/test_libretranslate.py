@@ -96,7 +96,7 @@ def test_a_wrong_key_gets_403(client_of, expected):
     [
         ({}, "`q`"), ({"q": TEXT}, "`target`"), ({"q": 3, "target": "de"}, "`q`"), ({"q": [TEXT, 3]}, "`q`"),
         ({"q": TEXT, "target": ["de"]}, "`target`"), ({"q": TEXT, "source": "en", "target": "fr"}, "fr"),
-        ({"q": TEXT, "source": "en", "target": "xx"}, "xx"), ({"q": TEXT, "target": "de", "format": "html"}, "HTML"),
+        ({"q": TEXT, "source": "en", "target": "xx"}, "xx"), ({"q": TEXT, "target": "de", "format": "xml"}, "html"),
         ({"q": TEXT, "target": "de", "format": "x"}, "`format`"), ({"q": {}, "target": "de"}, "`q`"),
         ({"q": TEXT, "target": "de", "alternatives": "many"}, "`alternatives`"), ({"q": TEXT, "target": "fr"}, "fr"),
         ({"q": TEXT, "target": "de", "alternatives": 1.5}, "`alternatives`"), ({"q": [], "target": "de"}, "no text"),
