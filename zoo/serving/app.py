@@ -17,7 +17,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 
 from specs import ZooError
-from zoo.serving import deepl, libretranslate, native
+from zoo.serving import deepl, libretranslate, native, page
 from zoo.serving.errors import ServingError, error_response
 from zoo.serving.requests import Guard
 from zoo.serving.service import Service
@@ -55,6 +55,7 @@ def create_app(service: Service) -> FastAPI:
         app.add_exception_handler(kind, respond)
     for make in (native.router, native.monitoring, libretranslate.router, deepl.router):
         app.include_router(make(service))
+    app.include_router(page.router())
     app.add_middleware(Guard, service=service)
     if service.settings.cors:
         app.add_middleware(

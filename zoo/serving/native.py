@@ -63,6 +63,22 @@ class ParseBody(_Body):
     tokenized: Annotated[bool, Field(description="Whether words are separated by spaces already.")] = False
 
 
+class AttentionBody(_Body):
+    """Request for the attention of the words of a translation to the words of its text."""
+
+    text: Annotated[str, Field(description="The text, of one line.")]
+    translation: Annotated[str, Field(description="Its translation.")]
+    source: Annotated[str, Field(description="Code of the language of the text.")]
+    target: Annotated[str, Field(description="Code of the language of the translation.")]
+    model: _Model = None
+    layer: Annotated[int | None, Field(ge=0, description="Decoder layer, from 0. Default: that which aligns best.")] = (
+        None
+    )
+    head: Annotated[int | None, Field(ge=0, description="Attention head, from 0. Default: the mean of all heads.")] = (
+        None
+    )
+
+
 class Translated(BaseModel):
     """A translation with its score, which is divided by the length penalty, and its natural log-probability."""
 
@@ -95,14 +111,37 @@ class ScoreResult(BaseModel):
     revision: str
 
 
+class AttentionResult(BaseModel):
+    """Attention weights, one row for each word of the translation. Each row sums to 1, with the end of the text.
+
+    `target_starts` are the positions of the words in the translation. `layers` and `heads` are the numbers of both.
+    """
+
+    source: list[str]
+    target: list[str]
+    target_starts: list[int]
+    weights: list[list[float]]
+    layer: int
+    head: int | None
+    layers: int
+    heads: int
+    model: str
+
+
 class ModelInfo(BaseModel):
-    """A model of the server. `revision` is null if the model is not in memory."""
+    """A model of the server. `revision` is null if the model is not in memory.
+
+    `scores` are those of the test set or, without one, of the dev set.
+    """
 
     name: str
     task: str
     directions: list[tuple[str, str]]
     loaded: bool
     revision: str | None
+    description: str | None
+    licence: str | None
+    scores: dict[str, float]
 
 
 def router(service: Service) -> APIRouter:
@@ -133,6 +172,33 @@ def router(service: Service) -> APIRouter:
         found = await service.score(request, key, pairs, (body.source, body.target), body.model)
         return ScoreResult(log_probabilities=found[0], model=found[1], revision=found[2])
 
+    @routes.post("/v1/attention")
+    async def attention(request: Request, body: AttentionBody) -> AttentionResult:
+        """Return how much each word of a translation attends to each word of its text."""
+        key, pair = service.authorize(_bearer(request)), (body.text, body.translation)
+        found, best, name = await service.attention(request, key, pair, (body.source, body.target), body.model)
+        layers, heads = found.cross.shape[:2]
+        layer = best.layer if body.layer is None else body.layer
+        head = best.head if body.layer is None and body.head is None else body.head
+        if layer >= layers or (head or 0) >= heads:
+            raise ServingError(400, f"the model has {layers} decoder layers with {heads} heads, counted from 0")
+        weights = found.cross[layer].mean(0) if head is None else found.cross[layer, head]
+        starts = [0]
+        for word in found.target[:-1]:
+            start = max(found.translation.find(word, starts[-1]), starts[-1])
+            starts[-1:] = [start, start + len(word)]
+        return AttentionResult(
+            source=list(found.source),
+            target=list(found.target),
+            target_starts=starts,
+            weights=[[round(weight, 4) for weight in row] for row in weights.tolist()],
+            layer=layer,
+            head=head,
+            layers=layers,
+            heads=heads,
+            model=name,
+        )
+
     @routes.post("/v1/parse")
     async def parse(request: Request, body: ParseBody) -> TranslateResult:
         """Return the constituency trees of one or more sentences, in brackets."""
@@ -161,6 +227,9 @@ def monitoring(service: Service) -> APIRouter:
                     directions=[] if model.parses else [(codes[source], codes[target]) for source, target in pairs],
                     loaded=model.loaded is not None,
                     revision=None if model.loaded is None else model.loaded.revision,
+                    description=model.spec.description,
+                    licence=model.spec.licence,
+                    scores=model.scores(),
                 )
             )
         return listed

@@ -77,6 +77,22 @@ class PooledModel:
         """Whether the model is a parser."""
         return isinstance(self.spec.task, Parsing)
 
+    def scores(self) -> dict[str, float]:
+        """Return BLEU and chrF of the test set or, without one, of the dev set.
+
+        The names are `BLEU` and `chrF` or, if there are several directions, such as `BLEU en-de`.
+        """
+        known = ModelFolder(self.folder).known_scores
+        found = known.get("test") or known.get("dev") or {}
+        several = len(self.directions()) > 1
+        pairs = ["_".join(pair) for pair in self.directions()] if several else [""]
+        return {
+            f"{title} {pair.replace('_', '-')}".strip(): float(value)
+            for title, name in (("BLEU", "bleu"), ("chrF", "chrf"))
+            for pair in pairs
+            if (value := found.get(f"{name}_{pair}".strip("_"))) is not None
+        }
+
     def directions(self) -> list[Direction]:
         """Return the codes of the source and target languages that the model translates between."""
         corpus, languages = self.spec.corpus, self.spec.languages

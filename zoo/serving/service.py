@@ -18,7 +18,8 @@ from specs import ZooError
 from specs.notation import quote
 from zoo.documents.document import Document, Format, Markup
 from zoo.documents.markup import Segment
-from zoo.generation.alignment import AlignedToken
+from zoo.generation.alignment import AlignedToken, AlignmentHead
+from zoo.generation.attention import Attention
 from zoo.generation.config import LanguageOptions, TranslationOptions
 from zoo.generation.parser import Parser
 from zoo.generation.translation import EMPTY_TRANSLATION, Translation
@@ -312,6 +313,40 @@ class Service:
                 return scores, route.model.name, loaded.revision
 
         with self._admit(key, [source for source, _ in pairs]):
+            return await self._unless_disconnected(request, work())
+
+    async def attention(
+        self, request: Request, key: str, pair: tuple[str, str], languages: tuple[str, str], name: str | None
+    ) -> tuple[Attention, AlignmentHead, str]:
+        """Return the attention between the words of a text and of its translation.
+
+        Args:
+            request: The request.
+            key: SHA-256 of the client's API key.
+            pair: The text and its translation, each of one line.
+            languages: Codes of the source and target language.
+            name: Name of the model, or None.
+
+        Returns:
+            The attention weights, the head that aligns best or, if it is not known, the first head of the last layer
+            but one, and the name of the model.
+        """
+        self._check_texts(pair)
+        route = self._route(*languages, name)
+
+        async def work() -> tuple[Attention, AlignmentHead, str]:
+            async with self.pool.lease(route.model) as loaded:
+                codes: LanguageOptions = {"source": route.source, "target": route.target}
+                translator = loaded.translator
+                attention = self._scoring.submit(lambda: translator.attention(*pair, **codes).by_words())
+                with _readable_errors():
+                    found = await asyncio.wrap_future(attention)
+            if not len(found.cross):
+                raise ServingError(400, "the decoder of this model has no attention to the text")
+            best = translator.alignment_head or AlignmentHead(max(len(found.cross) - 2, 0), 0, False)
+            return found, best, route.model.name
+
+        with self._admit(key, [pair[0]]):
             return await self._unless_disconnected(request, work())
 
     async def parse(

@@ -107,6 +107,21 @@ def test_translations_are_scored(client, translator):
     assert client.post("/v1/score", json={**body, "text": "a\nb", "translation": "c"}).status_code == 400
 
 
+def test_the_attention_of_words_is_that_of_the_translator(client, translator):
+    body = {"text": TEXTS[0], "translation": "der alte Hund", "source": "en", "target": "de", "layer": 1}
+    answer = client.post("/v1/attention", json=body).json()
+    words = translator.attention(TEXTS[0], "der alte Hund").by_words()
+    assert (answer["source"], answer["target"]) == (list(words.source), list(words.target))
+    assert answer["target_starts"] == [0, 4, 9, 13]
+    assert (answer["layers"], answer["heads"], answer["layer"], answer["head"]) == (2, 2, 1, None)
+    for row, expected in zip(answer["weights"], words.cross[1].mean(0).tolist(), strict=True):
+        assert row == pytest.approx(expected, abs=1e-3)
+    one = client.post("/v1/attention", json={**body, "head": 1}).json()
+    assert one["weights"][0] == pytest.approx(words.cross[1, 1, 0].tolist(), abs=1e-3)
+    for wrong in ({"head": 2}, {"layer": 2}, {"layer": -1}, {"text": ""}, {"translation": "a\nb"}, {"target": "fr"}):
+        assert client.post("/v1/attention", json={**body, **wrong}).status_code == 400
+
+
 def test_without_a_parser_nothing_is_parsed(client):
     assert client.post("/v1/parse", json={"text": "the dog sleeps"}).status_code == 400
     assert client.post("/v1/parse", json={"text": "the dog sleeps", "model": RUN}).status_code == 400
@@ -141,6 +156,7 @@ def test_models_are_listed_with_their_state(client):
     (before,) = client.get("/v1/models").json()
     assert before == {
         "name": RUN, "task": "translation", "directions": [["en", "de"]], "loaded": False, "revision": None,
+        "description": specs.load("tiny").description, "licence": None, "scores": {"BLEU": 12.345},
     }  # fmt: skip
     client.post("/v1/translate", json={"text": "we", "source": "en", "target": "de"})
     (after,) = client.get("/v1/models").json()

@@ -1,0 +1,177 @@
+"""The web page in a browser: translate, explain words, documents, keyboard, narrow and dark screens, errors."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from zoo.generation.loading import open_model
+from zoo.report import Report
+
+pytest.importorskip("fastapi")
+sync_api = pytest.importorskip("playwright.sync_api", reason="needs the package playwright")
+
+from zoo.serving.settings import hash_key  # noqa: E402
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium (Debian's package chromium)"),
+]
+
+TEXT = "the old dog sees a small house"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[sync_api.Browser]:
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def url(url_of) -> str:
+    return url_of()
+
+
+@pytest.fixture
+def open_page(browser, url) -> Iterator[Callable[..., sync_api.Page]]:
+    """A function that opens the page, and fails the test if the console has an error or another host is asked."""
+    problems, contexts = [], []
+
+    def make(address: str = url, **options) -> sync_api.Page:
+        contexts.append(browser.new_context(**options))
+        page = contexts[-1].new_page()
+        page.set_default_timeout(60_000)
+        page.on("console", lambda message: message.type == "error" and problems.append(message.text))
+        page.on("pageerror", lambda error: problems.append(str(error)))
+        page.on("request", lambda each: each.url.startswith((address, "data:", "blob:")) or problems.append(each.url))
+        page.goto(address)
+        page.wait_for_selector("#target option", state="attached")
+        return page
+
+    yield make
+    for context in contexts:
+        context.close()
+    assert [problem for problem in problems if "status of 4" not in problem and "ERR_" not in problem] == []
+
+
+def translate(page, text: str = TEXT) -> str:
+    page.select_option("#source", "en")
+    page.fill("#text", text)
+    page.wait_for_selector("#facts:not(:empty)")
+    return page.inner_text("#result")
+
+
+def test_the_translation_appears_while_one_types(open_page):
+    page = open_page()
+    expected = open_model(Path("runs/tiny"), device="cpu", report=Report()).translate([TEXT, "we read"])
+    text = translate(page, f"{TEXT}\n\nwe read")
+    assert text.split("\n\n")[0] == expected[0]
+    assert text.rpartition("\n")[2] == expected[1]
+    assert "runs/tiny" in page.inner_text("#facts")
+    page.fill("#text", "")
+    page.wait_for_selector("#facts:empty", state="attached")
+    assert page.inner_text("#result") == ""
+
+
+def test_a_word_has_alternatives_and_attention(open_page):
+    page = open_page()
+    before = translate(page)
+    page.locator("#result button").first.click()
+    page.wait_for_selector("#attention span")
+    page.locator("#alternatives button").first.wait_for()
+    assert page.locator("#attention span").all_inner_texts()[-1] == "</s>"
+    layer, head = page.input_value("#layer"), page.input_value("#head")
+    with page.expect_response("**/v1/attention") as response:
+        page.select_option("#head", index=2 if head == "0" else 1)  # the first one is the mean
+    assert response.value.json()["layer"] == int(layer)
+    assert response.value.json()["head"] != int(head)
+    page.wait_for_selector("#attention span")
+    chosen = page.locator("#alternatives button").first.inner_text()
+    page.locator("#alternatives button").first.click()
+    assert page.inner_text("#result") == chosen != before
+    assert page.locator("#word").is_hidden()
+
+
+def test_the_keyboard_alone_is_enough(open_page):
+    page = open_page()
+    page.select_option("#source", "en")
+    page.focus("#text")
+    page.keyboard.type("we read two books")
+    page.wait_for_selector("#facts:not(:empty)")
+    page.focus("#text")
+    page.keyboard.press("Tab")
+    words = page.locator("#result button")
+    assert words.first.evaluate("each => each === document.activeElement")
+    page.keyboard.press("End")
+    assert words.last.evaluate("each => each === document.activeElement")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#attention span")
+    assert words.last.get_attribute("aria-pressed") == "true"
+    page.keyboard.press("Escape")
+    assert page.locator("#word").is_hidden()
+
+
+def test_documents_are_translated(open_page, tmp_path):
+    page = open_page()
+    (tmp_path / "a.txt").write_text(TEXT, "utf-8")
+    page.select_option("#source", "en")
+    page.set_input_files("#file", tmp_path / "a.txt")
+    with page.expect_download() as download:
+        page.locator("#file-status a").click()
+    assert download.value.suggested_filename == "a.de.txt"
+    (tmp_path / "b.txt").write_bytes(b"\xff")
+    page.set_input_files("#file", tmp_path / "b.txt")
+    page.wait_for_selector("#error:not(:empty)")
+    assert "UTF-8" in page.inner_text("#error")
+
+
+def test_texts_never_become_markup(open_page):
+    page = open_page()
+    translate(page, "<img src=x onerror=alert(1)> we <b>read</b>")
+    assert page.locator("#result img, #result b").count() == 0
+    page.locator("#result button").first.click()
+    page.wait_for_selector("#attention span")
+    assert page.locator("#attention img, #attention b, #alternatives img").count() == 0
+
+
+@pytest.mark.parametrize("options", [{"viewport": {"width": 360, "height": 700}}, {"color_scheme": "dark"}], ids=str)
+def test_narrow_and_dark_screens_are_accessible(open_page, options):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe-playwright-python")
+    page = open_page(**options)
+    translate(page)
+    page.locator("#result button").first.click()
+    page.wait_for_selector("#attention span")
+    page.locator("#alternatives li").first.wait_for()
+    wide = "all => all.filter(each => each.getBoundingClientRect().right > innerWidth).map(each => each.outerHTML)"
+    assert page.locator("main > *, main > :not(.wide) *").evaluate_all(wide) == []
+    found = axe.Axe().run(page).response["violations"]
+    assert [each["id"] for each in found if each["impact"] in ("serious", "critical")] == []
+
+
+def test_errors_say_what_to_do(open_page, url_of, monkeypatch):
+    locked = url_of(keys={hash_key("secret"): None})
+    page = open_page(locked)
+    page.select_option("#source", "en")
+    page.fill("#text", TEXT)
+    page.wait_for_selector("#error:not(:empty)")
+    assert "key is needed" in page.inner_text("#error")
+    page.fill("#key", "secret")
+    page.wait_for_selector("#facts:not(:empty)")
+    assert page.inner_text("#error") == ""
+    page.context.set_offline(True)
+    page.fill("#text", "we read")
+    page.wait_for_selector("#error:not(:empty)")
+    assert "does not answer" in page.inner_text("#error")
+
+
+def test_the_page_may_only_use_its_own_server(open_page, url):
+    page = open_page()
+    policy = page.request.get(url).headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert "unsafe" not in policy
