@@ -93,14 +93,25 @@ class EmittedProgram(nn.Module):
         names = dict.fromkeys(node.layer for graph in self.graphs.values() for node in graph.nodes if node.layer)
         return [self._subtree(name) for name in names]
 
-    def forward(self, source: Stream, target: Int[Tensor, "batch target+1"]) -> Loss:
+    def forward(
+        self,
+        source: Stream,
+        target: Int[Tensor, "batch target+1"],
+        alignment: Float[Tensor, "batch target source"] | None = None,
+    ) -> Loss:
         """Return the loss of a batch.
 
         Args:
             source: Sources that end with EOS.
             target: Targets that start with BOS and end with EOS, padded with PAD. Labels that are PAD are ignored.
+            alignment: If the spec has `training.guided_alignment`, the probability that a target token comes from a
+                source token; 0 in the row of a token without links. None: no token has links.
         """
-        smoothed, plain = self.run(Purpose.TRAIN, **self._inputs(source), target=target)["loss"].unbind()
+        inputs = {**self._inputs(source), "target": target}
+        if self.spec.training.guided_alignment is not None:
+            empty = torch.zeros(len(target), target.shape[1] - 1, source.values.shape[1], device=target.device)
+            inputs["alignment"] = empty if alignment is None else alignment
+        smoothed, plain = self.run(Purpose.TRAIN, **inputs)["loss"].unbind()
         # Clone, because full backward hooks do not accept views.
         return Loss(smoothed.clone(), plain.detach(), (target[:, 1:] != PAD).sum())
 

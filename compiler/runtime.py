@@ -12,7 +12,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 from torch.nn import functional
 
-from compiler.operations.probability import SUPPRESSED_LOGIT
+from compiler.operations.probability import SMALLEST_ATTENTION, SUPPRESSED_LOGIT
 from specs import PAD
 
 CHUNK = 2**24
@@ -259,6 +259,17 @@ def smoothed_loss(
     plain, total = -log_p.gather(-1, labels[real][:, None])[:, 0], -log_p.masked_fill(closed, 0.0).sum(-1)
     smoothed = _Smoothing(smoothing, wrong_classes).loss(plain, total, logits.shape[-1] - closed.sum(-1))
     return torch.stack([smoothed.sum(), plain.sum()])
+
+
+def alignment_loss(
+    loss: Float[Tensor, 2],
+    weights: Float[Tensor, "batch h target source"],
+    alignment: Float[Tensor, "batch target source"],
+    weight: float,
+) -> Float[Tensor, 2]:
+    """Return a loss plus `weight` times the cross entropy between the first attention head and an alignment."""
+    nats = -(alignment * weights[:, 0].clamp(min=SMALLEST_ATTENTION).log()).sum()
+    return loss + torch.stack([weight * nats, nats.new_zeros(())])
 
 
 def chunked_loss(

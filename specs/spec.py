@@ -217,6 +217,11 @@ class Spec(Section):
         return self
 
     @property
+    def guided_layer(self) -> int | None:
+        """Index of the decoder layer whose first cross-attention head `training.guided_alignment` trains, or None."""
+        return None if self.training.guided_alignment is None else max(self.architecture.depths.decoder - 2, 0)
+
+    @property
     def reads_text(self) -> bool:
         """Whether the model reads text. False if it reads features, such as frames of a spectrogram."""
         return isinstance(self.architecture.source, Tokens)
@@ -254,6 +259,20 @@ class Spec(Section):
                 "task.kind",
                 problem=f"`training.dev_score` is `{score}`, which is not a score of the task `{self.task.kind}`",
                 hint=f"write {', '.join(f'`{name}`' for name in permitted[:-1])} or `{permitted[-1]}`",
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _check_guided_alignment(self) -> Self:
+        if self.training.guided_alignment is None:
+            return self
+        kinds = [sublayer.kind for sublayer in self.architecture.decoder]
+        if kinds.count("cross_attention") != 1 or isinstance(self.task, Parsing) or not self.reads_text:
+            reject(
+                "training.guided_alignment",
+                problem="`training.guided_alignment` needs a model that translates text, with one `cross_attention` in "
+                "each decoder layer",
+                hint="write `guided_alignment: null`",
             )
         return self
 

@@ -90,6 +90,11 @@ class Training(Section):
         description="Maximum global norm of the gradients; larger gradients are scaled down (not in the paper). null: "
         "no clipping."
     )
+    guided_alignment: Annotated[float, Field(gt=0, le=1_000)] | None = Field(
+        description="Weight of a loss that trains an attention head to align words: the first head of the last decoder "
+        "layer but one. It is the cross entropy between the head and a statistical word alignment of the training text "
+        "(not in the paper; Chen et al. 2016). null: no such loss."
+    )
     subword_regularization: Annotated[float, Field(gt=0, lt=1)] | None = Field(
         description="Sample a new segmentation of each sentence into tokens in each epoch (not in the paper). For "
         "bpe, this is the probability of skipping a merge (BPE-dropout). For unigram, it is the exponent of the "

@@ -45,7 +45,10 @@ def cross_attention(y: Value, sublayer: CrossAttention, context: LayerContext) -
         assert context.embedded is not None
         y = context.builder.node("embedded_query", Add(), (y, context.embedded))
     heads = MultiHeadAttention(context, sublayer)
-    return heads.attend(*heads.project(y, context.memory.x), context.memory.padding)
+    query, key, value = heads.project(y, context.memory.x)
+    if context.guided is not None:
+        context.guided.append(heads.weights(query, key, context.memory.padding))
+    return heads.attend(query, key, value, context.memory.padding)
 
 
 def attention_scale(architecture: Architecture, d_k: int) -> float:
@@ -109,10 +112,14 @@ class MultiHeadAttention:
         if self.b.purpose is not Purpose.ATTEND:
             attention = Attention(self.scale, self.dropout, groups=self.groups, biased=biased)
             return self.merge(self.b.node("context", attention, (query, key, value, *added), *self.score_vector()))
-        operation = AttentionWeights(self.scale, groups=self.groups, biased=biased)
-        weights = self.b.node("weights", operation, (query, key, *added), *self.score_vector())
+        weights = self.weights(query, key, *added)
         self.b.output(self.b.path, weights)
         return self.merge(self.b.node("context", WeightedSum(), (weights, value)))
+
+    def weights(self, query: Value, key: Value, *added: Value) -> Value:
+        """Return the attention weights of all heads: [batch, h, queries, keys]. The arguments are those of `attend`."""
+        operation = AttentionWeights(self.scale, groups=self.groups, biased=added[-1].type.kind is ValueKind.BIAS)
+        return self.b.node("weights", operation, (query, key, *added), *self.score_vector())
 
     def merge(self, heads: Value) -> Value:
         """Return the concatenated heads times W_O: [batch, length, d_model]."""

@@ -52,6 +52,8 @@ class LayerContext:
     """In the decoder, the input of its first layer: [batch, length, d_model]."""
     index: int = 0
     """Index of the layer in its stack."""
+    guided: list[Value] | None = None
+    """List to which cross-attention appends its weights, in the layer that `training.guided_alignment` trains."""
 
     @property
     def causal(self) -> bool:

@@ -7,7 +7,8 @@ is [batch, frames, width]; its convolutions make `source` positions of `frames`.
 | purpose       | inputs                                       | outputs                                          |
 |---------------|----------------------------------------------|--------------------------------------------------|
 | `train`       | source [batch, source], source_length [b],   | loss [2]: sums with and without label smoothing  |
-|               | target [batch, target+1]                     |                                                  |
+|               | target [batch, target+1]; with guided        |                                                  |
+|               | alignment, alignment [batch, target, source] |                                                  |
 | `score`       | the same                                     | log_probabilities [batch, target]                |
 | `encode`      | source, source_length                        | memory [batch, source, d_model], source_padding  |
 | `decode_step` | token and position [batch, new], memory,     | log_probabilities [batch, new, V]                |
@@ -43,7 +44,7 @@ from compiler.operations.elementwise import Dropout, Scale
 from compiler.operations.embedding import Embedding
 from compiler.operations.mask import PaddingMask
 from compiler.operations.operation import ValueKind
-from compiler.operations.probability import CrossEntropy, LogSoftmax, PickLabels
+from compiler.operations.probability import AlignmentLoss, CrossEntropy, LogSoftmax, PickLabels
 from compiler.operations.projection import Logits
 from compiler.operations.views import Slice
 from compiler.size import BATCH, NEW, SOURCE, TARGET, Size
@@ -99,6 +100,8 @@ class _Transformer:
     def __init__(self, spec: Spec, builder: GraphBuilder) -> None:
         self.spec, self.b = spec, builder
         self.a = spec.architecture
+        self.guided: list[Value] = []
+        """The attention weights that `training.guided_alignment` trains."""
 
     # Outputs of each purpose
 
@@ -106,7 +109,12 @@ class _Transformer:
         logits, labels = self._teacher_forced()
         training = self.spec.training
         loss = CrossEntropy(training.label_smoothing, training.label_smoothing_spread == "wrong_classes")
-        self.b.output("loss", self.b.node("loss", loss, (logits, labels)))
+        total = self.b.node("loss", loss, (logits, labels))
+        if training.guided_alignment is not None:
+            (weights,) = self.guided
+            alignment = self.b.input("alignment", BATCH, TARGET, SOURCE)
+            total = self.b.node("guided_loss", AlignmentLoss(training.guided_alignment), (total, weights, alignment))
+        self.b.output("loss", total)
 
     def score(self) -> None:
         logits, labels = self._teacher_forced()
@@ -161,7 +169,8 @@ class _Transformer:
         context = LayerContext(self.b, self.a, positions, target, position=position, memory=memory, embedded=y)
         for i in range(self.a.depths.decoder):
             with self.b.layer(f"decoder.{i}"):
-                y = self.layer(y, self.a.decoder, replace(context, index=i))
+                is_guided = self.b.purpose is Purpose.TRAIN and i == self.spec.guided_layer
+                y = self.layer(y, self.a.decoder, replace(context, index=i, guided=self.guided if is_guided else None))
         return self.final_norm("decoder", y)
 
     def layer(self, x: Value, sublayers: Sequence[EncoderSubLayer | DecoderSubLayer], context: LayerContext) -> Value:

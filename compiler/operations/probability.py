@@ -33,6 +33,9 @@ SUPPRESSED_LOGIT = -1e8
 """Tokens with this logit or a lower one are suppressed: the model never generates them. Training does not change that,
 because label smoothing ignores them. Imported models have such tokens."""
 
+SMALLEST_ATTENTION = 1e-9
+"""Lower bound of the attention whose logarithm is a loss."""
+
 
 @dataclass(frozen=True)
 class LogSoftmax(Operation):
@@ -110,6 +113,36 @@ class CrossEntropy(Operation):
 
     def describe(self, inputs: Sequence[str]) -> str:
         return f"smoothed by {self.smoothing:g}"
+
+
+@dataclass(frozen=True)
+class AlignmentLoss(Operation):
+    """Add the cross entropy between the first attention head and an alignment to the smoothed loss.
+
+    Inputs: a loss [2], attention weights [batch, h, n, m], and the alignment [batch, n, m]. Each row of the alignment
+    is a probability distribution, or 0 if the position has no link. The result is the loss [2].
+    """
+
+    weight: float
+
+    code = "alignment_loss({0}, {1}, {2}, {self.weight!r})"
+    calls = ("compiler.runtime.alignment_loss",)
+    caption = ("softmax", "Alignment loss")
+
+    def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
+        loss, weights, alignment = inputs
+        fits = weights.shape[:1] + weights.shape[2:] == alignment.shape and loss.shape == (Size.of(2),)
+        require(fits, self, loss, weights, alignment)
+        return loss
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        loss, weights, alignment = inputs
+        is_link = alignment > 0
+        nats = -(alignment[is_link] * weights[:, 0][is_link].clamp(min=SMALLEST_ATTENTION).log()).sum()
+        return loss + loss.new_tensor([self.weight, 0.0]) * nats
+
+    def describe(self, inputs: Sequence[str]) -> str:
+        return f"weighted by {self.weight:g}"
 
 
 @dataclass(frozen=True)

@@ -110,6 +110,11 @@ class Tokenizer:
         return None if id == UNK else id
 
     @cached_property
+    def control_tokens(self) -> frozenset[int]:
+        """IDs of the tokens that stand for no text, such as EOS and the tokens of languages."""
+        return frozenset(id for id in range(self.size) if self.model.is_control(id) or id in self._rejected)
+
+    @cached_property
     def _rejected(self) -> frozenset[int | None]:
         """IDs of the tokens that a text must not contain, such as those of languages."""
         added = self.added.ids if self.added else {}

@@ -120,6 +120,11 @@ class Vocabulary:
         parts = clean(text).split(" ") if self.is_word_level(side) else clean(text)
         return [part for part in dict.fromkeys(parts) if UNK in self.encode(part, side)]
 
+    def control_tokens(self, side: Side = "source") -> frozenset[int]:
+        """Return the IDs of the tokens that stand for no text, such as EOS and the tokens of languages."""
+        tokenizer = self._side(side)
+        return tokenizer.control_tokens if isinstance(tokenizer, Tokenizer) else frozenset()
+
     def is_word_level(self, side: Side) -> bool:
         """Return whether all source tokens, or all target tokens, are whole words."""
         tokenizer = self._side(side)

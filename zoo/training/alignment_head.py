@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
-from jaxtyping import Bool, Float64
+from jaxtyping import Bool
 from torch import Tensor
 
 from compiler import EmittedProgram, Purpose, build
@@ -16,23 +16,24 @@ from zoo.generation.alignment import AlignmentHead, SentencePair, attention_batc
 from zoo.generation.translator import Translator
 from zoo.report import Report
 from zoo.text.vocabulary import Vocabulary
+from zoo.training.lexical_model import LexicalModel, Tokens, mutual_links
 
-ITERATIONS = 10
 MAX_STATISTICS_PAIRS, MAX_ATTENTION_PAIRS = 5_000, 300
 """Numbers of pairs that the statistical alignment, and the comparison with the heads, use."""
-Links = Bool[np.ndarray, "target source"]
 
 
 def find_alignment_head(spec: Spec, vocabulary: Vocabulary, weights: Mapping[str, Tensor]) -> AlignmentHead | None:
     """Return the attention head that aligns the dev set best.
 
     A token of the translation can be compared with the position of the decoder that predicts it, or with the one that
-    reads it. Both are tried for each head.
+    reads it. Both are tried for each head. With `training.guided_alignment`, it is the head that was trained to align.
 
     Returns:
         The head. None if the model does not translate text or has no attention to the source, or if there is no dev
         set.
     """
+    if spec.guided_layer is not None:
+        return AlignmentHead(spec.guided_layer, 0, False)
     if not isinstance(spec.task, Translation) or not spec.corpus.dev or spec.architecture.source.kind != "tokens":
         return None
     try:
@@ -72,43 +73,14 @@ def _count_agreements(
                         yield from ((AlignmentHead(layer, head, reads), int(n)) for head, n in enumerate(right))
 
 
-def align_statistically(pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[Links]:
-    """Return the links of sentence pairs on which two IBM models 1 agree, one for each direction.
-
-    Model 1 (Brown et al., 1993, "The mathematics of statistical machine translation") estimates how probable each
-    token is as the translation of another one, from the pairs alone. A link is True if each of its two tokens is the
-    most probable origin of the other one.
+def align_statistically(pairs: Sequence[tuple[Tokens, Tokens]]) -> list[Bool[np.ndarray, "target source"]]:
+    """Return the links of sentence pairs on which two lexical models agree, one for each direction.
 
     Args:
         pairs: Token IDs of sources and targets, without special tokens.
     """
-    forward = model1(pairs)
-    backward = model1([(target, source) for source, target in pairs])
-    links = []
-    for to_target, to_source in zip(forward, backward, strict=True):
-        to_source = to_source.T
-        best_source, best_target = to_target.max(1, keepdims=True), to_source.max(0, keepdims=True)
-        links.append((to_target == best_source) & (to_source == best_target))
-    return links
-
-
-def model1(pairs: Sequence[tuple[Sequence[int], Sequence[int]]]) -> list[Float64[np.ndarray, "target source"]]:
-    """Return, for each pair, the probability that a target token comes from a source token, by IBM model 1."""
-    if not pairs:
-        return []
-    shapes = [(len(target), len(source)) for source, target in pairs]
-    sources = np.concatenate([np.tile(source, len(target)) for source, target in pairs])
-    targets = np.concatenate([np.repeat(target, len(source)) for source, target in pairs])
-    lengths = np.concatenate([np.full(rows, columns) for rows, columns in shapes])
-    occurrence = np.repeat(np.arange(len(lengths)), lengths)
-    entries, entry = np.unique(np.stack([sources, targets]), axis=1, return_inverse=True)
-    source_of_entry = entries[0].astype(int)
-    probability = np.ones(len(source_of_entry))
-    share = np.zeros(len(occurrence))
-    for _ in range(ITERATIONS):
-        share = probability[entry.ravel()]
-        share /= np.bincount(occurrence, share)[occurrence]
-        expected = np.bincount(entry.ravel(), share)
-        probability = expected / np.bincount(source_of_entry, expected)[source_of_entry]
-    ends = np.cumsum([rows * columns for rows, columns in shapes])
-    return [part.reshape(shape) for part, shape in zip(np.split(share, ends[:-1]), shapes, strict=True)]
+    to_target = LexicalModel(pairs)
+    to_source = LexicalModel([(target, source) for source, target in pairs])
+    return [
+        mutual_links(to_target.shares(source, target), to_source.shares(target, source).T) for source, target in pairs
+    ]

@@ -19,6 +19,7 @@ from zoo.data.batches import Batch
 from zoo.report import Report
 from zoo.system.device_memory import MEMORY_ERRORS, is_out_of_memory
 from zoo.training.distributed import Processes, full_tensor, shard
+from zoo.training.guided_alignment import Aligner
 
 
 def learning_rate(step: int, spec: Spec) -> float:
@@ -56,9 +57,17 @@ class Updater:
     """
 
     def __init__(
-        self, spec: Spec, program: EmittedProgram, processes: Processes, report: Report, *, sharded: bool = False
+        self,
+        spec: Spec,
+        program: EmittedProgram,
+        processes: Processes,
+        report: Report,
+        *,
+        sharded: bool = False,
+        aligner: Aligner | None = None,
     ) -> None:
         self.spec, self.program, self.processes, self.report = spec, program, processes, report
+        self._aligner = aligner
         self._sharded = sharded
         training = spec.training
         if sharded:
@@ -130,10 +139,11 @@ class Updater:
 
     def _part(self, part: Batch, tokens: int) -> torch.Tensor:
         """Add the gradients of a part of the batch. Return its smoothed and plain loss as a tensor of shape [2]."""
+        alignment = None if self._aligner is None else self._aligner(part).to(self.processes.device)
         part = part.to(self.processes.device)
         bfloat16 = self.spec.training.precision == "bfloat16"
         with torch.autocast(self.processes.device.type, torch.bfloat16, enabled=bfloat16):
-            loss = self._module(part.source, part.target.values)
+            loss = self._module(part.source, part.target.values, alignment)
         # The all-reduce computes the mean of the gradients, but their sum is needed.
         (loss.smoothed * (self.processes.count / tokens)).backward()
         return torch.stack([loss.smoothed.detach(), loss.plain])

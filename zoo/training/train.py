@@ -34,6 +34,7 @@ from zoo.training.checkpoints import list_checkpoints
 from zoo.training.dev_set import DevSet, continue_without_score, require_scorable_dev_set
 from zoo.training.distributed import Processes, join_processes, needs_sharding
 from zoo.training.forecast import StartMeasurements
+from zoo.training.guided_alignment import Aligner
 from zoo.training.initial_model import initial_model
 from zoo.training.run import Run, RunIdentity
 from zoo.training.trainer import Trainer
@@ -183,7 +184,10 @@ def _train(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report: R
         dev = DevSet(spec, prepared.vocabulary, device, report)
     library = identity.matrix_library if identity.matrix_library in matrix_libraries() else matrix_library()
     with fast_float32(library), _torch_threads(identity.threads, report), _stop_requested(report) as stopped:
-        trainer = Trainer(spec, data, run, processes, report, dev, program, measurements, sharded=identity.sharded)
+        aligner = Aligner(data.store, prepared.vocabulary) if spec.training.guided_alignment is not None else None
+        trainer = Trainer(
+            spec, data, run, processes, report, dev, program, measurements, sharded=identity.sharded, aligner=aligner
+        )
         try:
             ended = trainer.train(stopped)
         except Exception:

@@ -29,6 +29,7 @@ from zoo.training.checkpoints import TrainingProgress, TrainingState, are_finite
 from zoo.training.dev_set import DevSet, continue_without_score
 from zoo.training.distributed import Processes
 from zoo.training.forecast import StartMeasurements, report_forecast
+from zoo.training.guided_alignment import Aligner
 from zoo.training.run import Run
 from zoo.training.run_log import SHOWN, RunLog, summary
 from zoo.training.step import StepResult, Updater, learning_rate
@@ -75,6 +76,7 @@ class Trainer:
         measurements: StartMeasurements | None = None,
         *,
         sharded: bool = False,
+        aligner: Aligner | None = None,
     ) -> None:
         """Prepare a trainer.
 
@@ -88,13 +90,14 @@ class Trainer:
             program: The program to train. By default, that of the spec with initial weights.
             measurements: If given, the trainer forecasts time and memory from them, and reports the forecast.
             sharded: Whether to shard weights and moments over the processes.
+            aligner: Aligns the words of batches, for `training.guided_alignment`.
         """
         self.spec, self.data, self.run, self.report, self.dev = spec, data, run, report, dev
         self.processes, self.device = processes, processes.device
         device = str(self.device)
         self.program = trainable(spec, device=device) if program is None else program
         self.sharded, self._measurements = sharded, measurements
-        self.updater = Updater(spec, self.program, processes, report, sharded=sharded)
+        self.updater = Updater(spec, self.program, processes, report, sharded=sharded, aligner=aligner)
         self.progress = TrainingProgress()
         self._compiles = self.program.backend == LAZY_BACKEND
         self._flops = cost(self.program.graphs[Purpose.TRAIN]).flops

@@ -12,8 +12,9 @@ import torch
 import zoo
 from zoo.generation.alignment import AlignmentHead
 from zoo.training import alignment_head
-from zoo.training.alignment_head import align_statistically, find_alignment_head, model1
+from zoo.training.alignment_head import align_statistically, find_alignment_head
 from zoo.training.averaging import average
+from zoo.training.lexical_model import LexicalModel, mutual_links
 from zoo.training.run import Run
 
 WORDS = range(10, 30)
@@ -40,11 +41,23 @@ def test_the_models_agree_on_the_dictionary() -> None:
     assert np.mean([translation == is_link for translation, is_link in right]) > 0.99
 
 
-def test_the_probabilities_of_the_origins_of_a_token_sum_to_one() -> None:
-    for (source, target), found in zip(pairs(20), model1(pairs(20)), strict=True):
+def test_the_shares_of_the_origins_of_a_token_sum_to_one() -> None:
+    corpus = pairs(20)
+    model = LexicalModel(corpus)
+    for source, target in corpus:
+        found = model.shares(source, target)
         assert found.shape == (len(target), len(source))
         np.testing.assert_allclose(found.sum(1), 1.0)
-    assert model1([]) == []
+
+
+def test_unknown_tokens_have_no_origin() -> None:
+    model = LexicalModel([([10, 11], [20, 21]), ([10], [20])])
+    shares = model.shares([10, 11, 12], [20, 22, 9_999])
+    assert shares[0, 0] > 0.9 > 0.1 > shares[0, 1] > shares[0, 2] == 0
+    assert not shares[1:].any()
+    for empty in (LexicalModel([]), LexicalModel([([], [20]), ([10], [])])):
+        assert not empty.shares([10], [20]).any()
+    assert not mutual_links(np.zeros((2, 3)), np.zeros((2, 3))).any()
 
 
 @pytest.mark.parametrize("best", [AlignmentHead(0, 1, False), AlignmentHead(1, 0, True)], ids=str)
