@@ -13,7 +13,8 @@ from zoo.serving.errors import ServingError
 
 MAX_SECONDS = 600.0
 """Time after which a document is removed."""
-MAX_FILES = 200
+MAX_BYTES = 1_000_000_000
+"""Maximum size of all documents together."""
 _NAME_BYTES = 24
 _RETRY_SECONDS = 60
 
@@ -22,6 +23,7 @@ _RETRY_SECONDS = 60
 class _File:
     path: Path
     name: str
+    bytes: int
     ends: float
 
 
@@ -40,16 +42,16 @@ class TemporaryFiles:
             name: Name of the file for the client.
 
         Raises:
-            ServingError: There are too many documents.
+            ServingError: The documents would be larger than MAX_BYTES together.
         """
         self.remove_old()
-        if len(self._files) >= MAX_FILES:
+        if sum(file.bytes for file in self._files.values()) + len(content) > MAX_BYTES:
             raise ServingError(503, "too many documents wait to be downloaded", "files", _RETRY_SECONDS)
         self._folder = self._folder or TemporaryDirectory(prefix="zoo-serve-", ignore_cleanup_errors=True)
         secret = secrets.token_urlsafe(_NAME_BYTES)
         path = Path(self._folder.name) / secret
         path.write_bytes(content)
-        self._files[secret] = _File(path, name, time.monotonic() + MAX_SECONDS)
+        self._files[secret] = _File(path, name, len(content), time.monotonic() + MAX_SECONDS)
         asyncio.get_running_loop().call_later(MAX_SECONDS, self.remove_old)
         return secret
 

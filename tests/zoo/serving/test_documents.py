@@ -96,6 +96,6 @@ def test_invalid_documents_are_refused(client_of):
     assert upload(client, content=b"").status_code == 200
 
 
-def test_at_most_some_documents_are_kept(client, monkeypatch):
-    monkeypatch.setattr(files, "MAX_FILES", 1)
+def test_documents_have_a_maximum_size_together(client, monkeypatch, expected):
+    monkeypatch.setattr(files, "MAX_BYTES", len("\n".join(expected).encode()) + 1)
     assert [upload(client).status_code for _ in range(2)] == [200, 503]

@@ -1,0 +1,73 @@
+"""Measure how often tags go to the right words, on sentences of the built-in grammar, whose words have one translation.
+
+    python -m tests.benchmarks.markup_positions MODEL
+
+In each sentence, a noun or an adjective is bold. It is right if exactly its translation is bold.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from itertools import chain, islice
+
+import zoo
+from zoo.data.builtin import sentences
+from zoo.data.builtin.lexicon import LEXICON
+from zoo.documents.document import Markup, align_segments
+from zoo.generation.translator import Translator
+
+COUNT = 1_000
+_WORD = re.compile(r"[^\W\d_]+")
+_BOLD = re.compile(r"<b>(.*?)</b>")
+
+
+def dictionary() -> dict[str, re.Pattern[str]]:
+    """Return a pattern for the translation of each noun and adjective."""
+    found = {}
+    for noun in chain.from_iterable(LEXICON.nouns.values()):
+        forms = {noun.german.nominative, noun.german.genitive, noun.german.plural, f"{noun.german.plural}n"}
+        for word in (noun.singular, noun.plural):
+            found[word] = re.compile("|".join(sorted(map(re.escape, forms), key=len, reverse=True)))
+    for adjective in chain.from_iterable(LEXICON.adjectives.values()):
+        found[adjective.english] = re.compile(rf"(?:{adjective.german}|{adjective.stem}e[mnrs]?)")
+    return found
+
+
+def marked_sentences() -> Iterator[tuple[str, re.Pattern[str]]]:
+    """Yield sentences of the test set with a bold word, and the pattern of its translation."""
+    words = dictionary()
+    for pair in sentences("test", 20_000):
+        known = [match for match in _WORD.finditer(pair.source) if match[0] in words]
+        for match in known[len(pair.source) % max(len(known), 1) :][:1]:
+            pattern = words[match[0]]
+            if len([word for word in _WORD.findall(pair.target) if pattern.fullmatch(word)]) == 1:
+                yield f"{pair.source[: match.start()]}<b>{match[0]}</b>{pair.source[match.end() :]}", pattern
+
+
+def share_of_right_tags(translator: Translator, count: int = COUNT) -> float:
+    """Return in which share of the sentences exactly the translation of the bold word is bold.
+
+    Sentences whose translation does not have exactly one translation of the word are left out.
+    """
+    right = total = 0
+    marked = list(islice(marked_sentences(), count))
+    markups = [Markup.parse(text) for text, _ in marked]
+    segments = [segment for markup in markups for segment in markup.segments]
+    translations = list(translator.translate([segment.text for segment in segments]))
+    alignments = iter(align_segments(segments, translations, translator.align))
+    for markup, translation, (_, pattern) in zip(markups, translations, marked, strict=True):
+        rendered = markup.render(iter([translation]), alignments)
+        if len([word for word in _WORD.findall(translation) if pattern.fullmatch(word)]) == 1:
+            bold = _BOLD.findall(rendered)
+            right += len(bold) == 1 and pattern.fullmatch(bold[0]) is not None
+            total += 1
+    print(f"{right:,} of {total:,} tags are right")
+    return right / total
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    share_of_right_tags(zoo.load(sys.argv[1]))
