@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 import io
+import lzma
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
 from specs import ZooError
 from zoo.documents import html, markdown, office, plain
-from zoo.documents.markup import Piece, Segment, Syntax, split_segments
+from zoo.documents.markup import Kind, Piece, Segment, Syntax, split_segments
 from zoo.generation.alignment import AlignedToken
 
 MAX_DOCUMENT_BYTES = 500_000_000
 """Maximum size of a document after decompression."""
 _BYTE_ORDER_MARK = "\ufeff"
-
+_DAMAGE = (
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError),
+    *(RuntimeError, NotImplementedError, OSError, EOFError, ValueError),
+)
+"""Errors that zipfile raises if an archive is damaged, encrypted or of an unknown kind."""
 
 Translate = Callable[[list[str]], list[str]]
 """Function that translates texts."""
@@ -86,7 +92,9 @@ class Markup:
     @classmethod
     def parse(cls, text: str, form: Format = HTML) -> Markup:
         """Return the segments of a text in a format."""
-        return cls(form.parse(text), form.syntax)
+        content = text.removeprefix(_BYTE_ORDER_MARK)
+        mark = Piece(Kind.BREAK, text[: len(text) - len(content)])
+        return cls([mark, *form.parse(content)], form.syntax)
 
     def render(self, translations: Iterator[str], alignments: Iterator[list[AlignedToken]]) -> str:
         """Return the text with the next translations and alignments in place of its segments."""
@@ -185,7 +193,7 @@ def _decode(content: bytes, name: str) -> str:
 def _open_archive(content: bytes, name: str) -> zipfile.ZipFile:
     try:
         archive = zipfile.ZipFile(io.BytesIO(content))
-    except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
+    except _DAMAGE as error:
         raise ZooError(f"`{name}` is damaged: {error}", hint="open and save the document again") from None
     if sum(entry.file_size for entry in archive.infolist()) > MAX_DOCUMENT_BYTES:
         raise ZooError(f"`{name}` has more than {MAX_DOCUMENT_BYTES:,} bytes after decompression", hint="split it")
@@ -195,5 +203,5 @@ def _open_archive(content: bytes, name: str) -> zipfile.ZipFile:
 def _read_entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, name: str) -> bytes:
     try:
         return archive.read(entry)
-    except (zipfile.BadZipFile, RuntimeError, NotImplementedError, OSError, EOFError, ValueError) as error:
+    except _DAMAGE as error:
         raise ZooError(f"`{name}` is damaged: {error}", hint="open and save the document again") from None

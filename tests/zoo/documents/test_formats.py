@@ -74,6 +74,9 @@ def test_a_document_stays_as_it_is_if_every_text_does(suffix: str) -> None:
     ("suffix", "text", "expected"),
     [
         (".txt", "one two\r\n 12 \nthree", "TWO ONE\r\n 12 \nTHREE"),
+        (".txt", "\ufeffone two", "\ufeffTWO ONE"),
+        (".md", "\ufeff---\na: one\n---\n# one two", "\ufeff---\na: one\n---\n# TWO ONE"),
+        (".html", "\ufeff<b>one</b> two", "\ufeffTWO <b>ONE</b>"),
         (".md", "# one *two*\n\n- three_x\n", "# *TWO* ONE\n\n- THREE\\_X\n"),
         (".md", "> one\n> [two](u) `x`\n", "> [TWO](u)\n> ONE `x`\n"),
         (".md", "---\na: one\n---\n`one`\n", "---\na: one\n---\n`one`\n"),
@@ -133,6 +136,20 @@ def test_bad_documents_are_refused(name: str, content: bytes, message: str) -> N
     with pytest.raises(ZooError, match=message) as error:
         translate_document(content, name, lambda texts: texts, align_reversed)
     assert error.value.hint
+
+
+@pytest.mark.parametrize("suffix", PARTS)
+def test_damaged_archives_are_refused(suffix: str) -> None:
+    whole = archive_of(suffix, TEXTS.get(suffix, TEXTS[".html"]) * 30)
+    generator, refused = random.Random(suffix), 0
+    for _ in range(200):
+        damaged = bytearray(whole)
+        damaged[generator.randrange(len(damaged))] ^= 0xFF
+        try:
+            translated(suffix, bytes(damaged))
+        except ZooError:
+            refused += 1
+    assert refused > 20
 
 
 def test_documents_that_grow_without_bound_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
