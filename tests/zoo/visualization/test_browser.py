@@ -1,0 +1,66 @@
+"""The pages that are files work in a browser: no errors, no other host, accessible, dark and narrow."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.zoo.visualization.test_registry_page import MODEL
+from tests.zoo.visualization.test_search_page import small_tree
+from zoo.visualization.attention_page import attention_page
+from zoo.visualization.attention_view import View
+from zoo.visualization.curves_page import CurveMetric, MetricValues, RunCurves, curves_page
+from zoo.visualization.registry_page import registry_page
+from zoo.visualization.search_page import search_page
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="needs the package playwright")
+axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe-playwright-python")
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+pytestmark = [
+    pytest.mark.integration,
+    pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium (Debian's package chromium)"),
+]
+AXIS = tuple((float(step), float(step), 1.0 / step) for step in range(1, 6))
+
+
+@pytest.fixture
+def sources(make_attention: Callable[..., Any]) -> dict[str, str]:
+    """The HTML of one page of each kind."""
+    attention = make_attention()
+    runs = [RunCurves(name, "It has ended.", {"loss": MetricValues(AXIS)}) for name in ("one", "two")]
+    return {
+        "attention": attention_page(attention, View.of(attention), "a-model"),
+        "curves": curves_page([CurveMetric("loss", "Training loss", "loss", higher_is_better=False)], runs),
+        "registry": registry_page([MODEL]),
+        "search": search_page(small_tree(), "a-model"),
+    }
+
+
+def test_pages_have_no_errors_and_are_accessible(sources: dict[str, str], tmp_path: Path) -> None:
+    problems: dict[str, list[str]] = {name: [] for name in sources}
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        for name, source in sources.items():
+            (tmp_path / f"{name}.html").write_text(source, "utf-8")
+            for options in ({"viewport": {"width": 1200, "height": 800}}, {"color_scheme": "dark"}):
+                # the pages forbid all other scripts, and axe is one; the console is read without this exception
+                for audited in (False, True):
+                    context = browser.new_context(bypass_csp=audited, **options)
+                    page, found = context.new_page(), problems[name]
+                    page.on("console", lambda each, found=found: each.type == "error" and found.append(each.text))
+                    page.on("pageerror", lambda each, found=found: found.append(str(each)))
+                    page.on(
+                        "request",
+                        lambda each, found=found: each.url.startswith(("file:", "data:")) or found.append(each.url),
+                    )
+                    page.goto((tmp_path / f"{name}.html").as_uri())
+                    if audited:
+                        violations = axe.Axe().run(page).response["violations"]
+                        found += [each["id"] for each in violations if each["impact"] in ("serious", "critical")]
+                    context.close()
+        browser.close()
+    assert not any(problems.values()), problems
