@@ -8,7 +8,7 @@ from pathlib import Path
 from fastapi import APIRouter
 from fastapi.responses import Response
 
-from zoo.visualization.style import SHEET, colour_sheet
+from zoo.visualization.style import SHEET, colour_sheet, theme_sheet
 
 _FOLDER = Path(__file__).parent / "page"
 _HEADERS = {
@@ -46,4 +46,4 @@ def _file(name: str) -> Response:
 @cache
 def _content(name: str) -> str:
     text = (_FOLDER / name).read_text("utf-8")
-    return colour_sheet() + SHEET + text if name == "page.css" else text
+    return colour_sheet() + theme_sheet() + SHEET + text if name == "page.css" else text

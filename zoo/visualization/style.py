@@ -102,5 +102,13 @@ def colour_sheet(series_count: int = 0) -> str:
     )
 
 
+def theme_sheet() -> str:
+    """Return CSS by which the attribute `data-theme` of a page, `light` or `dark`, overrides the system's mode."""
+    return "".join(
+        f"@media screen {{ :root[data-theme={name}] {{ color-scheme: {name}; {_root(theme)} }} }}\n"
+        for name, theme in (("light", LIGHT), ("dark", DARK))
+    )
+
+
 def _root(theme: Mapping[str, str]) -> str:
     return "; ".join(f"--{name}: {value}" for name, value in theme.items())

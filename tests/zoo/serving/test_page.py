@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from zoo.report import Report
 pytest.importorskip("fastapi")
 sync_api = pytest.importorskip("playwright.sync_api", reason="needs the package playwright")
 
+from tests.zoo.serving.conftest import running  # noqa: E402
 from zoo.serving.settings import hash_key  # noqa: E402
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -33,9 +35,20 @@ def browser() -> Iterator[sync_api.Browser]:
         browser.close()
 
 
+@pytest.fixture(scope="module")
+def shared() -> Iterator[tuple[ExitStack, list[str]]]:
+    """The server of all tests of this module, once it is started, and what stops it."""
+    with ExitStack() as stack:
+        yield stack, []
+
+
 @pytest.fixture
-def url(url_of) -> str:
-    return url_of()
+def url(shared, trained, service_of) -> str:
+    stack, urls = shared
+    if not urls:
+        trained()
+        urls.append(stack.enter_context(running(service_of(names=(str(Path("runs/tiny").resolve()),)))))
+    return urls[0]
 
 
 @pytest.fixture
@@ -67,8 +80,17 @@ def translate(page, text: str = TEXT) -> str:
     return page.inner_text("#result")
 
 
-def test_the_translation_appears_while_one_types(open_page):
+def serious(page) -> list[str]:
+    """Return the serious problems of accessibility that axe finds."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe-playwright-python")
+    found = axe.Axe().run(page).response["violations"]
+    return [each["id"] for each in found if each["impact"] in ("serious", "critical")]
+
+
+def test_the_translation_appears_while_one_types(open_page, trained):
     page = open_page()
+    if not Path("runs/tiny").exists():  # another test started the server, with the same weights
+        trained()
     expected = open_model(Path("runs/tiny"), device="cpu", report=Report()).translate([TEXT, "we read"])
     text = translate(page, f"{TEXT}\n\nwe read")
     assert text.split("\n\n")[0] == expected[0]
@@ -142,7 +164,6 @@ def test_texts_never_become_markup(open_page):
 
 @pytest.mark.parametrize("options", [{"viewport": {"width": 360, "height": 700}}, {"color_scheme": "dark"}], ids=str)
 def test_narrow_and_dark_screens_are_accessible(open_page, options):
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="needs axe-playwright-python")
     page = open_page(**options)
     translate(page)
     page.locator("#result button").first.click()
@@ -150,21 +171,47 @@ def test_narrow_and_dark_screens_are_accessible(open_page, options):
     page.locator("#alternatives li").first.wait_for()
     wide = "all => all.filter(each => each.getBoundingClientRect().right > innerWidth).map(each => each.outerHTML)"
     assert page.locator("main > *, main > :not(.wide) *").evaluate_all(wide) == []
-    found = axe.Axe().run(page).response["violations"]
-    assert [each["id"] for each in found if each["impact"] in ("serious", "critical")] == []
+    assert serious(page) == []
 
 
-def test_errors_say_what_to_do(open_page, url_of, monkeypatch):
-    locked = url_of(keys={hash_key("secret"): None})
-    page = open_page(locked)
+def test_the_colours_can_be_chosen(open_page):
+    page = open_page(color_scheme="light")
+    colour = "getComputedStyle(document.body).backgroundColor"
+    light = page.evaluate(colour)
+    page.select_option("#theme", "dark")
+    dark = page.evaluate(colour)
+    page.reload()
+    assert page.evaluate(colour) == dark != light
+    page.emulate_media(color_scheme="dark")
+    page.select_option("#theme", "light")
+    assert page.evaluate(colour) == light
+
+
+def test_the_translation_is_copied(open_page):
+    page = open_page(permissions=["clipboard-read", "clipboard-write"])
+    text = translate(page)
+    page.click("#copy")
+    page.wait_for_selector("#announced:has-text('copied')", state="attached")
+    assert page.evaluate("navigator.clipboard.readText()") == text
+    page.evaluate("Object.defineProperty(navigator, 'clipboard', { value: undefined, configurable: true })")
+    page.evaluate("addEventListener('copy', () => window.copied = getSelection().toString())")
+    page.click("#copy")
+    assert page.evaluate("window.copied") == text
+
+
+def test_errors_say_what_to_do(open_page, service_of):
+    server = running(service_of(keys={hash_key("secret"): None}))
+    page = open_page(server.__enter__())
     page.select_option("#source", "en")
     page.fill("#text", TEXT)
     page.wait_for_selector("#error:not(:empty)")
     assert "key is needed" in page.inner_text("#error")
+    page.fill("#key", "wrong")
+    page.wait_for_selector("#error:has-text('wrong')")
     page.fill("#key", "secret")
     page.wait_for_selector("#facts:not(:empty)")
     assert page.inner_text("#error") == ""
-    page.context.set_offline(True)
+    server.__exit__(None, None, None)
     page.fill("#text", "we read")
     page.wait_for_selector("#error:not(:empty)")
     assert "does not answer" in page.inner_text("#error")

@@ -90,17 +90,20 @@ async function translate() {
       draw();
     }
     byId("result").classList.remove("waiting");
-    showFacts(asked[0], (performance.now() - started) / 1000);
+    showFacts(asked, (performance.now() - started) / 1000);
     byId("announced").textContent = `Translation: ${parts.map((part) => part.translation || "").join(" ").slice(0, 300)}`;
   } catch (error) {
     showError(error);
   }
 }
 
-function showFacts(part, seconds) {
-  const name = byId("source").value === AUTO ? `detected: ${languageName(part.source)}; ` : "";
-  const model = part.model ? `${part.model} ${part.revision.slice(0, 8)}, ` : "not translated, ";
-  byId("facts").textContent = `${name}${model}${seconds.toFixed(2)} s`;
+function showFacts(parts, seconds) {
+  const name = byId("source").value === AUTO ? `Detected: ${languageName(parts[0].source)}. ` : "";
+  const answered = parts.find((part) => part.model);
+  const model = answered ? `${answered.model} ${answered.revision.slice(0, 8)}` : "Already in this language";
+  const words = parts.map((part) => part.translation.split(/\s+/).filter(Boolean).length).reduce((sum, each) => sum + each);
+  const speed = answered ? `, ${Math.round(words / seconds)} words/s` : "";
+  byId("facts").textContent = `${name}${model}, ${seconds.toFixed(2)} s${speed}`;
 }
 
 // Draws the translation. The words of a single line are buttons.
@@ -126,6 +129,29 @@ function draw() {
   byId("result").replaceChildren(...rows);
   byId("result").querySelector("button")?.setAttribute("tabindex", "0");
   byId("copy").disabled = !rows.length;
+}
+
+async function copy() {
+  const text = state.parts.map((part) => part.translation || "").join("\n");
+  if (navigator.clipboard) await navigator.clipboard.writeText(text);
+  else {
+    // Browsers have no clipboard object on plain HTTP, except for this machine.
+    const copied = element("textarea", { class: "hidden", "aria-hidden": "true" });
+    copied.value = text;
+    document.body.append(copied);
+    copied.select();
+    document.execCommand("copy");
+    copied.remove();
+    byId("copy").focus();
+  }
+  byId("announced").textContent = "The translation is copied.";
+}
+
+function setTheme(name) {
+  if (name) document.documentElement.dataset.theme = name;
+  else delete document.documentElement.dataset.theme;
+  byId("theme").value = name;
+  localStorage.setItem("theme", name);
 }
 
 // Moves among the words with the arrow keys, so that the translation is one stop of the tabulator key.
@@ -257,7 +283,7 @@ function showModels(models) {
   const rows = models.map((model) => {
     const pairs = model.directions.map(([source, target]) => `${languageName(source)} to ${languageName(target)}`);
     const scores = Object.entries(model.scores).map(([name, value]) => `${name} ${value.toFixed(1)}`);
-    const cells = [model.name, pairs.join(", ") || model.task, scores.join(", "), model.licence || ""];
+    const cells = [model.name, model.revision?.slice(0, 8) ?? "not loaded yet", pairs.join(", ") || model.task, scores.join(", "), model.licence || ""];
     return element("tr", {}, ...cells.map((text) => element("td", {}, text)));
   });
   byId("models").replaceChildren(...rows);
@@ -283,10 +309,8 @@ byId("source").addEventListener("change", () => (fillLanguages(), translate()));
 byId("target").addEventListener("change", translate);
 byId("key").addEventListener("input", () => (sessionStorage.setItem("key", byId("key").value), later()));
 byId("swap").addEventListener("click", swap);
-byId("copy").addEventListener("click", async () => {
-  await navigator.clipboard.writeText(state.parts.map((part) => part.translation || "").join("\n"));
-  byId("announced").textContent = "The translation is copied.";
-});
+byId("copy").addEventListener("click", () => copy().catch(showError));
+byId("theme").addEventListener("change", () => setTheme(byId("theme").value));
 byId("result").addEventListener("keydown", moveFocus);
 for (const id of ["layer", "head"]) byId(id).addEventListener("change", () => showAttention().catch(showError));
 document.addEventListener("keydown", (event) => event.key === "Escape" && closeWord());
@@ -299,4 +323,5 @@ for (const name of ["dragover", "dragleave", "drop"]) {
     if (name === "drop") translateFile(event.dataTransfer.files[0]);
   });
 }
+setTheme(localStorage.getItem("theme") || "");
 start().catch(showError);
