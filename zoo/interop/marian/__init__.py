@@ -1,1 +1,1 @@
-"""Models of Marian: an .npz file, vocabularies, and `decoder.yml`."""
+"""Models of Marian: an .npz or .bin file, vocabularies, and `decoder.yml`."""

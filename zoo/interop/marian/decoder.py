@@ -12,11 +12,16 @@ from typing import Any
 from specs import ZooError
 from specs.reader import read_value
 from zoo.files.reading import file_exists, read_bytes
+from zoo.interop.marian.binary import is_binary_model
 from zoo.interop.settings import Settings
 
 SUFFIX = "decoder.yml"
 _MAX_SIZE = 100_000  # bytes
 _DEFAULT_BEAM, _DEFAULT_LENGTH_FACTOR = 12, 3.0
+_FIREFOX = {"beam-size": 1, "normalize": 1.0, "max-length-factor": 2.0}
+"""Search settings of Firefox, whose models are .bin files without a `decoder.yml`."""
+_VOCABULARIES = (("source.spm", "target.spm"), ("vocab.spm", "vocab.spm"), ("srcvocab.*.spm", "trgvocab.*.spm"))
+"""Usual names of the vocabularies of source and target. The last ones are Firefox's."""
 _ALLOWED: dict[str, tuple[Any, ...]] = {
     "force-decode": (False,),
     "no-spm-decode": (False,),
@@ -59,7 +64,7 @@ def read_decoder(path: Path) -> Decoder:
     """Find the files of a model and read the settings of its search.
 
     Args:
-        path: An .npz file, a `decoder.yml`, or a folder that contains one of them.
+        path: An .npz or .bin file, a `decoder.yml`, or a folder that contains one of them.
 
     Raises:
         ZooError: Files are missing or ambiguous, or a setting is not supported.
@@ -67,7 +72,8 @@ def read_decoder(path: Path) -> Decoder:
     model, file = _find(path)
     if file is None:
         assert model is not None
-        return Decoder(model, _default_vocabularies(model), _decoding(Settings({}, str(model))), True)
+        settings = _FIREFOX if model.suffix == ".bin" else {}
+        return Decoder(model, _default_vocabularies(model), _decoding(Settings(settings, str(model))), True)
     values = read_value(read_bytes(file, _MAX_SIZE).decode("utf-8", "replace"), str(file)).plain()
     if not isinstance(values, dict):
         hint = "restore the file from the model's original source"
@@ -75,7 +81,9 @@ def read_decoder(path: Path) -> Decoder:
     options = Settings(values, str(file))
     models = _paths(options, "models", file.parent)
     if model is None and len(models) != 1:
-        raise options.error("models", "lists several models, but ensembles cannot be imported", "import each `.npz`")
+        raise options.error(
+            "models", "lists several models, but ensembles cannot be imported", "import each model file"
+        )
     options.require(_ALLOWED)
     options.ignore(*_NO_EFFECT)
     vocabularies = _paths(options, "vocabs", file.parent) or list(_default_vocabularies(model or models[0]))
@@ -93,17 +101,24 @@ def read_decoder(path: Path) -> Decoder:
     return Decoder(model or models[0], (source, target), decoding, not allows_unknown, notes)
 
 
+def model_files(folder: Path) -> list[Path]:
+    """Return the model files of Marian in a folder."""
+    return sorted([*folder.glob("*.npz"), *filter(is_binary_model, folder.glob("*.bin"))])
+
+
 def _find(path: Path) -> tuple[Path | None, Path | None]:
-    """Return the paths of a model's .npz file and decoder.yml. One of them may be None, but not both."""
+    """Return the paths of a model's .npz or .bin file and decoder.yml. One of them may be None, but not both."""
     if path.is_dir():
         files = [path / SUFFIX] if file_exists(path / SUFFIX) else sorted(path.glob(f"*.{SUFFIX}"))
-        models = sorted(path.glob("*.npz"))
+        models = model_files(path)
         if len(files) == 1:
             return None, files[0]
         if len(models) == 1:
             return models[0], None
         names = ", ".join(file.name for file in files or models) or "none"
-        raise ZooError(f"`{path}` does not contain exactly one model (found: {names})", hint="give the `.npz` file")
+        raise ZooError(
+            f"`{path}` does not contain exactly one model (found: {names})", hint="give the `.npz` or `.bin` file"
+        )
     if path.suffix in (".yml", ".yaml"):
         return None, path
     candidates = (path.with_name(f"{path.name}.{SUFFIX}"), path.with_suffix(f".{SUFFIX}"), path.with_name(SUFFIX))
@@ -130,9 +145,10 @@ def _paths(options: Settings, key: str, folder: Path) -> list[Path]:
 def _default_vocabularies(model: Path) -> tuple[Path, Path]:
     """Return the source and target vocabularies of a model without a decoder.yml, found by their usual file names."""
     folder = model.parent
-    for source, target in (("source.spm", "target.spm"), ("vocab.spm", "vocab.spm")):
-        if file_exists(folder / source) and file_exists(folder / target):
-            return folder / source, folder / target
+    for patterns in _VOCABULARIES:
+        found = [sorted(folder.glob(pattern)) for pattern in patterns]
+        if all(len(files) == 1 for files in found):
+            return found[0][0], found[1][0]
     if len(files := sorted(folder.glob("*.spm"))) == 1:
         return files[0], files[0]
     hint = f"write `{model.name}.{SUFFIX}` with `vocabs: [SOURCE, TARGET]`"

@@ -5,16 +5,18 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from specs import UNK, Spec
+from specs import UNK, Spec, ZooError
 from zoo.interop.formats import Engine, EngineTranslation, ImportedModel, ImportRequest, imported_spec
-from zoo.interop.marian.archive import open_archive
-from zoo.interop.marian.decoder import SUFFIX, Decoder, read_decoder
+from zoo.interop.marian.archive import Archive, open_archive
+from zoo.interop.marian.binary import is_binary_model, open_binary
+from zoo.interop.marian.decoder import SUFFIX, Decoder, model_files, read_decoder
 from zoo.interop.marian.network import architecture_fields, embedding_rows, read_embeddings, read_layers
 from zoo.interop.marian.vocabulary import read_vocabulary
 from zoo.interop.sentencepiece_model import is_language_token
@@ -33,22 +35,22 @@ class MarianImport:
     """The import format `marian`. Implements `zoo.interop.formats.ImportFormat`."""
 
     name = "marian"
-    description = "Marian's .npz, or its folder with decoder.yml and .spm or .yml vocabularies"
+    description = "Marian's .npz or .bin, or its folder with decoder.yml and .spm or .yml vocabularies"
     engine = "pymarian"
 
     def recognises(self, path: Path) -> bool:
-        """Return whether the path is an .npz file, a `decoder.yml`, or a folder with one of them."""
+        """Return whether the path is an .npz or .bin file, a `decoder.yml`, or a folder with one of them."""
         if path.is_dir():
-            return any(path.glob(f"*{SUFFIX}")) or len(list(path.glob("*.npz"))) == 1
-        return path.name.endswith((SUFFIX, ".npz"))
+            return any(path.glob(f"*{SUFFIX}")) or len(model_files(path)) == 1
+        return path.name.endswith((SUFFIX, ".npz")) or is_binary_model(path)
 
     def read(self, path: Path, request: ImportRequest) -> ImportedModel:
         """Read a model. Raise ZooError if it is damaged or has a property that zoo does not support."""
-        if path.suffix == ".npz":
-            with open_archive(path):
+        if path.suffix in (".npz", ".bin"):
+            with _open_model(path):
                 pass  # report a damaged file before a missing vocabulary
         decoder = read_decoder(path)
-        with open_archive(decoder.model) as archive:
+        with _open_model(decoder.model) as archive:
             options = archive.options()
             architecture = architecture_fields(options)
             vocabulary = read_vocabulary(decoder.vocabularies, embedding_rows(archive, options))
@@ -77,8 +79,17 @@ class MarianImport:
 
     def open_engine(self, path: Path, model: ImportedModel) -> Engine:
         """Open the model in Marian, through its Python package `pymarian`."""
+        decoder = read_decoder(path)
+        with _open_model(decoder.model) as archive:
+            if archive.is_quantised:
+                problem = f"`{decoder.model}` is quantised, and `pymarian` cannot run it"
+                raise ZooError(problem, hint="import it without `--check`, or import the float32 model")
         engine = MarianEngine if _searches_as_trained(model.spec) else MarianScoringEngine
-        return engine(read_decoder(path), model)
+        return engine(decoder, model)
+
+
+def _open_model(file: Path) -> AbstractContextManager[Archive]:
+    return open_binary(file) if file.suffix == ".bin" else open_archive(file)
 
 
 def _searches_as_trained(spec: Spec) -> bool:

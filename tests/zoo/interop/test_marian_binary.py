@@ -1,0 +1,147 @@
+"""Models in Marian's binary format are the models in the .npz file; damaged files are rejected."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+from specs import ZooError
+from zoo.interop.formats import ImportedModel, ImportRequest
+from zoo.interop.importer import find_format
+from zoo.interop.marian.binary import open_binary
+from zoo.interop.marian.importer import MarianImport
+
+INT8, FLOAT32, INTGEMM8 = 0x101, 0x404, 0x4101
+STUDENT = {"transformer-decoder-autoreg": "rnn", "dec-cell": "ssru", "transformer-ffn-activation": "relu"}
+Item = tuple[str, int, tuple[int, ...], bytes]
+
+
+def pack(items: list[Item], version: int = 1) -> bytes:
+    """Lay out a .bin file as Marian does. Quantised tensors are padded to 256 bytes, as in published models."""
+    items = [(name, type, shape, data + bytes(-len(data) % 256)) for name, type, shape, data in items]
+    names = [name.encode() + b"\0" for name, *_ in items]
+    head = struct.pack("<QQ", version, len(items))
+    for stored, (_, type, shape, data) in zip(names, items, strict=True):
+        head += struct.pack("<4Q", len(stored), type, len(shape), len(data))
+    head += b"".join(names) + b"".join(struct.pack(f"<{len(shape)}i", *shape) for _, _, shape, _ in items)
+    padding = 256 - (len(head) + 8) % 256
+    return head + struct.pack("<Q", padding) + bytes(padding) + b"".join(data for *_, data in items)
+
+
+def is_matrix(name: str) -> bool:
+    """Return whether Marian quantises a tensor."""
+    return "_W" in name[-4:] or name.endswith("Wemb")
+
+
+def quantise(name: str, matrix: np.ndarray) -> tuple[bytes, np.ndarray]:
+    """Return the stored bytes of a matrix in intgemm8, and the float values that they stand for."""
+    multiplier = np.float32(127 / np.abs(matrix).max())
+    integers = np.rint(matrix * multiplier).astype(np.int8)
+    stored = integers if "Wemb" in name else integers.T
+    return stored.tobytes() + multiplier.tobytes(), integers * (np.float32(1) / multiplier)
+
+
+def write(folder: Path, options: dict[str, Any], weights: dict[str, np.ndarray], int8: bool) -> dict[str, np.ndarray]:
+    """Write `model.bin` and return the values of its tensors."""
+    content = yaml.safe_dump(options).encode() + b"\0"
+    items: list[Item] = [("special:model.yml", INT8, (len(content),), content)]
+    values = {}
+    for name, tensor in weights.items():
+        if int8 and is_matrix(name):
+            data, values[name] = quantise(name, tensor)
+            items.append((name, INTGEMM8, tensor.shape, data))
+            items.append((f"{name}_QuantMultA", FLOAT32, (1, 1), struct.pack("<f", 9.5)))
+        else:
+            values[name] = tensor
+            items.append((name, FLOAT32, tensor.shape, tensor.astype("<f4").tobytes()))
+    (folder / "model.bin").write_bytes(pack(items))
+    return values
+
+
+def read(path: Path) -> ImportedModel:
+    return find_format(path).read(path, ImportRequest("mine"))
+
+
+@pytest.fixture
+def student(tiny: SimpleNamespace, tmp_path: Path) -> SimpleNamespace:
+    """Create a student's vocabulary, options and weights in an otherwise empty folder."""
+    (tmp_path / "vocab.ende.spm").write_bytes(model := tiny.train_sentencepiece(tiny.TEXT))
+    options = tiny.MARIAN_OPTIONS | STUDENT
+    weights = tiny.marian_weights(options, tiny.processor(model).get_piece_size())
+    return SimpleNamespace(folder=tmp_path, options=options, weights=weights)
+
+
+@pytest.mark.parametrize("int8", [False, True], ids=["float32", "int8"])
+def test_the_format_does_not_change_the_model(tiny: SimpleNamespace, student: SimpleNamespace, int8: bool) -> None:
+    values = write(student.folder, student.options, student.weights, int8)
+    imported = read(student.folder)
+    (student.folder / "model.bin").unlink()
+    tiny.write_marian(student.folder, student.options, values)
+    expected = read(student.folder / "model.npz")
+    assert imported.tensors.keys() == expected.tensors.keys()
+    for name, tensor in imported.tensors.items():
+        torch.testing.assert_close(tensor, expected.tensors[name], rtol=1e-6, atol=0, msg=name)
+    assert imported.spec.architecture == expected.spec.architecture
+
+
+def test_search_is_firefoxs_and_its_vocabularies_are_found(student: SimpleNamespace) -> None:
+    write(student.folder, student.options, student.weights, int8=False)
+    decoding = read(student.folder / "model.bin").spec.decoding
+    assert (decoding.beam, decoding.alpha, decoding.length_factor) == (1, 1, 2)
+    content = (student.folder / "vocab.ende.spm").read_bytes()
+    for name in ("srcvocab.ende.spm", "trgvocab.ende.spm"):
+        (student.folder / name).write_bytes(content)
+    assert read(student.folder).spec == read(student.folder / "model.bin").spec
+
+
+def test_other_bin_files_in_the_folder_are_no_models(student: SimpleNamespace) -> None:
+    write(student.folder, student.options, student.weights, int8=False)
+    (student.folder / "lex.50.50.ende.s2t.bin").write_bytes(struct.pack("<2Q", 0xF11A48D5013417F5, 0))
+    assert MarianImport().recognises(student.folder)
+    assert not MarianImport().recognises(student.folder / "lex.50.50.ende.s2t.bin")
+
+
+def test_quantised_models_are_not_compared_with_marian(student: SimpleNamespace) -> None:
+    write(student.folder, student.options, student.weights, int8=True)
+    with pytest.raises(ZooError, match="is quantised"):
+        MarianImport().open_engine(student.folder, read(student.folder))
+
+
+def open_bytes(file: Path, content: bytes) -> None:
+    file.write_bytes(content)
+    with open_binary(file) as archive:
+        for name in sorted(archive.left):
+            archive.read(name)
+
+
+def test_damaged_files_are_rejected(tmp_path: Path) -> None:
+    file = tmp_path / "model.bin"
+    item: Item = ("a_W", INTGEMM8, (2, 3), bytes(6) + struct.pack("<f", 2))
+    content = pack([item])
+    open_bytes(file, content)
+    for length in range(0, len(content), 7):
+        with pytest.raises(ZooError, match="truncated"):
+            open_bytes(file, content[:length])
+    for wrong, message in (
+        (pack([item], version=2), "has the binary version 2"),
+        (pack([item, item]), "a tensor twice"),
+        (pack([("a" * 300, *item[1:])]), "too long"),
+        (pack([(item[0], INTGEMM8, (1,) * 9, item[3])]), "too many dimensions"),
+        (pack([(item[0], INTGEMM8, (6,), item[3])]), "does not match"),
+        (pack([(item[0], FLOAT32, (-2, -3), item[3])]), "does not match"),
+        (pack([(item[0], INTGEMM8, (2**31 - 1, 2**31 - 1), item[3])]), "does not match"),
+        (pack([(item[0], 0x18001, (2, 3), item[3])]), "the type 0x18001"),
+        (pack([(item[0], INTGEMM8, (2, 3), bytes(10))]), "multiplier of `a_W` is 0.0"),
+        (pack([(item[0], INTGEMM8, (2, 3), bytes(6) + struct.pack("<f", float("nan")))]), "multiplier of `a_W` is nan"),
+        (struct.pack("<2Q", 1, 2**60), "at most 100,000"),
+        (struct.pack("<6Q", 1, 1, 2, FLOAT32, 1, 2**62) + b"a\0" + struct.pack("<iQ", 1, 2**63), "truncated"),
+    ):
+        with pytest.raises(ZooError, match=message):
+            open_bytes(file, wrong)
