@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -99,6 +100,19 @@ def test_search_is_firefoxs_and_its_vocabularies_are_found(student: SimpleNamesp
     for name in ("srcvocab.ende.spm", "trgvocab.ende.spm"):
         (student.folder / name).write_bytes(content)
     assert read(student.folder).spec == read(student.folder / "model.bin").spec
+
+
+def test_costs_can_be_skipped_only_in_greedy_search(student: SimpleNamespace) -> None:
+    write(student.folder, student.options, student.weights, int8=False)
+    settings = {"models": ["model.bin"], "vocabs": ["vocab.ende.spm"] * 2, "normalize": 1, "skip-cost": True}
+    cases: list[tuple[int, AbstractContextManager[Any]]] = [
+        (1, nullcontext()),
+        (2, pytest.raises(ZooError, match="skip-cost")),
+    ]
+    for beam, context in cases:
+        (student.folder / "decoder.yml").write_text(yaml.safe_dump(settings | {"beam-size": beam}))
+        with context:
+            assert read(student.folder).spec.decoding.beam == beam
 
 
 def test_other_bin_files_in_the_folder_are_no_models(student: SimpleNamespace) -> None:

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -29,7 +29,7 @@ _INTGEMM8 = 0x4101
 The integers are the float values times the multiplier, a float32 that follows them. Matrices are stored transposed,
 except embeddings.
 """
-_TYPES = {0x0101: np.dtype("i1"), 0x0404: np.dtype("<f4"), _INTGEMM8: np.dtype("i1")}
+_TYPES: dict[int, np.dtype[Any]] = {0x0101: np.dtype("i1"), 0x0404: np.dtype("<f4"), _INTGEMM8: np.dtype("i1")}
 _MULTIPLIER_SIZE = 4  # bytes
 _MIN_MULTIPLIER = 1e-30  # its reciprocal is finite in float32
 _ACTIVATION_MULTIPLIERS = ("_QuantMultA", "_QuantMultB")
@@ -79,14 +79,15 @@ class BinaryArchive(Archive):
         tensor = self._tensors[name]
         dtype = _TYPES[tensor.type]
         self._stream.seek(tensor.offset)
-        array = np.frombuffer(bytearray(self._take(prod(tensor.shape) * dtype.itemsize)), dtype)
+        array: np.ndarray = np.frombuffer(bytearray(self._take(prod(tensor.shape) * dtype.itemsize)), dtype)
         if tensor.type != _INTGEMM8:
             return array.reshape(tensor.shape)
         (multiplier,) = struct.unpack("<f", self._take(_MULTIPLIER_SIZE))
         if not _MIN_MULTIPLIER < multiplier < 1 / _MIN_MULTIPLIER:  # NaN, too
             raise damaged(self.file, f"the quantisation multiplier of `{name}` is {multiplier}")
         matrix = array.reshape(tensor.shape) if "Wemb" in name else array.reshape(tensor.shape[::-1]).T
-        return np.ascontiguousarray(matrix, np.float32) * np.float32(1 / multiplier)
+        dequantised: np.ndarray = np.ascontiguousarray(matrix, np.float32) * np.float32(1 / multiplier)
+        return dequantised
 
     def _read_headers(self) -> dict[str, _Stored]:
         version, count = self._integer(), self._integer()

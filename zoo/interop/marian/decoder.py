@@ -27,7 +27,6 @@ _ALLOWED: dict[str, tuple[Any, ...]] = {
     "no-spm-decode": (False,),
     "no-spm-encode": (False,),
     "output-sampling": ([], False, "full 0"),
-    "skip-cost": (False,),
     "allow-special": (False,),
     "weights": ([], [1], [1.0]),
     "max-length-crop": (False,),
@@ -90,6 +89,10 @@ def read_decoder(path: Path) -> Decoder:
     if len(vocabularies) != 2:
         raise options.error("vocabs", "does not name one vocabulary for the source and one for the target")
     decoding = _decoding(options)
+    if decoding["beam"] == 1:
+        options.ignore("skip-cost")  # without costs, Marian skips the softmax, which changes no greedy choice
+    else:
+        options.require({"skip-cost": (False,)})
     notes = tuple(
         f"`{key}` of `{file.name}` is ignored: zoo's search considers all tokens"
         for key in _APPROXIMATIONS
