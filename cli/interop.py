@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from zoo.interop.formats import PositionConvention
 
 IMPORT_EXAMPLES = (
-    "zoo import model.npz --name my-model\n\nzoo import ./opus-mt-en-de --check sentences.en"
+    "zoo import model.npz --name my-model\n\nzoo import model.ende.intgemm.alphas.bin --languages en de"
+    "\n\nzoo import ./opus-mt-en-de --check sentences.en"
     "\n\nzoo import hf:Helsinki-NLP/opus-mt-en-de"
 )
 EXPORT_EXAMPLES = (
