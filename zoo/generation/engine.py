@@ -232,6 +232,7 @@ class _Worker(Generic[State]):
             while True:
                 self._run_steps()
         except Stopped:
+            self._queue.stop()  # also for sentences that were put back after the engine was closed
             self._fail_all(closed_error())
         except BaseException as error:  # pass any error on to the callers
             self._queue.stop(error)

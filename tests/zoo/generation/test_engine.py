@@ -430,17 +430,32 @@ def test_an_error_in_converting_results_is_raised_by_the_future(toy):
 
 
 def test_closing_the_engine_ends_all_requests(hooked):
-    program, all_wait = hooked(9, 1, 50), threading.Event()
+    program, all_wait, stopped = hooked(9, 1, 50), threading.Event(), threading.Event()
     engine = Engine(program, max_batch_tokens=60)
-    program.hooks = {0: all_wait.wait, 5: engine._queue.stop}
+    program.hooks = {0: all_wait.wait, 5: lambda: (engine._queue.stop(), stopped.set())}
     futures = [engine.submit(LONG_TEXTS, strategy) for strategy in (BEAM, Sampling(2, 0.6, 1.0, 0, 1.0, 1))]
     all_wait.set()
+    assert stopped.wait(timeout=100)
     engine.close()
     for future in futures:
         with pytest.raises(ZooError, match="the search engine is closed"):
             future.result(timeout=100)
     with pytest.raises(ZooError, match="the search engine is closed"):
         engine.submit(sources(3), BEAM)
+
+
+def test_closing_the_engine_ends_a_request_that_does_not_fit_into_memory(hooked):
+    program = hooked(9, 1, 50)
+    engine = Engine(program, max_batch_tokens=4096)
+
+    def run_out_of_memory():
+        engine._queue.stop()
+        raise torch.OutOfMemoryError
+
+    program.hooks = {1: run_out_of_memory}
+    with pytest.raises(ZooError, match="the search engine is closed"):
+        engine.submit(LONG_TEXTS[:3], BEAM).result(timeout=100)
+    engine.close()
 
 
 def test_threads_end_when_nobody_uses_the_engine(toy):
