@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
@@ -194,38 +195,36 @@ class Segment:
 
     def _keep_elements(self, stacks: list[_Stack], sources: Sequence[tuple[int, int] | None]) -> Iterator[_Unit]:
         """Give each element without a target word the word nearest to it. If there is none, yield an empty element."""
-        for element in range(len(self.tags)):
-            inside = [position for position, stack in enumerate(self.stacks) if element in stack]
-            if not inside or any(element in stack for stack in stacks):
-                continue
-            stack = self.stacks[inside[0]][: self.stacks[inside[0]].index(element) + 1]
+        starts: dict[int, int] = {}
+        for position, stack in enumerate(self.stacks):
+            for element in stack:
+                starts.setdefault(element, position)
+        used = {element for stack in stacks for element in stack}
+        for element in sorted(starts.keys() - used):
+            start = starts[element]
+            stack = self.stacks[start][: self.stacks[start].index(element) + 1]
             free = [
-                (abs(source[0] - inside[0]), word)
+                (abs(source[0] - start), word)
                 for word, source in enumerate(sources)
                 if source is not None and stacks[word] == stack[:-1]
             ]
             if free:
                 stacks[min(free)[1]] = stack
             else:
-                yield _Unit(inside[0], stack, "")
+                yield _Unit(start, stack, "")
 
     def _units_by_word(self, found: Sequence[_Unit], sources: Sequence[tuple[int, int] | None]) -> list[list[_Unit]]:
         """Return the units that follow each target word. The first list precedes all words."""
         units: list[list[_Unit]] = [[] for _ in range(len(sources) + 1)]
+        aligned = sorted((source[0], index) for index, source in enumerate(sources, start=1) if source is not None)
+        starts = [start + (self.text[start : start + 1] == " ") for start, _ in aligned]
         for unit in found:
-            starts = [
-                (source[0], index)
-                for index, source in enumerate(sources, start=1)
-                if source is not None and self._first(source) < unit.position
-            ]
-            place = max(starts, default=(0, 0))[1]
+            preceding = bisect_left(starts, unit.position)
+            place = aligned[preceding - 1][1] if preceding else 0
             if unit.is_space and place == len(sources) > 1:
                 place -= 1  # a line break or tab between two words, rather than after the last one
             units[place].append(unit)
         return units
-
-    def _first(self, source: tuple[int, int]) -> int:
-        return source[0] + (self.text[source[0] : source[0] + 1] == " ")
 
 
 class _Writer:

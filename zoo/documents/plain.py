@@ -11,7 +11,7 @@ SYNTAX = Syntax(str)
 _LINE_BREAK = re.compile(r"[\r\n]+")
 _CUE_HEAD = re.compile(r"(?:^|(?<=\n))(?:[^\n]*\r?\n)?[^\n]*-->[^\n]*(?:\n|$)")
 """The number and the times of a subtitle."""
-_SUBTITLE_MARK = re.compile(r"</?([a-zA-Z]+)[^<>\n]*>|\{[^{}\n]*\}|\r?\n[ \t]*(?=-)|(?:\r?\n){2,}|\r?\n")
+_SUBTITLE_MARK = re.compile(r"</?([a-zA-Z]++)[^<>\n]*>|\{[^{}\n]*\}|\r?\n[ \t]*(?=-)|(?:\r?\n){2,}|\r?\n")
 
 
 def parse_text(text: str) -> list[Piece]:

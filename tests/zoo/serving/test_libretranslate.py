@@ -116,3 +116,12 @@ def test_other_bodies_are_refused(client):
     file = {"q": ("name.txt", b"we read")}
     assert client.post("/translate", files=file, params={"target": "de"}).status_code == 400
     assert client.get("/translate").status_code == 405
+
+
+def test_requests_of_the_npm_clients(client, expected):
+    """What `libretranslate` 1.0.1 and `translate` 3 send: they name the key `apiKey`, or send an empty one."""
+    codes = [each["code"] for each in client.get("/languages", headers={"Content-Type": "application/json"}).json()]
+    assert codes == ["en"]
+    given = {"q": TEXT, "source": "en", "target": "de"}
+    for more in ({"format": "text", "apiKey": ""}, {"api_key": "x"}, {"key": "x"}):
+        assert client.post("/translate", json={**given, **more}).json()["translatedText"] == expected
