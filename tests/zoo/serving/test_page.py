@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -172,6 +173,34 @@ def test_narrow_and_dark_screens_are_accessible(open_page, options):
     wide = "all => all.filter(each => each.getBoundingClientRect().right > innerWidth).map(each => each.outerHTML)"
     assert page.locator("main > *, main > :not(.wide) *").evaluate_all(wide) == []
     assert serious(page) == []
+
+
+def test_a_text_in_the_first_target_language_gets_another_target(open_page):
+    page = open_page()
+    languages = [
+        {"code": "de", "name": "German", "targets": ["en"]},
+        {"code": "en", "name": "English", "targets": ["de"]},
+    ]
+    page.route("**/languages", lambda route: route.fulfill(json=languages))
+    page.route("**/v1/translate", answer_in_english)
+    page.reload()
+    page.wait_for_selector("#target option", state="attached")
+    assert page.input_value("#target") == "en"
+    page.fill("#text", TEXT)
+    page.wait_for_selector("#facts:not(:empty)")
+    assert (page.input_value("#target"), page.inner_text("#result")) == ("de", "deutsch")
+    page.select_option("#target", "en")
+    page.wait_for_selector("#facts:has-text('Already')")
+    assert page.input_value("#target") == "en"
+
+
+def answer_in_english(route) -> None:
+    """Answer as a server of both directions does that detects English."""
+    unchanged = route.request.post_data_json["target"] == "en"
+    result = {"index": 0, "source": "en", "model": None if unchanged else "m", "revision": None if unchanged else "r"}
+    result["translations"] = [{"text": TEXT if unchanged else "deutsch"}]
+    events = f"event: translation\ndata: {json.dumps(result)}\n\nevent: done\ndata: {{}}\n\n"
+    route.fulfill(body=events, content_type="text/event-stream")
 
 
 def test_the_colours_can_be_chosen(open_page):

@@ -5,7 +5,7 @@ const MAX_PARTS = 50; // lines are sent as so many texts at most, so that the fi
 const ALTERNATIVES = 8;
 const AUTO = "auto";
 const byId = (id) => document.getElementById(id);
-const state = { languages: [], parts: [], chosen: null, timer: 0, abort: null, wordAbort: null };
+const state = { languages: [], parts: [], chosen: null, timer: 0, abort: null, wordAbort: null, targetChosen: false };
 
 function element(name, attributes = {}, ...inside) {
   const node = document.createElement(name);
@@ -89,12 +89,23 @@ async function translate() {
       state.parts = parts;
       draw();
     }
+    if (avoidTarget(asked)) return translate();
     byId("result").classList.remove("waiting");
     showFacts(asked, (performance.now() - started) / 1000);
     byId("announced").textContent = `Translation: ${parts.map((part) => part.translation || "").join(" ").slice(0, 300)}`;
   } catch (error) {
     showError(error);
   }
+}
+
+// Selects another target if the detected language is the target and the user has not chosen one. Returns whether it did.
+function avoidTarget(parts) {
+  if (byId("source").value !== AUTO || state.targetChosen || parts.some((part) => part.model)) return false;
+  const other = state.languages.find(({ code }) => code === parts[0].source)?.targets[0];
+  if (!other) return false;
+  byId("target").value = other;
+  state.targetChosen = true;
+  return true;
 }
 
 function showFacts(parts, seconds) {
@@ -283,7 +294,7 @@ function showModels(models) {
   const rows = models.map((model) => {
     const pairs = model.directions.map(([source, target]) => `${languageName(source)} to ${languageName(target)}`);
     const scores = Object.entries(model.scores).map(([name, value]) => `${name} ${value.toFixed(1)}`);
-    const cells = [model.name, model.revision?.slice(0, 8) ?? "not loaded yet", pairs.join(", ") || model.task, scores.join(", "), model.licence || ""];
+    const cells = [model.name, pairs.join(", ") || model.task, scores.join(", "), model.licence || ""];
     return element("tr", {}, ...cells.map((text) => element("td", {}, text)));
   });
   byId("models").replaceChildren(...rows);
@@ -306,7 +317,7 @@ const later = () => {
 };
 byId("text").addEventListener("input", later);
 byId("source").addEventListener("change", () => (fillLanguages(), translate()));
-byId("target").addEventListener("change", translate);
+byId("target").addEventListener("change", () => ((state.targetChosen = true), translate()));
 byId("key").addEventListener("input", () => (sessionStorage.setItem("key", byId("key").value), later()));
 byId("swap").addEventListener("click", swap);
 byId("copy").addEventListener("click", () => copy().catch(showError));
