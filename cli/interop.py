@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from zoo.interop.formats import PositionConvention
 
 IMPORT_EXAMPLES = (
-    "zoo import model.npz --name my-model\n\nzoo import model.ende.intgemm.alphas.bin --languages en de"
+    "zoo import model.npz --name my-model\n\nzoo import model.deen.intgemm.alphas.bin --languages de en"
     "\n\nzoo import ./opus-mt-en-de --check sentences.en"
     "\n\nzoo import hf:Helsinki-NLP/opus-mt-en-de"
 )

@@ -73,7 +73,7 @@ def read(path: Path) -> ImportedModel:
 @pytest.fixture
 def student(tiny: SimpleNamespace, tmp_path: Path) -> SimpleNamespace:
     """Create a student's vocabulary, options and weights in an otherwise empty folder."""
-    (tmp_path / "vocab.ende.spm").write_bytes(model := tiny.train_sentencepiece(tiny.TEXT))
+    (tmp_path / "vocab.deen.spm").write_bytes(model := tiny.train_sentencepiece(tiny.TEXT))
     options = tiny.MARIAN_OPTIONS | STUDENT
     weights = tiny.marian_weights(options, tiny.processor(model).get_piece_size())
     return SimpleNamespace(folder=tmp_path, options=options, weights=weights)
@@ -96,15 +96,15 @@ def test_search_is_firefoxs_and_its_vocabularies_are_found(student: SimpleNamesp
     write(student.folder, student.options, student.weights, int8=False)
     decoding = read(student.folder / "model.bin").spec.decoding
     assert (decoding.beam, decoding.alpha, decoding.length_factor) == (1, 1, 2)
-    content = (student.folder / "vocab.ende.spm").read_bytes()
-    for name in ("srcvocab.ende.spm", "trgvocab.ende.spm"):
+    content = (student.folder / "vocab.deen.spm").read_bytes()
+    for name in ("srcvocab.deen.spm", "trgvocab.deen.spm"):
         (student.folder / name).write_bytes(content)
     assert read(student.folder).spec == read(student.folder / "model.bin").spec
 
 
 def test_costs_can_be_skipped_only_in_greedy_search(student: SimpleNamespace) -> None:
     write(student.folder, student.options, student.weights, int8=False)
-    settings = {"models": ["model.bin"], "vocabs": ["vocab.ende.spm"] * 2, "normalize": 1, "skip-cost": True}
+    settings = {"models": ["model.bin"], "vocabs": ["vocab.deen.spm"] * 2, "normalize": 1, "skip-cost": True}
     cases: list[tuple[int, AbstractContextManager[Any]]] = [
         (1, nullcontext()),
         (2, pytest.raises(ZooError, match="skip-cost")),
@@ -117,9 +117,9 @@ def test_costs_can_be_skipped_only_in_greedy_search(student: SimpleNamespace) ->
 
 def test_other_bin_files_in_the_folder_are_no_models(student: SimpleNamespace) -> None:
     write(student.folder, student.options, student.weights, int8=False)
-    (student.folder / "lex.50.50.ende.s2t.bin").write_bytes(struct.pack("<2Q", 0xF11A48D5013417F5, 0))
+    (student.folder / "lex.50.50.deen.s2t.bin").write_bytes(struct.pack("<2Q", 0xF11A48D5013417F5, 0))
     assert MarianImport().recognises(student.folder)
-    assert not MarianImport().recognises(student.folder / "lex.50.50.ende.s2t.bin")
+    assert not MarianImport().recognises(student.folder / "lex.50.50.deen.s2t.bin")
 
 
 def test_quantised_models_are_not_compared_with_marian(student: SimpleNamespace) -> None:
