@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 RETIRED = {
     r"told": "described, printed, reported",
-    r"pieces?(?! of (code|text|music|paper))": "token, tokens",
+    r"(?<!\)\.)pieces?(?! of (code|text|music|paper))": "token, tokens",
     r"barred": "suppressed",
     r"likeliest": "top k, most probable",
     r"shelf|shelve[ds]?": "local model store",

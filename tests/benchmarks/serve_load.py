@@ -45,7 +45,7 @@ class Server:
 
 @dataclass
 class Result:
-    """What became of the requests."""
+    """Times and statuses of the requests."""
 
     seconds: list[float] = field(default_factory=list)
     """Time of each accepted request."""

@@ -12,7 +12,7 @@ from pathlib import PurePath
 
 from specs import ZooError
 from zoo.documents import html, markdown, office, plain
-from zoo.documents.markup import Kind, Piece, Segment, Syntax, split_segments
+from zoo.documents.markup import Fragment, Kind, Segment, Syntax, split_segments
 from zoo.generation.alignment import AlignedToken
 
 MAX_DOCUMENT_BYTES = 500_000_000
@@ -35,11 +35,11 @@ class Format:
     """How the text of a file is read and written.
 
     Attributes:
-        parse: Function that returns the pieces of a text.
+        parse: Function that returns the fragments of a text.
         syntax: How the format writes text.
     """
 
-    parse: Callable[[str], list[Piece]]
+    parse: Callable[[str], list[Fragment]]
     syntax: Syntax
 
 
@@ -48,12 +48,12 @@ class Archive:
     """Format of a zip archive, in which some files have text.
 
     Attributes:
-        parse: Function that returns the pieces of a file, from its content and its name.
+        parse: Function that returns the fragments of a file, from its content and its name.
         syntax: How these files write text.
         has_text: Function that returns whether the file with a name has text.
     """
 
-    parse: Callable[[bytes, str], list[Piece]]
+    parse: Callable[[bytes, str], list[Fragment]]
     syntax: Syntax
     has_text: Callable[[str], bool]
 
@@ -85,15 +85,15 @@ FORMATS: Mapping[str, Format | Archive] = {
 class Markup:
     """Text with markup, split into segments."""
 
-    def __init__(self, pieces: Sequence[Piece], syntax: Syntax) -> None:
-        self._parts, self._syntax = list(split_segments(pieces)), syntax
+    def __init__(self, fragments: Sequence[Fragment], syntax: Syntax) -> None:
+        self._parts, self._syntax = list(split_segments(fragments)), syntax
         self.segments = [part for part in self._parts if isinstance(part, Segment)]
 
     @classmethod
     def parse(cls, text: str, form: Format = HTML) -> Markup:
         """Return the segments of a text in a format."""
         content = text.removeprefix(_BYTE_ORDER_MARK)
-        mark = Piece(Kind.BREAK, text[: len(text) - len(content)])
+        mark = Fragment(Kind.BREAK, text[: len(text) - len(content)])
         return cls([mark, *form.parse(content)], form.syntax)
 
     def render(self, translations: Iterator[str], alignments: Iterator[list[AlignedToken]]) -> str:
@@ -130,8 +130,8 @@ class Document:
             with _open_archive(content, name) as archive:
                 for entry in archive.infolist():
                     if form.has_text(entry.filename):
-                        pieces = form.parse(_read_entry(archive, entry, name), f"{name}/{entry.filename}")
-                        self._parts[entry.filename] = Markup(pieces, form.syntax)
+                        fragments = form.parse(_read_entry(archive, entry, name), f"{name}/{entry.filename}")
+                        self._parts[entry.filename] = Markup(fragments, form.syntax)
         self.segments = [segment for part in self._parts.values() for segment in part.segments]
 
     def render(self, translations: Sequence[str], alignments: Sequence[list[AlignedToken]]) -> bytes:

@@ -1,4 +1,4 @@
-"""HTML: its tags, texts and comments as pieces. Malformed HTML is read as far as possible, and nothing is lost."""
+"""HTML: its tags, texts and comments as fragments. Malformed HTML is read as far as possible, and nothing is lost."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from html.parser import HTMLParser
 from itertools import pairwise
 
-from zoo.documents.markup import Kind, Piece, Syntax
+from zoo.documents.markup import Fragment, Kind, Syntax
 
 SYNTAX = Syntax(lambda text: html.escape(text, quote=False))
 _INLINE = frozenset(
@@ -26,24 +26,24 @@ _VOID = frozenset(
 _Attributes = Sequence[tuple[str, str | None]]
 
 
-def parse(text: str) -> list[Piece]:
-    """Return the pieces of an HTML document or fragment."""
+def parse(text: str) -> list[Fragment]:
+    """Return the fragments of an HTML document or fragment."""
     parser = _Parser(text)
     parser.feed(text)
     parser.close()
-    return parser.pieces(text)
+    return parser.fragments(text)
 
 
-def parse_xml(text: str) -> list[Piece]:
-    """Return the pieces of a fragment of XML. All elements are inline."""
+def parse_xml(text: str) -> list[Fragment]:
+    """Return the fragments of a fragment of XML. All elements are inline."""
     parser = _XmlParser(text)
     parser.feed(text)
     parser.close()
-    return parser.pieces(text)
+    return parser.fragments(text)
 
 
 class _Parser(HTMLParser):
-    """Parser that records where each piece starts."""
+    """Parser that records where each fragment starts."""
 
     def __init__(self, text: str) -> None:
         super().__init__(convert_charrefs=False)
@@ -55,20 +55,21 @@ class _Parser(HTMLParser):
         """Names of the open elements that are copied, from the outermost one on."""
         self._copied_kind = Kind.BREAK
 
-    def pieces(self, text: str) -> list[Piece]:
-        """Return the pieces. Adjacent texts are one piece, also if the parser found entities between them."""
-        result: list[Piece] = []
+    def fragments(self, text: str) -> list[Fragment]:
+        """Return the fragments. Adjacent texts are one fragment, also if the parser found entities between them."""
+        result: list[Fragment] = []
         for (start, kind, name), (end, *_) in pairwise(
             [(0, Kind.BREAK, ""), *self._found, (len(text), Kind.BREAK, "")]
         ):
             raw = text[start:end]
             previous = result[-1] if result else None
             if previous and previous.kind is kind and (kind is Kind.TEXT or name == previous.name == "copied"):
-                result[-1] = Piece(kind, previous.raw + raw, name=name)
+                result[-1] = Fragment(kind, previous.raw + raw, name=name)
             else:
-                result.append(Piece(kind, raw, name=name))
+                result.append(Fragment(kind, raw, name=name))
         return [
-            Piece(Kind.TEXT, each.raw, html.unescape(each.raw)) if each.kind is Kind.TEXT else each for each in result
+            Fragment(Kind.TEXT, each.raw, html.unescape(each.raw)) if each.kind is Kind.TEXT else each
+            for each in result
         ]
 
     def handle_starttag(self, tag: str, attrs: _Attributes) -> None:

@@ -1,4 +1,4 @@
-"""Markdown: its texts and inline markup as pieces. Code, tables' frames, lists' marks and HTML blocks are copied."""
+"""Markdown: its texts and inline markup as fragments. Code, tables' frames, lists' marks and HTML blocks are copied."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import replace
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from zoo.documents.markup import Kind, Piece, Syntax
+from zoo.documents.markup import Fragment, Kind, Syntax
 
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\r?\n.*?^---[ \t]*\r?\n", re.DOTALL | re.MULTILINE)
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|])")
@@ -37,11 +37,11 @@ def _escape(text: str) -> str:
 SYNTAX = Syntax(_escape)
 
 
-def parse(text: str) -> list[Piece]:
-    """Return the pieces of a Markdown document."""
+def parse(text: str) -> list[Fragment]:
+    """Return the fragments of a Markdown document."""
     front = _FRONT_MATTER.match(text)
     end = cursor = front.end() if front else 0
-    pieces = [Piece(Kind.BREAK, text[:end])]
+    fragments = [Fragment(Kind.BREAK, text[:end])]
     lines = text.replace("\r\n", " \n")  # of the same length, so that positions stay valid
     starts = [end, *(match.end() for match in re.finditer("\n", lines) if match.end() > end)]
     for token in _PARSER.parse(lines[end:]):
@@ -50,14 +50,14 @@ def parse(text: str) -> list[Piece]:
         positions = _find(token.content, lines, max(cursor, starts[token.map[0]]))
         if positions is None:
             continue
-        pieces.append(Piece(Kind.BREAK, text[cursor : positions[0]]))
+        fragments.append(Fragment(Kind.BREAK, text[cursor : positions[0]]))
         start = 0
-        for piece in _inline_pieces(token):
-            stop = start + len(piece.raw)
-            pieces.append(replace(piece, raw=text[positions[start] : positions[stop]]))
+        for fragment in _inline_fragments(token):
+            stop = start + len(fragment.raw)
+            fragments.append(replace(fragment, raw=text[positions[start] : positions[stop]]))
             start = stop
         cursor = positions[-1]
-    return [*pieces, Piece(Kind.BREAK, text[cursor:])]
+    return [*fragments, Fragment(Kind.BREAK, text[cursor:])]
 
 
 def _find(content: str, text: str, start: int) -> list[int] | None:
@@ -75,18 +75,18 @@ def _find(content: str, text: str, start: int) -> list[int] | None:
     return positions
 
 
-def _inline_pieces(token: Token) -> list[Piece]:
-    """Return the pieces of an inline text, or the whole text as one piece if its markup is not recognised."""
+def _inline_fragments(token: Token) -> list[Fragment]:
+    """Return the fragments of an inline text, or the whole text as one fragment if its markup is not recognised."""
     try:
-        pieces = list(_walk(token.content, token.children or []))
-        if "".join(piece.raw for piece in pieces) == token.content:
-            return pieces
+        fragments = list(_walk(token.content, token.children or []))
+        if "".join(fragment.raw for fragment in fragments) == token.content:
+            return fragments
     except _Mismatch:
         pass
-    return [Piece(Kind.UNIT, token.content)]
+    return [Fragment(Kind.UNIT, token.content)]
 
 
-def _walk(content: str, children: Sequence[Token]) -> Iterator[Piece]:
+def _walk(content: str, children: Sequence[Token]) -> Iterator[Fragment]:
     position, is_copied = 0, False
     for child in children:
         rest = content[position:]
@@ -120,7 +120,7 @@ def _walk(content: str, children: Sequence[Token]) -> Iterator[Piece]:
         else:
             raise _Mismatch
         if length:
-            yield Piece(kind, rest[:length], text, child.type.partition("_")[0])
+            yield Fragment(kind, rest[:length], text, child.type.partition("_")[0])
         position += length
 
 

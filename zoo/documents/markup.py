@@ -15,7 +15,7 @@ _Stack = tuple[int, ...]
 
 
 class Kind(Enum):
-    """Kind of a piece of a document."""
+    """Kind of a fragment of a document."""
 
     TEXT = auto()
     """Text to translate."""
@@ -30,15 +30,15 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
-    """Piece of a document. The `raw` strings of all pieces, joined, are the document.
+class Fragment:
+    """Fragment of a document. The `raw` strings of all fragments, joined, are the document.
 
     Attributes:
         kind: The kind.
-        raw: The piece as the document spells it.
+        raw: The fragment as the document spells it.
         text: The characters that the translator reads: the text without entities, or a space for a line break.
         name: Name of the element, for an inline tag.
-        output: How the piece is written in a translated segment. None: as in the document.
+        output: How the fragment is written in a translated segment. None: as in the document.
     """
 
     kind: Kind
@@ -49,7 +49,7 @@ class Piece:
 
     @property
     def written(self) -> str:
-        """The piece as it is written in a translated segment."""
+        """The fragment as it is written in a translated segment."""
         return self.raw if self.output is None else self.output
 
 
@@ -84,14 +84,14 @@ class Segment:
     """Text between two boundaries, which is translated as a whole.
 
     Attributes:
-        pieces: The pieces, without boundaries.
+        fragments: The fragments, without boundaries.
         text: The text without markup. Each run of white space is one space.
         stacks: For each character of `text`, the indices of the inline elements around it, outermost first.
         tags: Start and end tag of each inline element.
         units: Inline content that is copied.
     """
 
-    pieces: list[Piece]
+    fragments: list[Fragment]
     text: str = ""
     stacks: list[_Stack] = field(default_factory=list)
     tags: list[tuple[str, str]] = field(default_factory=list)
@@ -102,19 +102,19 @@ class Segment:
         units: list[tuple[int, _Stack, str, bool]] = []
         stack: list[int] = []
         used: set[int] = set()
-        for piece in self.pieces:
-            if piece.kind is Kind.OPEN:
+        for fragment in self.fragments:
+            if fragment.kind is Kind.OPEN:
                 stack.append(len(self.tags))
-                self.tags.append((piece.written, ""))
-            elif piece.kind is Kind.CLOSE:
+                self.tags.append((fragment.written, ""))
+            elif fragment.kind is Kind.CLOSE:
                 if (closed := stack.pop()) not in used:  # an element without words, such as an anchor
                     units.append((len(characters), (*stack, closed), "", False))
-                self.tags[closed] = (self.tags[closed][0], piece.written)
+                self.tags[closed] = (self.tags[closed][0], fragment.written)
             else:
-                if piece.kind is Kind.UNIT and (piece.written or piece.text):
-                    units.append((len(characters), tuple(stack), piece.written, bool(piece.text)))
-                characters += [(character, tuple(stack)) for character in piece.text]
-                if piece.kind is Kind.UNIT or piece.text.strip():
+                if fragment.kind is Kind.UNIT and (fragment.written or fragment.text):
+                    units.append((len(characters), tuple(stack), fragment.written, bool(fragment.text)))
+                characters += [(character, tuple(stack)) for character in fragment.text]
+                if fragment.kind is Kind.UNIT or fragment.text.strip():
                     used.update(stack)
         self._normalise(characters, units)
 
@@ -139,7 +139,7 @@ class Segment:
     @property
     def raw(self) -> str:
         """The segment as the document spells it."""
-        return "".join(piece.raw for piece in self.pieces)
+        return "".join(fragment.raw for fragment in self.fragments)
 
     @property
     def needs_alignment(self) -> bool:
@@ -158,7 +158,7 @@ class Segment:
         """
         if target == self.text:
             return self.raw
-        whole = "".join(piece.text for piece in self.pieces)
+        whole = "".join(fragment.text for fragment in self.fragments)
         start, end = whole[: len(whole) - len(whole.lstrip())], whole[len(whole.rstrip()) :]
         if not self.needs_alignment:
             return start + syntax.escape(target) + end
@@ -297,29 +297,29 @@ def _inherit(stacks: Sequence[_Stack | None]) -> list[_Stack]:
     return result
 
 
-def balance(pieces: Sequence[Piece]) -> list[Piece]:
-    """Return the pieces with every inline tag as a boundary that has no partner within its segment."""
+def balance(fragments: Sequence[Fragment]) -> list[Fragment]:
+    """Return the fragments with every inline tag as a boundary that has no partner within its segment."""
     stack, matched = list[int](), set[int]()
-    for index, piece in enumerate(pieces):
-        if piece.kind is Kind.OPEN:
+    for index, fragment in enumerate(fragments):
+        if fragment.kind is Kind.OPEN:
             stack.append(index)
-        elif piece.kind is Kind.CLOSE and stack and pieces[stack[-1]].name == piece.name:
+        elif fragment.kind is Kind.CLOSE and stack and fragments[stack[-1]].name == fragment.name:
             matched |= {stack.pop(), index}
-        elif piece.kind in (Kind.CLOSE, Kind.BREAK):
+        elif fragment.kind in (Kind.CLOSE, Kind.BREAK):
             stack.clear()
     tags = (Kind.OPEN, Kind.CLOSE)
     return [
-        replace(piece, kind=Kind.BREAK) if piece.kind in tags and index not in matched else piece
-        for index, piece in enumerate(pieces)
+        replace(fragment, kind=Kind.BREAK) if fragment.kind in tags and index not in matched else fragment
+        for index, fragment in enumerate(fragments)
     ]
 
 
-def split_segments(pieces: Sequence[Piece]) -> Iterator[str | Segment]:
+def split_segments(fragments: Sequence[Fragment]) -> Iterator[str | Segment]:
     """Yield the segments that have a word, and the rest of the document as strings, in order."""
-    run: list[Piece] = []
-    for piece in [*balance(pieces), Piece(Kind.BREAK, "")]:
-        if piece.kind is not Kind.BREAK:
-            run.append(piece)
+    run: list[Fragment] = []
+    for fragment in [*balance(fragments), Fragment(Kind.BREAK, "")]:
+        if fragment.kind is not Kind.BREAK:
+            run.append(fragment)
             continue
         before, middle, after = _trim(run)
         yield "".join(each.raw for each in before)
@@ -327,11 +327,11 @@ def split_segments(pieces: Sequence[Piece]) -> Iterator[str | Segment]:
             yield Segment(middle)
         else:
             yield "".join(each.raw for each in middle)
-        yield "".join(each.raw for each in after) + piece.raw
+        yield "".join(each.raw for each in after) + fragment.raw
         run = []
 
 
-def _trim(run: list[Piece]) -> tuple[list[Piece], list[Piece], list[Piece]]:
+def _trim(run: list[Fragment]) -> tuple[list[Fragment], list[Fragment], list[Fragment]]:
     """Split copied content and white space off both ends of a segment, so that they keep their place."""
     first, last = 0, len(run)
     while first < last and (run[first].kind is Kind.UNIT or _is_blank(run[first])):
@@ -341,5 +341,5 @@ def _trim(run: list[Piece]) -> tuple[list[Piece], list[Piece], list[Piece]]:
     return run[:first], run[first:last], run[last:]
 
 
-def _is_blank(piece: Piece) -> bool:
-    return piece.kind is Kind.TEXT and not piece.text.strip()
+def _is_blank(fragment: Fragment) -> bool:
+    return fragment.kind is Kind.TEXT and not fragment.text.strip()

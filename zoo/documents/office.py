@@ -1,4 +1,4 @@
-"""XML of Word and OpenDocument files as pieces. Everything but the text of paragraphs is copied."""
+"""XML of Word and OpenDocument files as fragments. Everything but the text of paragraphs is copied."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from xml.parsers import expat
 from xml.sax.saxutils import escape
 
 from specs import ZooError
-from zoo.documents.markup import Kind, Piece, Syntax
+from zoo.documents.markup import Fragment, Kind, Syntax
 
 WORD_SYNTAX = Syntax(escape, needs_runs=True)
 OPEN_DOCUMENT_SYNTAX = Syntax(escape)
@@ -34,22 +34,22 @@ class _Token(NamedTuple):
     text: str
 
 
-def parse_word(content: bytes, name: str) -> list[Piece]:
-    """Return the pieces of a part of a Word document (.docx). A run is an inline element.
+def parse_word(content: bytes, name: str) -> list[Fragment]:
+    """Return the fragments of a part of a Word document (.docx). A run is an inline element.
 
     Raises:
         ZooError: The XML is damaged, is not UTF-8, or declares entities.
     """
-    return list(_join_runs(list(_word_pieces(_read_tokens(content, name)))))
+    return list(_join_runs(list(_word_fragments(_read_tokens(content, name)))))
 
 
-def parse_open_document(content: bytes, name: str) -> list[Piece]:
-    """Return the pieces of a part of an OpenDocument text (.odt).
+def parse_open_document(content: bytes, name: str) -> list[Fragment]:
+    """Return the fragments of a part of an OpenDocument text (.odt).
 
     Raises:
         ZooError: The XML is damaged, is not UTF-8, or declares entities.
     """
-    return list(_open_document_pieces(_read_tokens(content, name)))
+    return list(_open_document_fragments(_read_tokens(content, name)))
 
 
 def _read_tokens(content: bytes, name: str) -> list[_Token]:
@@ -79,78 +79,78 @@ def _read_tokens(content: bytes, name: str) -> list[_Token]:
     ]
 
 
-def _word_pieces(tokens: Sequence[_Token]) -> Iterator[Piece]:
+def _word_fragments(tokens: Sequence[_Token]) -> Iterator[Fragment]:
     index = 0
     while index < len(tokens):
         token = tokens[index]
         end = _element_end(tokens, index) if token.kind == "start" else index + 1
         raw = "".join(each.raw for each in tokens[index:end])
         if token.kind == "start" and token.name == "w:r":
-            yield from _run_pieces(tokens[index:end])
+            yield from _run_fragments(tokens[index:end])
         elif token.kind == "start" and token.name in _WORD_COPIED:
-            yield Piece(Kind.UNIT, raw)
+            yield Fragment(Kind.UNIT, raw)
         elif token.name in _WORD_INLINE:
-            yield Piece(Kind.OPEN if token.kind == "start" else Kind.CLOSE, token.raw, name=token.name)
+            yield Fragment(Kind.OPEN if token.kind == "start" else Kind.CLOSE, token.raw, name=token.name)
             end = index + 1
         else:
-            yield Piece(Kind.BREAK, token.raw)
+            yield Fragment(Kind.BREAK, token.raw)
             end = index + 1
         index = end
 
 
-def _run_pieces(tokens: Sequence[_Token]) -> Iterator[Piece]:
-    """Yield the pieces of a run. It is a unit if it has no text."""
+def _run_fragments(tokens: Sequence[_Token]) -> Iterator[Fragment]:
+    """Yield the fragments of a run. It is a unit if it has no text."""
     children = [tokens[start:end] for start, end in _children(tokens)]
     raws = ["".join(token.raw for token in child) for child in children]
     if not any(child[0].name == "w:t" for child in children):
-        yield Piece(Kind.UNIT, "".join(token.raw for token in tokens))
+        yield Fragment(Kind.UNIT, "".join(token.raw for token in tokens))
         return
     style = raws.pop(0) if children[0][0].name == "w:rPr" else ""
     if style:
         del children[0]
     start = tokens[0].raw + style
-    yield Piece(Kind.OPEN, start, name=f"w:r {style}", output=start + _TEXT_START)
+    yield Fragment(Kind.OPEN, start, name=f"w:r {style}", output=start + _TEXT_START)
     for child, raw in zip(children, raws, strict=True):
         kind = child[0].name
         if kind == "w:t":
-            yield Piece(Kind.TEXT, raw, "".join(token.text for token in child))
+            yield Fragment(Kind.TEXT, raw, "".join(token.text for token in child))
         else:
             text = " " if kind in _WORD_SPACES else ""
-            yield Piece(Kind.UNIT, raw, text, output=_TEXT_END + raw + _TEXT_START if raw.strip() else "")
-    yield Piece(Kind.CLOSE, tokens[-1].raw, name=f"w:r {style}", output=_TEXT_END + tokens[-1].raw)
+            yield Fragment(Kind.UNIT, raw, text, output=_TEXT_END + raw + _TEXT_START if raw.strip() else "")
+    yield Fragment(Kind.CLOSE, tokens[-1].raw, name=f"w:r {style}", output=_TEXT_END + tokens[-1].raw)
 
 
-def _join_runs(pieces: Sequence[Piece]) -> Iterator[Piece]:
+def _join_runs(fragments: Sequence[Fragment]) -> Iterator[Fragment]:
     """Join neighbouring runs of the same style, into which Word splits text for its own purposes."""
     index = 0
-    while index < len(pieces):
-        piece, following = pieces[index], pieces[index + 1] if index + 1 < len(pieces) else None
-        is_run_end = piece.kind is Kind.CLOSE and piece.name.startswith("w:r ")
-        if is_run_end and following and following.kind is Kind.OPEN and following.name == piece.name:
-            yield Piece(Kind.UNIT, piece.raw + following.raw, output="")
+    while index < len(fragments):
+        fragment, following = fragments[index], fragments[index + 1] if index + 1 < len(fragments) else None
+        is_run_end = fragment.kind is Kind.CLOSE and fragment.name.startswith("w:r ")
+        if is_run_end and following and following.kind is Kind.OPEN and following.name == fragment.name:
+            yield Fragment(Kind.UNIT, fragment.raw + following.raw, output="")
             index += 1
         else:
-            yield piece
+            yield fragment
         index += 1
 
 
-def _open_document_pieces(tokens: Sequence[_Token]) -> Iterator[Piece]:
+def _open_document_fragments(tokens: Sequence[_Token]) -> Iterator[Fragment]:
     index, inside = 0, False
     while index < len(tokens):
         token, end = tokens[index], index + 1
         if token.name in _PARAGRAPHS:
             inside = token.kind == "start"
-            yield Piece(Kind.BREAK, token.raw)
+            yield Fragment(Kind.BREAK, token.raw)
         elif not inside:
-            yield Piece(Kind.BREAK, token.raw)
+            yield Fragment(Kind.BREAK, token.raw)
         elif token.name in _SPANS:
-            yield Piece(Kind.OPEN if token.kind == "start" else Kind.CLOSE, token.raw, name=token.name)
+            yield Fragment(Kind.OPEN if token.kind == "start" else Kind.CLOSE, token.raw, name=token.name)
         elif token.kind == "start":
             end = _element_end(tokens, index)
             text = " " if token.name in _SPACES else ""
-            yield Piece(Kind.UNIT, "".join(each.raw for each in tokens[index:end]), text)
+            yield Fragment(Kind.UNIT, "".join(each.raw for each in tokens[index:end]), text)
         else:
-            yield Piece(Kind.TEXT if token.kind == "text" else Kind.UNIT, token.raw, token.text)
+            yield Fragment(Kind.TEXT if token.kind == "text" else Kind.UNIT, token.raw, token.text)
         index = end
 
 

@@ -1,11 +1,11 @@
-"""Plain text and subtitles as pieces."""
+"""Plain text and subtitles as fragments."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
 
-from zoo.documents.markup import Kind, Piece, Syntax
+from zoo.documents.markup import Fragment, Kind, Syntax
 
 SYNTAX = Syntax(str)
 _LINE_BREAK = re.compile(r"[\r\n]+")
@@ -14,46 +14,46 @@ _CUE_HEAD = re.compile(r"(?:^|(?<=\n))(?:[^\n]*\r?\n)?[^\n]*-->[^\n]*(?:\n|$)")
 _SUBTITLE_MARK = re.compile(r"</?([a-zA-Z]++)[^<>\n]*>|\{[^{}\n]*\}|\r?\n[ \t]*(?=-)|(?:\r?\n){2,}|\r?\n")
 
 
-def parse_text(text: str) -> list[Piece]:
-    """Return the pieces of plain text. Each line is a segment."""
+def parse_text(text: str) -> list[Fragment]:
+    """Return the fragments of plain text. Each line is a segment."""
     return list(_split(text, _LINE_BREAK))
 
 
-def parse_subtitles(text: str) -> list[Piece]:
-    """Return the pieces of subtitles in SubRip's format. Each subtitle is a segment, or each of its speakers."""
-    pieces: list[Piece] = []
+def parse_subtitles(text: str) -> list[Fragment]:
+    """Return the fragments of subtitles in SubRip's format. Each subtitle is a segment, or each of its speakers."""
+    fragments: list[Fragment] = []
     end = 0
     for head in _CUE_HEAD.finditer(text):
-        pieces += _parse_cue(text[end : head.start()]) if pieces else [Piece(Kind.BREAK, text[: head.start()])]
-        pieces.append(Piece(Kind.BREAK, head[0]))
+        fragments += _parse_cue(text[end : head.start()]) if fragments else [Fragment(Kind.BREAK, text[: head.start()])]
+        fragments.append(Fragment(Kind.BREAK, head[0]))
         end = head.end()
-    return pieces + (_parse_cue(text[end:]) if pieces else [Piece(Kind.BREAK, text)])
+    return fragments + (_parse_cue(text[end:]) if fragments else [Fragment(Kind.BREAK, text)])
 
 
-def _parse_cue(text: str) -> list[Piece]:
-    end, pieces = 0, []
+def _parse_cue(text: str) -> list[Fragment]:
+    end, fragments = 0, []
     for match in _SUBTITLE_MARK.finditer(text):
-        pieces.append(_text(text[end : match.start()]))
+        fragments.append(_text(text[end : match.start()]))
         raw, name, end = match[0], match[1], match.end()
         if name:
-            pieces.append(Piece(Kind.CLOSE if raw.startswith("</") else Kind.OPEN, raw, name=name.lower()))
+            fragments.append(Fragment(Kind.CLOSE if raw.startswith("</") else Kind.OPEN, raw, name=name.lower()))
         elif raw.startswith("{"):
-            pieces.append(Piece(Kind.UNIT, raw))
+            fragments.append(Fragment(Kind.UNIT, raw))
         elif raw.count("\n") > 1 or text[end : end + 1] == "-":
-            pieces.append(Piece(Kind.BREAK, raw))
+            fragments.append(Fragment(Kind.BREAK, raw))
         else:
-            pieces.append(Piece(Kind.UNIT, raw, " "))
-    return [*pieces, _text(text[end:])]
+            fragments.append(Fragment(Kind.UNIT, raw, " "))
+    return [*fragments, _text(text[end:])]
 
 
-def _text(raw: str) -> Piece:
-    return Piece(Kind.TEXT, raw, raw)
+def _text(raw: str) -> Fragment:
+    return Fragment(Kind.TEXT, raw, raw)
 
 
-def _split(text: str, boundary: re.Pattern[str]) -> Iterator[Piece]:
+def _split(text: str, boundary: re.Pattern[str]) -> Iterator[Fragment]:
     end = 0
     for match in boundary.finditer(text):
         yield _text(text[end : match.start()])
-        yield Piece(Kind.BREAK, match[0])
+        yield Fragment(Kind.BREAK, match[0])
         end = match.end()
     yield _text(text[end:])

@@ -192,8 +192,8 @@ class Tokenizer:
                 yield start, start + length
             else:
                 length = len(part)
-                pieces = self.model.encode(part, out_type="immutable_proto").pieces
-                yield from ((start + piece.begin, start + piece.end) for piece in pieces)
+                tokens = self.model.encode(part, out_type="immutable_proto").pieces
+                yield from ((start + token.begin, start + token.end) for token in tokens)
             start += length
 
     def token_strings(self, ids: Iterable[int]) -> list[str]:

@@ -119,7 +119,7 @@ def test_other_bodies_are_refused(client):
 
 
 def test_requests_of_the_npm_clients(client, expected):
-    """What `libretranslate` 1.0.1 and `translate` 3 send: they name the key `apiKey`, or send an empty one."""
+    """The packages `libretranslate` 1.0.1 and `translate` 3 name the key `apiKey`, or send an empty one."""
     codes = [each["code"] for each in client.get("/languages", headers={"Content-Type": "application/json"}).json()]
     assert codes == ["en"]
     given = {"q": TEXT, "source": "en", "target": "de"}
