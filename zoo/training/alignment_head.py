@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -29,23 +30,22 @@ def find_alignment_head(spec: Spec, vocabulary: Vocabulary, weights: Mapping[str
     reads it. Both are tried for each head. With `training.guided_alignment`, it is the head that was trained to align.
 
     Returns:
-        The head. None if the model does not translate text or has no attention to the source, or if there is no dev
-        set.
+        The head. None if the model does not translate text or has no attention to the source, or if the dev set is
+        missing or its sentences are too long.
     """
     if spec.guided_layer is not None:
         return AlignmentHead(spec.guided_layer, 0, False)
     if not isinstance(spec.task, Translation) or not spec.corpus.dev or spec.architecture.source.kind != "tokens":
         return None
+    agreed = Counter[AlignmentHead]()
     try:
         texts = read_split(spec, "dev", Report(), vocabulary)
-    except ZooError:  # the files of the dev set are not there
+        program = build(spec, [Purpose.ATTEND], weights=weights, backend="eager")
+        assert isinstance(program, EmittedProgram)
+        for head, right in _count_agreements(program, Translator(program, vocabulary, spec), texts):
+            agreed[head] += right
+    except ZooError:  # the dev set is not there, or its sentences are too long for the model
         return None
-    program = build(spec, [Purpose.ATTEND], weights=weights, backend="eager")
-    assert isinstance(program, EmittedProgram)
-    translator = Translator(program, vocabulary, spec)
-    agreed: dict[AlignmentHead, int] = {}
-    for head, right in _count_agreements(program, translator, texts):
-        agreed[head] = agreed.get(head, 0) + right
     return max(agreed, key=agreed.__getitem__, default=None)
 
 
