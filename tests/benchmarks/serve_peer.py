@@ -20,7 +20,7 @@ import uvicorn
 from fastapi import FastAPI, HTTPException, Request
 
 MAX_BATCH, WAIT_SECONDS, MAX_QUEUE = 32, 0.005, 2_000
-BEAM, ALPHA = 4, 0.6
+BEAM, ALPHA = 4, 1.0
 LANGUAGE_TOKEN = "<2de>"
 
 
