@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 from json import dumps
-from pathlib import Path
-from typing import Annotated
 
-import typer
-
-from cli import options
-from cli.score import open_pairs
-from specs import ZooError
+from cli import options, pairs
 
 EXAMPLES = (
     "printf 'He sleeps.\\tEr schläft.\\n' | zoo align everyday --to de"
@@ -25,20 +19,8 @@ def align(
     model: options.Model = None,
     from_: options.From = None,
     to: options.To = None,
-    source: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            show_default="pairs from stdin",
-            help="Read sources from this file, one per line. Requires --target.",
-        ),
-    ] = None,
-    target: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", show_default="pairs from stdin", help="Read the translation of each source from this file."
-        ),
-    ] = None,
+    source: pairs.SourceFile = None,
+    target: pairs.TargetFile = None,
     output: options.Output = None,
     json: options.Json = False,
     device: options.Device = "auto",
@@ -60,19 +42,13 @@ def align(
     from zoo.models.find import from_options
     from zoo.text.lines import available_chunks
 
-    if (source is None) != (target is None):
-        given, missing = ("--source", "--target") if target is None else ("--target", "--source")
-        raise ZooError(
-            f"`{given}` needs `{missing}`", hint="give both files, or write pairs to stdin, separated by tabs"
-        )
-    if name is not None and model is not None:
-        raise ZooError("MODEL and `--model` both name a model", hint="leave one of them out")
+    pairs.check_options(source, target, name, model)
     messages = report()
     folder = from_options(spec, name or model, messages)
     translator = open_model(folder, device=device, max_batch_tokens=max_batch_tokens, report=messages)
     inputs = [source, target] if source else [None]
-    with open_pairs(source, target) as (pairs, paused), open_output(output, inputs, flush=True) as write:
-        for chunk, _ in available_chunks(pairs, _CHUNK_LINES, paused):
+    with pairs.open_pairs(source, target) as (read, paused), open_output(output, inputs, flush=True) as write:
+        for chunk, _ in available_chunks(read, _CHUNK_LINES, paused):
             sources, targets = zip(*chunk, strict=True)
             for pair, tokens in zip(chunk, translator.align(sources, targets, source=from_, target=to), strict=True):
                 fields = [token._asdict() for token in tokens]

@@ -3,17 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from itertools import zip_longest
 from json import dumps
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-import typer
-
-from cli import options
+from cli import options, pairs
 from specs import ZooError
 
 if TYPE_CHECKING:
@@ -33,22 +28,8 @@ def score(
     model: options.Model = None,
     from_: options.From = None,
     to: options.To = None,
-    source: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            show_default="pairs from stdin",
-            help="Read sources from this file, one per line. Requires --target.",
-        ),
-    ] = None,
-    target: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            show_default="pairs from stdin",
-            help="Read the translation or tree of each source from this file.",
-        ),
-    ] = None,
+    source: pairs.SourceFile = None,
+    target: pairs.TargetFile = None,
     output: options.Output = None,
     json: options.Json = False,
     device: options.Device = "auto",
@@ -72,13 +53,7 @@ def score(
     from zoo.report import Report
     from zoo.text.lines import available_chunks
 
-    if (source is None) != (target is None):
-        given, missing = ("--source", "--target") if target is None else ("--target", "--source")
-        raise ZooError(
-            f"`{given}` needs `{missing}`", hint="give both files, or write pairs to stdin, separated by tabs"
-        )
-    if name is not None and model is not None:
-        raise ZooError("MODEL and `--model` both name a model", hint="leave one of them out")
+    pairs.check_options(source, target, name, model)
     messages = report()
     interactive = (source is None and is_typed(None)) or sys.stdout.isatty()
     how: BackendOptions = {"device": device, "precision": precision, "backend": backend}
@@ -89,47 +64,12 @@ def score(
     score_tokens = partial(translator.score_tokens, source=from_, target=to, report=progress)
     inputs = [source, target] if source else [None]
     names = [str(path or "<stdin>") for path in inputs]
-    with open_pairs(source, target) as (pairs, paused), open_output(output, inputs, flush=True) as write:
+    with pairs.open_pairs(source, target) as (read, paused), open_output(output, inputs, flush=True) as write:
         first = 1
-        for chunk, _ in available_chunks(pairs, _CHUNK_LINES, paused):
+        for chunk, _ in available_chunks(read, _CHUNK_LINES, paused):
             for forced in _score_pairs(score_tokens, chunk, first, names):
                 write(_format_score(forced, json))
             first += len(chunk)
-
-
-@contextmanager
-def open_pairs(
-    source: Path | None, target: Path | None
-) -> Iterator[tuple[Iterator[tuple[str, str]], Callable[[], bool]]]:
-    """Yield an iterator over (source, target) pairs, and a function that returns whether the input has paused."""
-    from cli.streams import open_lines
-
-    if source is None or target is None:
-        with open_lines(None) as lines:
-            yield _split_pairs(lines), lines.paused
-        return
-    with open_lines(source) as sources, open_lines(target) as targets:
-        yield _zip_pairs(sources, targets, source, target), sources.paused
-
-
-def _split_pairs(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
-    for number, line in enumerate(lines, start=1):
-        source, tab, target = line.partition("\t")
-        if not tab or "\t" in target:
-            problem = f"the line must have one tab, not {line.count(chr(9))}"
-            raise ZooError(problem, where=f"<stdin>:{number}", hint="write each line as source, tab, target")
-        yield source, target
-
-
-def _zip_pairs(
-    sources: Iterator[str], targets: Iterator[str], source_file: Path, target_file: Path
-) -> Iterator[tuple[str, str]]:
-    for number, (source, target) in enumerate(zip_longest(sources, targets), start=1):
-        if source is None or target is None:
-            shorter, longer = (source_file, target_file) if source is None else (target_file, source_file)
-            problem = f"`{shorter}` has {number - 1:,} lines, but `{longer}` has more"
-            raise ZooError(problem, hint="both files need the same number of lines: line n of both is a pair")
-        yield source, target
 
 
 def _score_pairs(

@@ -170,7 +170,7 @@ class Service:
     ) -> list[Answer]:
         """Translate texts with markup, such as HTML. The arguments and errors are those of `translate`."""
         self._check_texts(texts, options)
-        markups = [await asyncio.to_thread(Markup.parse, text, form) for text in texts]
+        markups = [await self._parsed(Markup.parse, text, form) for text in texts]
         plain = [_plain(markup.segments) for markup in markups]
         plans = self._plan(plain, source, target, options, None)
 
@@ -200,7 +200,7 @@ class Service:
             ClientGone: The client has disconnected.
         """
         with _readable_errors():
-            document = await asyncio.to_thread(Document, content, name)
+            document = await self._parsed(Document, content, name)
         text = _plain(document.segments)
         self._check_texts([text[:_DETECTED_CHARACTERS]])
         (plan,) = self._plan([text[:_DETECTED_CHARACTERS]], source, target, Options(), None)
@@ -212,6 +212,14 @@ class Service:
 
         with self._admit(key, [text]):
             return await self._unless_disconnected(request, work())
+
+    async def _parsed(self, parse: Callable[..., _T], *arguments: object) -> _T:
+        """Parse a text in another thread, and wait at most as long as a request may take."""
+        try:
+            async with asyncio.timeout(self.settings.limits.request_seconds):
+                return await asyncio.to_thread(parse, *arguments)
+        except TimeoutError:
+            raise self._timed_out() from None
 
     async def _translate_segments(
         self, segments: Sequence[tuple[Segment, _Plan]], options: Options

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 import tempfile
+import time
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from zoo.serving import files
+from zoo.serving import files, service
 
 LINES = ["the old dog sees a small house", "we read two books"]
 HTML = "<h1>{}</h1><p>{}<br><code>x</code></p><!-- c -->"
@@ -99,3 +100,8 @@ def test_invalid_documents_are_refused(client_of):
 def test_documents_have_a_maximum_size_together(client, monkeypatch, expected):
     monkeypatch.setattr(files, "MAX_BYTES", len("\n".join(expected).encode()) + 1)
     assert [upload(client).status_code for _ in range(2)] == [200, 503]
+
+
+def test_parsing_has_the_time_of_a_request(client_of, monkeypatch):
+    monkeypatch.setattr(service, "Document", lambda content, name: time.sleep(0.5))
+    assert upload(client_of(request_seconds=0.1)).status_code == 503
