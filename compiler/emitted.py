@@ -13,9 +13,10 @@ from torch import Tensor, nn
 from compiler.cuda_graph import RecordedSteps, Recorder, Results
 from compiler.decoder import ALLOWED, Decoder, State
 from compiler.graph import Graphs, Purpose, stored_tensors
-from compiler.program import TopK, top_k
+from compiler.program import TopK
 from compiler.stream import Stream
 from compiler.switches import fast_float32, use_one_thread_after_fork
+from compiler.top_k import top_k
 from compiler.weights import Origin, check_weights
 from specs import PAD, Spec
 

@@ -7,13 +7,14 @@ instructions with packed weights. A call runs on the calling thread, so several 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
+import numpy as np
 import torch
-from jaxtyping import Bool, Float, Float32, Int
+from jaxtyping import Bool, Float, Int, Int64
 from torch import Tensor
 
 from compiler.backends.backend import Backend, BuildRequest
@@ -21,185 +22,83 @@ from compiler.backends.eager import build_eager
 from compiler.emitted import EmittedProgram
 from compiler.graph import Purpose
 from compiler.host import cores, cpp_compiler
-from compiler.instruction import Instruction, Opcode, Operand, Status, StopReason, UnsupportedGraph
-from compiler.kernels.library import InstructionStruct, load_kernels
+from compiler.instruction import Instruction, Opcode, Operand, UnsupportedGraph
+from compiler.kernels.library import POINTERS, load_kernels
+from compiler.kernels.program import ALIGNMENT, Code, KernelProgram, KernelState, Memory, PackedModel, raise_for
 from compiler.native_codegen import generate_native_code
-from compiler.program import BeamOptions, BeamResult, TopK
+from compiler.program import TopK
 from compiler.stream import Stream
 
 
-class _State:
-    """Handle of a decoder state in the kernels.
-
-    Every sentence has the same number of rows, `beams`. It is 0 in a search, because the numbers may differ then.
-    """
-
-    def __init__(self, program: NativeProgram, handle: int | None, sentences: int) -> None:
-        self.program, self.handle, self.sentences, self.beams = program, handle, sentences, 1
-
-    def __del__(self) -> None:
-        self.program.library.zoo_free_state(self.handle)
-
-
-class NativeProgram:
+class NativeProgram(KernelProgram):
     """Program that encodes and decodes with the kernels. Only `score` runs emitted PyTorch code.
 
     Methods change states in place. A state is invalid after it was passed to a method.
     """
 
-    backend = "native"
-    concurrent = True
     device = torch.device("cpu")
 
     def __init__(self, request: BuildRequest) -> None:
         """Compile and load the kernels, generate the instructions and pack the weights."""
         self.request, self.spec, self.graphs = request, request.spec, request.graphs
         self.precision = request.precision
-        self.library = load_kernels(request.folder)
-        self.handle: int | None = None
-        self.tensors: dict[str, Tensor] = {}
-        """Parameters and constants that the kernels read without packing. They must not be freed."""
-        self.matrices: dict[tuple[bool, tuple[str, ...]], int] = {}
-        """Handles of the packed matrices, by whether they are transposed, and their parameters."""
-        self.vocabulary = request.spec.vocabulary.sizes[1]
-        code = generate_native_code(request.graphs)
-        self._pack_matrices([i for part in (code.encode, code.step) for i in part if i.matrix])
-        encode, step = (self._instruction_array(part) for part in (code.encode, code.step))
-        lengths = [(ctypes.c_int32 * len(w))(*w) for w in (code.buffers, code.memory, code.cache)]
-        arrays = [argument for array in lengths for argument in (array, len(array))]
-        handle = ctypes.c_void_p()
-        status = self.library.zoo_open(encode, len(encode), step, len(step), *arrays, ctypes.byref(handle))
-        _raise_for(status, "this model")
-        self.handle = handle.value
+        library = load_kernels(request.folder)
+        super().__init__(library, _Packer(request, library).pack())
 
-    def __del__(self) -> None:
-        if getattr(self, "handle", None):
-            self.library.zoo_close(self.handle)
-        for handle in getattr(self, "matrices", {}).values():
-            self.library.zoo_matrix_free(handle)
-
-    def encode(self, source: Stream) -> _State:
+    def encode(self, source: Stream) -> KernelState:
         """Encode sources that end with EOS. Return the state before the first step. Padding is skipped."""
-        sentences, length = source.values.shape
-        is_token = torch.arange(length) < source.lengths[:, None]
-        tokens, lengths = _as_int64(source.values[is_token]), source.lengths.int()
-        handle = ctypes.c_void_p()
-        arguments = (tokens.data_ptr(), lengths.data_ptr(), sentences)
-        _raise_for(self.library.zoo_encode(self.handle, *arguments, ctypes.byref(handle)))
-        return _State(self, handle.value, sentences)
+        is_token = torch.arange(source.values.shape[1]) < source.lengths[:, None]
+        return self._encode(_as_int64(source.values[is_token]), source.lengths.int().numpy())
 
-    def advance(self, state: _State, tokens: Int[Tensor, "rows k"]) -> tuple[Float[Tensor, "rows k V"], _State]:
+    def advance(
+        self, state: KernelState, tokens: Int[Tensor, "rows k"]
+    ) -> tuple[Float[Tensor, "rows k V"], KernelState]:
         """Read `tokens`. Return the log-probabilities of the token after each, and the next state.
 
         See `StepwiseDecoder.advance`.
         """
         log_probabilities = torch.empty(*tokens.shape, self.vocabulary)
-        self._step(state, tokens, 1, log_probabilities=log_probabilities)
+        rows = log_probabilities.view(-1, self.vocabulary).numpy()
+        self._step(state, _as_int64(tokens.flatten()), tokens.shape[1], 1, log_probabilities=rows)
         return log_probabilities, state
 
     def top_k(
         self,
-        state: _State,
+        state: KernelState,
         tokens: Int[Tensor, "rows k"],
         count: int,
         allowed: Bool[Tensor, "#rows·k V"] | None = None,
-    ) -> tuple[TopK, _State]:
+    ) -> tuple[TopK, KernelState]:
         """Read `tokens`. Return the best `count` allowed tokens after each, and the next state.
 
         See `StepwiseDecoder.top_k`. The logits are computed and searched block by block, so that they are never all in
         memory at once.
         """
-        return self._step(state, tokens, min(count, self.vocabulary), allowed), state
-
-    def rewind(self, state: _State, counts: Int[Tensor, " rows"]) -> _State:
-        """Return the state without the last `counts[i]` tokens of each row i. All tokens can be taken back."""
-        counts = _as_int64(counts)
-        _check_rows(state, counts, "counts")
-        _raise_for(self.library.zoo_rewind(state.handle, counts.data_ptr()))
-        return state
-
-    def _step(
-        self,
-        state: _State,
-        tokens: Tensor,
-        count: int,
-        allowed: Tensor | None = None,
-        log_probabilities: Tensor | None = None,
-    ) -> TopK:
-        tokens = _as_int64(tokens)
-        _check_rows(state, tokens, "rows of tokens")
-        k, rows = tokens.shape[1], tokens.numel()
+        rows, k = tokens.numel(), tokens.shape[1]
         mask: tuple[int | None, int] = (None, 0)
         if allowed is not None:
             allowed = allowed.to("cpu", torch.bool).expand(rows, self.vocabulary)
             allowed = allowed if allowed.stride(1) == 1 else allowed.contiguous()
             mask = (allowed.data_ptr(), allowed.stride(0))
-        values, best = torch.empty(rows, count), torch.empty(rows, count, dtype=torch.long)
-        ends = torch.empty(rows)
-        outputs: list[int | None] = [tensor.data_ptr() for tensor in (values, best, ends)]
-        outputs.append(None if log_probabilities is None else log_probabilities.data_ptr())
-        _raise_for(self.library.zoo_step(self.handle, state.handle, tokens.data_ptr(), k, count, *outputs, *mask))
-        return TopK(values, best, ends)
+        best = self._step(state, _as_int64(tokens.flatten()), k, min(count, self.vocabulary), mask)
+        return TopK(*map(torch.from_numpy, best)), state
 
-    def select(self, state: _State, sentences: Int[Tensor, " kept"], parents: Int[Tensor, "kept beams"]) -> _State:
+    def rewind(self, state: KernelState, counts: Int[Tensor, " rows"]) -> KernelState:
+        """Return the state without the last `counts[i]` tokens of each row i. All tokens can be taken back."""
+        rows = state.sentences * state.beams
+        if len(counts) != rows:
+            raise ValueError(f"got {len(counts)} counts for a state with {rows} rows: pass one for each row")
+        raise_for(self.library.zoo_rewind(state.handle, _as_int64(counts).ctypes.data))
+        return state
+
+    def select(
+        self, state: KernelState, sentences: Int[Tensor, " kept"], parents: Int[Tensor, "kept beams"]
+    ) -> KernelState:
         """Return the state of the sentences to keep. Its rows continue old rows (see `StepwiseDecoder.select`)."""
-        sentences, parents = _as_int64(sentences), _as_int64(parents)
         kept, beams = parents.shape
-        _raise_for(self.library.zoo_select(state.handle, sentences.data_ptr(), kept, parents.data_ptr(), beams))
+        arrays = (_as_int64(sentences), _as_int64(parents))
+        raise_for(self.library.zoo_select(state.handle, arrays[0].ctypes.data, kept, arrays[1].ctypes.data, beams))
         state.sentences, state.beams = kept, beams
-        return state
-
-    def join(self, first: _State, second: _State) -> _State:
-        """Return one state with the sentences of two states. Both states must have the same number of beams."""
-        if first is second:
-            raise ValueError("a state cannot be joined with itself")
-        if first.beams != second.beams:
-            raise ValueError(f"cannot join a state with {first.beams} beams and one with {second.beams}")
-        _raise_for(self.library.zoo_join(first.handle, second.handle))
-        first.sentences += second.sentences
-        return first
-
-    def start_search(
-        self,
-        state: _State,
-        options: Sequence[BeamOptions],
-        totals: Float32[Tensor, " sentences"],
-        penalties: Sequence[Sequence[float]],
-    ) -> _State:
-        """Return the state for `search` (see `SearchingDecoder.start_search`)."""
-        _check_rows(state, totals, "totals")
-        longest = max(each.max_length for each in options) + 2
-        table = torch.zeros(len(options), longest, dtype=torch.double)
-        for row, each, values in zip(table, options, penalties, strict=True):
-            row[: each.max_length + 2] = torch.tensor(values[: each.max_length + 2], dtype=torch.double)
-        fields, totals = torch.tensor(options), totals.float().contiguous()
-        pointers = (fields.data_ptr(), totals.data_ptr(), table.data_ptr())
-        _raise_for(self.library.zoo_start_search(state.handle, *pointers, longest))
-        state.beams = 0
-        return state
-
-    def search(
-        self, state: _State, microseconds: int, allowed: Bool[Tensor, "2 V"] | None
-    ) -> tuple[list[BeamResult], _State]:
-        """Run steps until a sentence is done (see `SearchingDecoder.search`)."""
-        if allowed is not None:
-            allowed = allowed.to("cpu", torch.bool).expand(2, self.vocabulary).contiguous()
-        mask = None if allowed is None else allowed.data_ptr()
-        numbers, count, scores = ctypes.c_void_p(), ctypes.c_int64(), ctypes.c_void_p()
-        outputs = (ctypes.byref(each) for each in (numbers, count, scores))
-        arguments = (self.handle, state.handle, microseconds, mask, self.vocabulary)
-        _raise_for(self.library.zoo_search(*arguments, *outputs))
-        if not count.value:
-            return [], state
-        results = _read_results(numbers.value or 0, count.value, scores.value or 0)
-        state.sentences -= len(results)
-        return results, state
-
-    def keep(self, state: _State, sentences: Int[Tensor, " kept"]) -> _State:
-        """Return the state of some of the sentences, whose indices are ascending."""
-        sentences = _as_int64(sentences)
-        _raise_for(self.library.zoo_keep(state.handle, sentences.data_ptr(), len(sentences)))
-        state.sentences = len(sentences)
         return state
 
     @cached_property
@@ -221,115 +120,101 @@ class NativeProgram:
         """Return the weights in the layout of a weights file."""
         return dict(self.request.weights)
 
-    def _instruction_array(self, instructions: tuple[Instruction, ...]) -> Any:
-        return (InstructionStruct * len(instructions))(*map(self._instruction_struct, instructions))
 
-    def _instruction_struct(self, i: Instruction) -> InstructionStruct:
-        """Convert an instruction to the kernels' struct, with pointers in place of parameter names."""
-        struct = InstructionStruct(matrix=self._packed_matrix(i) if i.matrix else None)
+class _Packer:
+    """Places all weights of a model in one block of memory, in the layout of the kernels."""
+
+    def __init__(self, request: BuildRequest, library: Any) -> None:
+        self._request, self._library = request, library
+        self._parameters = {name: p for graph in request.graphs.values() for name, p in graph.parameters.items()}
+        self._size = 0
+        self._offsets: dict[object, int] = {}
+        self._writers: list[tuple[int, Callable[[int], None]]] = []
+        """For each tensor, its offset and the function that writes it to an address."""
+
+    def pack(self) -> PackedModel:
+        """Generate the instructions, and pack the weights on all processors: the kernels release the GIL."""
+        code = generate_native_code(self._request.graphs)
+        encode, step = ([self._fields(i) for i in part] for part in (code.encode, code.step))
+        widths = (list(code.buffers), list(code.memory), list(code.cache))
+        memory = Memory(self._size)
+        with ThreadPoolExecutor(cores()) as threads:
+            list(threads.map(lambda writer: writer[1](memory.address + writer[0]), self._writers))
+        vocabulary = self._request.spec.vocabulary.sizes[1]
+        return PackedModel(Code(encode, step, *widths, vocabulary), memory)
+
+    def _fields(self, i: Instruction) -> dict[str, Any]:
+        """Return the fields of the kernels' struct, with offsets in place of parameter names."""
+        fields: dict[str, Any] = dict.fromkeys(POINTERS)
         for name, value in vars(i).items():
             if isinstance(value, Operand):
-                setattr(struct, name, value.buffer)
-                setattr(struct, f"{name}_column", value.column)
-            elif isinstance(value, str):
-                setattr(struct, name, self._unpacked_tensor(value).data_ptr())
+                fields |= {name: value.buffer, f"{name}_column": value.column}
+            elif name == "matrix":
+                fields[name] = self._place_matrix(i) if value else None
             elif name == "constants":
-                struct.constants = self._constant_tensor(value).data_ptr() if value else None
-            elif name != "matrix":
-                setattr(struct, name, value)
-        return struct
+                fields[name] = (
+                    self._place_tensor(value, lambda: torch.tensor(i.constants), len(value)) if value else None
+                )
+            elif name in POINTERS:
+                fields[name] = None if value is None else self._place_parameter(value)
+            else:
+                fields[name] = value
+        return fields
 
-    def _unpacked_tensor(self, name: str) -> Tensor:
-        """Return a parameter in the layout that the kernels read: contiguous and in float32."""
-        if name not in self.tensors:
-            self.tensors[name] = self._parameter(name).float().contiguous()
-        return self.tensors[name]
+    def _place(self, key: object, size: int, write: Callable[[int], None]) -> int:
+        """Reserve memory for a tensor, unless it has a place already, and return its offset."""
+        if key not in self._offsets:
+            self._offsets[key] = self._size
+            self._writers.append((self._size, write))
+            self._size += -(-size // ALIGNMENT) * ALIGNMENT
+        return self._offsets[key]
 
-    def _constant_tensor(self, values: tuple[float, ...]) -> Tensor:
-        name = f"constants {values}"  # not the name of a parameter
-        return self.tensors.setdefault(name, torch.tensor(values))
+    def _place_tensor(self, key: object, make: Callable[[], Tensor], count: int) -> int:
+        def write(address: int) -> None:
+            tensor = make().float().contiguous()
+            ctypes.memmove(address, tensor.data_ptr(), tensor.nbytes)
+
+        return self._place(key, 4 * count, write)
+
+    def _place_constants(self, values: tuple[float, ...]) -> int:
+        return self._place_tensor(values, lambda: torch.tensor(values), len(values))
+
+    def _place_parameter(self, name: str) -> int:
+        return self._place_tensor(name, partial(self._parameter, name), self._parameters[name].count)
 
     def _parameter(self, name: str) -> Tensor:
-        graph = next(graph for graph in self.graphs.values() if name in graph.parameters)
-        return graph.parameters[name].origin.make(self.request.weights).detach().cpu()
+        return self._parameters[name].origin.make(self._request.weights).detach().cpu()
 
-    def _pack_matrices(self, instructions: list[Instruction]) -> None:
-        """Pack all matrices, in parallel: the kernels release the GIL while they pack."""
-        unique = {(i.opcode is Opcode.LOGITS, i.matrix): i for i in instructions}
-        with ThreadPoolExecutor(cores()) as threads:
-            list(threads.map(self._packed_matrix, unique.values()))
-
-    def _packed_matrix(self, i: Instruction) -> int:
-        """Return the handle of an instruction's matrix, packed with its scales and bias. Pack it on first use.
+    def _place_matrix(self, i: Instruction) -> int:
+        """Place an instruction's matrix, packed with its scales and bias.
 
         Matrices are [in, out], except for the table of LOGITS, which is [out, in].
         """
-        is_transposed = i.opcode is Opcode.LOGITS
-        if (is_transposed, i.matrix) not in self.matrices:
+        is_transposed, parameter = i.opcode is Opcode.LOGITS, self._parameters[i.matrix[0]]
+        outer, inner = parameter.origin.shape if is_transposed else parameter.origin.shape[::-1]
+        strides = (1, inner) if is_transposed else (outer, 1)
+        quantised, size = parameter.type == "int8", ctypes.c_int64()
+        status = self._library.zoo_matrix_bytes(inner, outer, quantised, ctypes.byref(size))
+        raise_for(status, f"the weights `{parameter.name}`")
+
+        def write(address: int) -> None:
             matrix, *others = map(self._parameter, i.matrix)
-            matrix = matrix.contiguous()
-            inner, outer = matrix.shape[::-1] if is_transposed else matrix.shape
-            strides = (1, inner) if is_transposed else (outer, 1)
+            matrix = matrix.contiguous() if quantised else matrix.float().contiguous()
             others = [other.float().contiguous() for other in others]
-            if matrix.dtype == torch.int8:
+            pointers = [matrix.data_ptr()]
+            if quantised:
                 scales, *others = others
-                pack, pointers = self.library.zoo_matrix_int8, [matrix.data_ptr(), scales.data_ptr()]
-            else:
-                matrix = matrix.float()
-                pack, pointers = self.library.zoo_matrix, [matrix.data_ptr()]
-            handle, bias = ctypes.c_void_p(), others[0].data_ptr() if others else None
-            status = pack(*pointers, inner, outer, *strides, bias, ctypes.byref(handle))
-            _raise_for(status, f"the weights `{i.matrix[0]}`")
-            self.matrices[is_transposed, i.matrix] = handle.value or 0
-        return self.matrices[is_transposed, i.matrix]
+                pointers.append(scales.data_ptr())
+            pack = self._library.zoo_matrix_int8 if quantised else self._library.zoo_matrix
+            bias = others[0].data_ptr() if others else None
+            raise_for(pack(*pointers, inner, outer, *strides, bias, address), f"the weights `{parameter.name}`")
+
+        return self._place((is_transposed, i.matrix), size.value, write)
 
 
-def _read_results(numbers_address: int, count: int, scores_address: int) -> list[BeamResult]:
-    """Read the struct `SearchResults` of the kernels."""
-    numbers = iter((ctypes.c_int64 * count).from_address(numbers_address))
-    results: list[BeamResult] = []
-    for sentence in numbers:
-        reason, hypotheses = StopReason(next(numbers)).name.lower(), next(numbers)
-        scores = iter((ctypes.c_double * (2 * hypotheses)).from_address(scores_address))
-        scores_address += 16 * hypotheses
-        found = []
-        for score, total in zip(scores, scores, strict=True):
-            tokens = [next(numbers) for _ in range(next(numbers))]
-            found.append((tokens, total, score))
-        results.append(BeamResult(sentence, reason, found))
-    return results
-
-
-def _as_int64(tensor: Tensor) -> Tensor:
-    """Return the tensor as a contiguous int64 tensor on the CPU, the layout that the kernels read."""
-    return tensor.to("cpu", torch.long).contiguous()
-
-
-def _check_rows(state: _State, tensor: Tensor, name: str) -> None:
-    """Raise ValueError unless a tensor has as many rows as the state. `name` describes the tensor in the message."""
-    rows = state.sentences * state.beams
-    if tensor.shape[0] != rows:
-        raise ValueError(f"got {tensor.shape[0]} {name} for a state with {rows} rows: pass one for each row")
-
-
-_ERRORS: Mapping[int, tuple[type[Exception], str]] = {
-    Status.NO_MEMORY: (MemoryError, "not enough memory in the native kernels"),
-    Status.OUT_OF_RANGE: (IndexError, "a token, position, row or sentence does not exist in the model or the state"),
-    Status.TOO_LARGE: (ValueError, "a matrix is too large for exact sums in the native kernels"),
-    Status.UNKNOWN: (ValueError, "the native kernels do not implement one of the instructions"),
-}
-
-
-def _raise_for(status: int, subject: str = "this batch") -> None:
-    """Raise an exception if a call into the kernels has failed.
-
-    Args:
-        status: The status that the call returned.
-        subject: What the call processed, for the message.
-    """
-    if status != Status.DONE:
-        error, problem = _ERRORS[status]
-        raise error(f"{subject}: {problem}")
+def _as_int64(tensor: Tensor) -> Int64[np.ndarray, ...]:
+    """Return a contiguous int64 array, the layout that the kernels read."""
+    return tensor.to("cpu", torch.long).contiguous().numpy()
 
 
 def _unavailable_reason() -> str | None:

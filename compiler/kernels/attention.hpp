@@ -31,7 +31,7 @@ struct Bias {
 
     // Multiplies n scores by the scale and adds the biases. The first key is at a distance of `first`.
     void add(float* scores, int64_t head, int64_t n, int64_t first, float scale) const {
-        for (int64_t i = 0; i < n; i++) scores[i] = scores[i] * scale + value(head, first + i);
+        for (int64_t i = 0; i < n; i++) scores[i] = multiply_add(scores[i], scale, value(head, first + i));
     }
 
   private:
@@ -65,7 +65,8 @@ inline void score(const AttentionHead& h, int64_t key, float* scores) {
 #pragma GCC unroll 4
         for (int q = 0; q < Q; q++)
             for (int v = 0; v < V; v++)
-                sums[q][v] = sums[q][v] + h.queries[q * h.query_stride + d] * load(h.keys + at + v * LANES);
+                sums[q][v] = multiply_add(splat(h.queries[q * h.query_stride + d]), load(h.keys + at + v * LANES),
+                    sums[q][v]);
     }
     for (int q = 0; q < Q; q++)
         for (int v = 0; v < V; v++) store(scores + q * h.padded + key + v * LANES, sums[q][v]);
@@ -80,7 +81,8 @@ inline void gather(const AttentionHead& h, int64_t column, const float* weights,
 #pragma GCC unroll 4
         for (int q = 0; q < Q; q++)
             for (int v = 0; v < V; v++)
-                sums[q][v] = sums[q][v] + weights[q * h.padded + key] * load(h.values + at + v * LANES);
+                sums[q][v] = multiply_add(splat(weights[q * h.padded + key]), load(h.values + at + v * LANES),
+                    sums[q][v]);
     }
     for (int q = 0; q < Q; q++)
         for (int v = 0; v < V; v++) store(h.out + q * h.out_stride + column + v * LANES, sums[q][v] * factors[q]);
@@ -104,7 +106,8 @@ void attend(const AttentionHead& h, float* scores) {
         for (int q = 0; q < Q; q++) {
             const float *weights = scores + q * h.padded, *values = h.values + column;
             float all = 0.0f;
-            for (int64_t key = 0; key < h.length; key++) all += weights[key] * values[key * h.value_stride];
+            for (int64_t key = 0; key < h.length; key++)
+                all = multiply_add(weights[key], values[key * h.value_stride], all);
             h.out[q * h.out_stride + column] = all * factors[q];
         }
 }
@@ -122,7 +125,8 @@ inline void attend(AttentionHead h, int64_t count, float* scores) {
 inline float dot(const float* x, const float* y, int64_t n) {
     Vector sums{};
     float rest = 0.0f;
-    for_each(n, [&](int64_t i) { sums = sums + load(x + i) * load(y + i); }, [&](int64_t i) { rest += x[i] * y[i]; });
+    for_each(n, [&](int64_t i) { sums = multiply_add(load(x + i), load(y + i), sums); },
+         [&](int64_t i) { rest = multiply_add(x[i], y[i], rest); });
     return sum(sums) + rest;
 }
 
@@ -130,7 +134,7 @@ inline float dot(const float* x, const float* y, int64_t n) {
 template <int V>
 inline float dot(const float* x, const float* y) {
     Vector sums = load(x) * load(y);
-    for (int v = 1; v < V; v++) sums = sums + load(x + v * LANES) * load(y + v * LANES);
+    for (int v = 1; v < V; v++) sums = multiply_add(load(x + v * LANES), load(y + v * LANES), sums);
     return sum(sums);
 }
 
@@ -170,7 +174,7 @@ inline void mix(const CachedAttention& p, const float* weights, float factor, co
     Vector sums[V] = {};
     for (int64_t t = 0; t < length; t++)
         for (int v = 0; v < V; v++)
-            sums[v] = sums[v] + weights[t] * load(values + stored[t] * p.value_stride + v * LANES);
+            sums[v] = multiply_add(splat(weights[t]), load(values + stored[t] * p.value_stride + v * LANES), sums[v]);
     for (int v = 0; v < V; v++) store(out + v * LANES, sums[v] * factor);
 }
 
@@ -214,7 +218,8 @@ inline void attend(const CachedAttention& p, float* scores) {
             mix<1>(p, weights, factor, values + column, stored, visible, out + column);
         for (; column < p.value_width; column++) {
             float all = 0.0f;
-            for (int64_t t = 0; t < visible; t++) all += weights[t] * values[stored[t] * p.value_stride + column];
+            for (int64_t t = 0; t < visible; t++)
+                all = multiply_add(weights[t], values[stored[t] * p.value_stride + column], all);
             out[column] = all * factor;
         }
     }

@@ -25,7 +25,7 @@ from compiler.program import BeamOptions
 from specs import BOS, EOS, PAD, ZooError
 
 KERNELS = Path(__file__).parent
-FLAGS = ("-std=c++17", "-O3", "-march=native", "-fno-math-errno", "-shared", "-fPIC")
+FLAGS = ("-std=c++17", "-O3", "-march=native", "-ffp-contract=off", "-fno-math-errno", "-shared", "-fPIC")
 
 _C_TYPES: Mapping[str, tuple[str, type[ctypes._SimpleCData[Any]]]] = {
     "int": ("int32_t", ctypes.c_int32),
@@ -45,6 +45,10 @@ def struct_fields() -> Iterator[tuple[str, str]]:
             yield field.name, _TYPE_OF_ANNOTATION[str(field.type)]
 
 
+POINTERS = tuple(name for name, kind in struct_fields() if kind == "pointer")
+"""Fields of the struct that are pointers."""
+
+
 class InstructionStruct(ctypes.Structure):
     """Instruction in the memory layout that the kernels read."""
 
@@ -52,17 +56,17 @@ class InstructionStruct(ctypes.Structure):
 
 
 SIGNATURES: Mapping[str, tuple[str, str]] = {
+    "zoo_matrix_bytes": ("int", "int64_t in, int64_t out, int64_t quantised, int64_t* result"),
     "zoo_matrix": (
         "int",
         "const float* values, int64_t in, int64_t out, int64_t in_stride, int64_t out_stride, const float* bias, "
-        "void** result",
+        "void* to",
     ),
     "zoo_matrix_int8": (
         "int",
         "const int8_t* values, const float* scales, int64_t in, int64_t out, int64_t in_stride, int64_t out_stride, "
-        "const float* bias, void** result",
+        "const float* bias, void* to",
     ),
-    "zoo_matrix_free": ("void", "void* matrix"),
     "zoo_open": (
         "int",
         "const Instruction* encode, int64_t n, const Instruction* step, int64_t m, const int32_t* buffer_widths, "
@@ -118,7 +122,7 @@ extern "C" {{
 struct Instruction {{
 {struct}}};
 struct BeamOptions {{
-    int64_t {", ".join(BeamOptions._fields)};
+    int64_t {", ".join((*BeamOptions._fields, "length", "token"))};
 }};
 {functions}}}
 """

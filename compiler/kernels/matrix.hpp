@@ -2,10 +2,11 @@
 // reads it sequentially. A tile is the product of some rows and one panel, with its sums in registers.
 #pragma once
 
+#include "abi.hpp"
 #include "simd.hpp"
 
 #include <algorithm>
-#include <memory>
+#include <new>
 #include <stdexcept>
 
 namespace {
@@ -62,7 +63,7 @@ struct Floats {
     typedef float Stored;
     static constexpr int GROUPED = 1;
     static Vector load_panel(const float* p) { return *reinterpret_cast<const Vector*>(p); }
-    static Vector add(Vector sum, float x, Vector y) { return sum + x * y; }
+    static Vector add(Vector sum, float x, Vector y) { return multiply_add(splat(x), y, sum); }
 };
 struct Bytes {
     typedef int32_t Element;
@@ -73,12 +74,25 @@ struct Bytes {
     static Ints add(Ints sum, int32_t x, Packed y) { return dot(sum, x, y); }
 };
 
-struct Matrix {
+// A packed matrix. Its arrays follow it in memory, without pointers, so that it can be stored in a file: biases; for
+// 8-bit integers, scales and offsets; then the panels. All but the panels have one element per column.
+struct alignas(LINE) Matrix {
     int64_t in, out, depth, panels;  // depth: number of groups of rows
-    bool has_bias = false, quantised = false;
-    Block<float> floats, bias, scales;
-    Block<int8_t> bytes;
-    Block<int32_t> offsets;  // initial values of the sums of each column
+    int64_t has_bias, quantised;
+
+    int64_t columns() const { return panels * PANEL; }
+    const float* bias() const { return reinterpret_cast<const float*>(this + 1); }
+    const float* scales() const { return bias() + columns(); }
+    const int32_t* offsets() const {  // initial values of the sums
+        return reinterpret_cast<const int32_t*>(scales() + columns());
+    }
+    const float* floats() const { return bias() + columns(); }
+    const int8_t* bytes() const { return reinterpret_cast<const int8_t*>(offsets() + columns()); }
+    const char* end() const {
+        const int64_t elements = columns() * depth;
+        return quantised ? reinterpret_cast<const char*>(bytes() + elements * GROUP)
+                         : reinterpret_cast<const char*>(floats() + elements);
+    }
 };
 
 // Rows of 4-byte elements: floats, or groups of 8-bit integers with a scale each.
@@ -106,13 +120,20 @@ void pack(const T* from, T* to, const Matrix& m, int64_t in_stride, int64_t out_
                     *to++ = row < m.in && column < m.out ? from[row * in_stride + column * out_stride] : T(0);
 }
 
-std::unique_ptr<Matrix> new_matrix(int64_t in, int64_t out, int grouped, const float* bias) {
-    if (in < 0 || out < 0 || in > (1 << 30) || out > (1 << 30)) throw std::length_error("matrix");
-    std::unique_ptr<Matrix> m(new Matrix);
-    m->in = in, m->out = out, m->depth = (in + grouped - 1) / grouped, m->panels = (out + PANEL - 1) / PANEL;
-    m->has_bias = bias;
-    m->bias.grow(m->panels * PANEL);
-    for (int64_t i = 0; i < m->panels * PANEL; i++) m->bias.data[i] = bias && i < out ? bias[i] : 0.0f;
+// Returns the head of a packed matrix.
+Matrix matrix_head(int64_t in, int64_t out, bool quantised) {
+    if (in < 0 || out < 0 || in > (quantised ? MAX_INT8_ROWS : 1 << 30) || out > (1 << 30))
+        throw std::length_error("matrix");
+    const int grouped = quantised ? GROUP : 1;
+    return {in, out, (in + grouped - 1) / grouped, (out + PANEL - 1) / PANEL, 0, quantised};
+}
+
+// Writes the head and the biases of a packed matrix.
+Matrix* start_matrix(void* to, int64_t in, int64_t out, bool quantised, const float* bias) {
+    Matrix* m = new (to) Matrix(matrix_head(in, out, quantised));
+    m->has_bias = bias != nullptr;
+    float* biases = const_cast<float*>(m->bias());
+    for (int64_t i = 0; i < m->columns(); i++) biases[i] = bias && i < out ? bias[i] : 0.0f;
     return m;
 }
 
@@ -160,9 +181,9 @@ struct Part {
 template <int R, bool SINGLE_TILE>
 void compute(const Matrix& m, const Rows<float>& a, const Part& part, const Target& c) {
     Vector sums[R][2];
-    const float* bias = m.bias.data + part.panel * PANEL;
+    const float* bias = m.bias() + part.panel * PANEL;
     for (int r = 0; r < R; r++) sums[r][0] = load(bias), sums[r][1] = load(bias + LANES);
-    const float* panel = m.floats.data + part.panel * m.depth * PANEL;
+    const float* panel = m.floats() + part.panel * m.depth * PANEL;
     tile<Floats, R, SINGLE_TILE>(a.data + part.row * a.stride, a.stride, panel, m.depth, sums, part.prefetch_from,
         part.log2_interval);
     for (int r = 0; r < R; r++) write_row(c.data + (part.row + r) * c.stride, sums[r][0], sums[r][1], part.columns,
@@ -172,12 +193,12 @@ void compute(const Matrix& m, const Rows<float>& a, const Part& part, const Targ
 template <int R, bool SINGLE_TILE>
 void compute(const Matrix& m, const Rows<int32_t>& a, const Part& part, const Target& c) {
     Ints sums[R][2];
-    const Ints* offsets = reinterpret_cast<const Ints*>(m.offsets.data + part.panel * PANEL);
+    const Ints* offsets = reinterpret_cast<const Ints*>(m.offsets() + part.panel * PANEL);
     for (int r = 0; r < R; r++) sums[r][0] = offsets[0], sums[r][1] = offsets[1];
-    const int8_t* panel = m.bytes.data + part.panel * m.depth * PANEL * GROUP;
+    const int8_t* panel = m.bytes() + part.panel * m.depth * PANEL * GROUP;
     tile<Bytes, R, SINGLE_TILE>(a.data + part.row * a.stride, a.stride, panel, m.depth, sums, part.prefetch_from,
         part.log2_interval);
-    const float *scales = m.scales.data + part.panel * PANEL, *bias = m.bias.data + part.panel * PANEL;
+    const float *scales = m.scales() + part.panel * PANEL, *bias = m.bias() + part.panel * PANEL;
     for (int r = 0; r < R; r++) {
         Vector y[2];
         for (int i = 0; i < 2; i++) {
@@ -199,8 +220,8 @@ template <class E>
 void product(const Matrix& m, const Rows<E>& a, int64_t first, int64_t last, const Target& c) {
     constexpr int64_t MAX_NEAR = 384 << 10;  // bytes of rows that fit into the level-2 cache with two panels
     const int64_t bytes = m.depth * PANEL * (m.quantised ? GROUP : 4);  // size of a panel
-    const char* data = reinterpret_cast<const char*>(m.floats.data);
-    if (m.quantised) data = reinterpret_cast<const char*>(m.bytes.data);
+    const char* data = reinterpret_cast<const char*>(m.floats());
+    if (m.quantised) data = reinterpret_cast<const char*>(m.bytes());
     const int64_t chunk = std::max<int64_t>(TILE, MAX_NEAR / (4 * std::max<int64_t>(m.depth, 1)) / TILE * TILE);
     for (int64_t row = 0; row < a.count; row += chunk) {
         const int64_t rows = std::min(chunk, a.count - row), tiles = (rows + TILE - 1) / TILE;
@@ -256,7 +277,7 @@ struct RowQuantiser {
         char* bytes = reinterpret_cast<char*>(to);
         each_vector(x, in, [&](int64_t i, Vector v) {
             const Vector y = finite ? v * factor : Vector{};
-            const Ints rounded = bits(without_fusion(y) + 12582912.0f) - (0x4b400000 - OFFSET);
+            const Ints rounded = bits(y + 12582912.0f) - (0x4b400000 - OFFSET);
             const Quanta quanta = __builtin_convertvector(rounded, Quanta);
             std::memcpy(bytes + i * int64_t(sizeof(Quantum)), &quanta, sizeof(quanta));
         });

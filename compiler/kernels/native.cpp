@@ -64,35 +64,36 @@ int status_of(F f) {
 
 extern "C" {
 
-int zoo_matrix(const float* values, int64_t in, int64_t out, int64_t in_stride, int64_t out_stride,
-               const float* bias, void** result) {
+int zoo_matrix_bytes(int64_t in, int64_t out, int64_t quantised, int64_t* result) {
     return status_of([&] {
-        auto m = new_matrix(in, out, 1, bias);
-        pack<1>(values, m->floats.grow(m->panels * m->depth * PANEL, true), *m, in_stride, out_stride);
-        *result = m.release();
+        const Matrix m = matrix_head(in, out, quantised != 0);
+        *result = m.end() - reinterpret_cast<const char*>(&m);
+    });
+}
+
+int zoo_matrix(const float* values, int64_t in, int64_t out, int64_t in_stride, int64_t out_stride, const float* bias,
+               void* to) {
+    return status_of([&] {
+        const Matrix* m = start_matrix(to, in, out, false, bias);
+        pack<1>(values, const_cast<float*>(m->floats()), *m, in_stride, out_stride);
     });
 }
 
 int zoo_matrix_int8(const int8_t* values, const float* scales, int64_t in, int64_t out, int64_t in_stride,
-                    int64_t out_stride, const float* bias, void** result) {
+                    int64_t out_stride, const float* bias, void* to) {
     return status_of([&] {
-        if (in > MAX_INT8_ROWS) throw std::length_error("matrix");
-        auto m = new_matrix(in, out, GROUP, bias);
-        const int64_t columns = m->panels * PANEL;
-        m->quantised = true;
-        pack<GROUP>(values, m->bytes.grow(columns * m->depth * GROUP, true), *m, in_stride, out_stride);
-        m->scales.grow(columns), m->offsets.grow(columns);
-        for (int64_t column = 0; column < columns; column++) {
+        const Matrix* m = start_matrix(to, in, out, true, bias);
+        pack<GROUP>(values, const_cast<int8_t*>(m->bytes()), *m, in_stride, out_stride);
+        float* packed_scales = const_cast<float*>(m->scales());
+        int32_t* offsets = const_cast<int32_t*>(m->offsets());
+        for (int64_t column = 0; column < m->columns(); column++) {
             int32_t all = 0;
             for (int64_t row = 0; row < in && column < out; row++) all += values[row * in_stride + column * out_stride];
-            m->offsets.data[column] = -OFFSET * all;
-            m->scales.data[column] = column < out ? scales[column] : 0.0f;
+            offsets[column] = -OFFSET * all;
+            packed_scales[column] = column < out ? scales[column] : 0.0f;
         }
-        *result = m.release();
     });
 }
-
-void zoo_matrix_free(void* matrix) { delete static_cast<Matrix*>(matrix); }
 
 int zoo_open(const Instruction* encode, int64_t n, const Instruction* step, int64_t m, const int32_t* buffer_widths,
              int64_t buffers, const int32_t* memory_widths, int64_t memories, const int32_t* cache_widths,

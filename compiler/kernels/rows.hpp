@@ -32,11 +32,10 @@ inline Vector sigmoid(Vector x) { return 1.0f / (exponential(smaller(-x, splat(8
 
 // x Phi(x), with approximation 7.1.26 of the error function by Abramowitz & Stegun, whose error is below 1.5e-7.
 inline Vector gelu(Vector x) {
-    const Vector z = larger(x, -x) * 0.7071067812f, t = 1.0f / (z * 0.3275911f + 1.0f);
-    Vector p = t * 1.061405429f - 1.453152027f;
-    p = p * t + 1.421413741f;
-    p = p * t - 0.284496736f;
-    p = p * t + 0.254829592f;
+    const Vector z = larger(x, -x) * 0.7071067812f, t = 1.0f / multiply_add(z, 0.3275911f, 1.0f);
+    Vector p = multiply_add(t, 1.061405429f, -1.453152027f);
+    for (const float coefficient : {1.421413741f, -0.284496736f, 0.254829592f})
+        p = multiply_add(p, t, splat(coefficient));
     const Vector tail = p * t * exponential(-z * z) * 0.5f;  // probability of the normal distribution above |x|
     return x * (x < 0.0f ? tail : 1.0f - tail);
 }
@@ -77,7 +76,11 @@ inline void apply_activation(const float* x, int32_t activation, float* out, int
 // where c_previous = 0.
 inline void ssru_state(const float* gate, const float* z, const float* previous, float* c, int64_t n) {
     if (previous)
-        map(n, c, [](Vector g, Vector x, Vector b) { const Vector f = sigmoid(g); return f * b + (1.0f - f) * x; },
+        map(n, c,
+            [](Vector g, Vector x, Vector b) {
+                const Vector f = sigmoid(g);
+                return multiply_add(f, b, (1.0f - f) * x);
+            },
             gate, z, previous);
     else
         map(n, c, [](Vector g, Vector x) { return (1.0f - sigmoid(g)) * x; }, gate, z);
@@ -92,11 +95,14 @@ inline void norm(const float* x, const float* y, const float* gain, const float*
     for_each(n, [&](int64_t i) { sums = sums + load(x + i); }, [&](int64_t i) { rest += x[i]; });
     const float mean = (sum(sums) + rest) / float(n);
     sums = Vector{}, rest = 0.0f;
-    for_each(n, [&](int64_t i) { const Vector d = load(x + i) - mean; sums = sums + d * d; },
+    for_each(n, [&](int64_t i) { const Vector d = load(x + i) - mean; sums = multiply_add(d, d, sums); },
          [&](int64_t i) { rest += (x[i] - mean) * (x[i] - mean); });
     const float factor = 1.0f / std::sqrt((sum(sums) + rest) / float(n) + epsilon);
-    for_each(n, [&](int64_t i) { store(out + i, (load(x + i) - mean) * factor * load(gain + i) + load(bias + i)); },
-         [&](int64_t i) { out[i] = (x[i] - mean) * factor * gain[i] + bias[i]; });
+    for_each(n,
+         [&](int64_t i) {
+             store(out + i, multiply_add((load(x + i) - mean) * factor, load(gain + i), load(bias + i)));
+         },
+         [&](int64_t i) { out[i] = multiply_add((x[i] - mean) * factor, gain[i], bias[i]); });
 }
 
 // RMSNorm of x, or of x + y if y is not null.
@@ -104,7 +110,8 @@ inline void rms_norm(const float* x, const float* y, const float* gain, float ep
     if (y) add(x, y, out, n), x = out;
     Vector sums{};
     float rest = 0.0f;
-    for_each(n, [&](int64_t i) { sums = sums + load(x + i) * load(x + i); }, [&](int64_t i) { rest += x[i] * x[i]; });
+    for_each(n, [&](int64_t i) { sums = multiply_add(load(x + i), load(x + i), sums); },
+         [&](int64_t i) { rest += x[i] * x[i]; });
     const float factor = 1.0f / std::sqrt((sum(sums) + rest) / float(n) + epsilon);
     for_each(n, [&](int64_t i) { store(out + i, load(x + i) * factor * load(gain + i)); },
          [&](int64_t i) { out[i] = x[i] * factor * gain[i]; });

@@ -11,6 +11,8 @@
 
 #if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(__aarch64__)
+#include <arm_neon.h>
 #endif
 #if defined(__linux__)
 #include <sys/mman.h>
@@ -45,15 +47,27 @@ inline Vector relu(Vector v) { return v < 0.0f ? Vector{} : v; }     // NaN if v
 
 inline int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
-// Prevents the compiler from fusing a product with the following sum, which would round once; torch rounds twice.
-inline Vector without_fusion(Vector v) {
-#if defined(__x86_64__)
-    __asm__("" : "+v"(v));
+// Returns x * y + sum, rounded once if the processor has such an instruction. Compilers must not choose where to fuse
+// (FLAGS in library.py), because they choose differently for different numbers of rows.
+inline float multiply_add(float x, float y, float sum) {
+#if defined(__FMA__) || defined(__aarch64__)
+    return __builtin_fmaf(x, y, sum);
 #else
-    __asm__("" : "+m"(v));
+    return x * y + sum;
 #endif
-    return v;
 }
+inline Vector multiply_add(Vector x, Vector y, Vector sum) {
+#if defined(__AVX512F__)
+    return Vector(_mm512_fmadd_ps(__m512(x), __m512(y), __m512(sum)));
+#elif defined(__FMA__)
+    return Vector(_mm256_fmadd_ps(__m256(x), __m256(y), __m256(sum)));
+#elif defined(__aarch64__)
+    return Vector(vfmaq_f32(float32x4_t(sum), float32x4_t(x), float32x4_t(y)));
+#else
+    return x * y + sum;
+#endif
+}
+inline Vector multiply_add(Vector x, float y, float sum) { return multiply_add(x, splat(y), splat(sum)); }
 
 // Reduces a vector to one number, by combining its two halves repeatedly.
 template <int N, class F>
@@ -95,13 +109,12 @@ inline bool any(Ints mask) {
 inline Vector exponential(Vector x) {
     const Vector round = splat(12582912.0f);  // adding it puts the rounded integer into the lowest bits
     x = x < -87.0f ? splat(-87.0f) : x;
-    const Vector shifted = x * 1.442695022f + round, n = shifted - round;
-    const Vector r = x * 1.925963033e-8f + (x * 1.442695022f - n);  // log2(e) in two parts; the polynomial computes 2^r
-    Vector p = r * 1.32647269e-3f + 9.67151266e-3f;
-    p = p * r + 5.55073374e-2f;
-    p = p * r + 2.40222421e-1f;
-    p = p * r + 6.93146978e-1f;
-    p = p * r + 1.0f;
+    const Vector shifted = multiply_add(x, splat(1.442695022f), round), n = shifted - round;
+    // log2(e) in two parts; the polynomial computes 2^r
+    const Vector r = multiply_add(x, splat(1.925963033e-8f), multiply_add(x, splat(1.442695022f), -n));
+    Vector p = multiply_add(r, 1.32647269e-3f, 9.67151266e-3f);
+    for (const float coefficient : {5.55073374e-2f, 2.40222421e-1f, 6.93146978e-1f, 1.0f})
+        p = multiply_add(p, r, splat(coefficient));
     // Multiply by the power of two: adding to the exponent bits would turn NaN into a number.
     return p * reinterpret_cast<Vector>((reinterpret_cast<Bits>(shifted) << 23) + 0x3f800000u);
 }

@@ -21,6 +21,7 @@ from compiler.host import cpp_compiler
 from compiler.initialization import initial_weights
 from compiler.instruction import ActivationKind, Opcode, Status
 from compiler.kernels.library import FLAGS, InstructionStruct, compile_kernels, declare_functions
+from compiler.kernels.program import Memory
 from specs import Spec
 
 ACTIVATIONS: Mapping[ActivationKind, Callable[[Tensor], Tensor]] = {
@@ -123,13 +124,16 @@ class HandWrittenProgram:
     def matrix(self, w: Tensor, bias: Tensor | None = None, scales: Tensor | None = None) -> int:
         """Pack a matrix, of 8-bit integers if it has scales. Return its handle."""
         shape = (*w.shape, *w.stride(), self.pointer(bias) if bias is not None else None)
-        handle = ctypes.c_void_p()
+        size = ctypes.c_int64()
+        assert self.library.zoo_matrix_bytes(*w.shape, scales is not None, ctypes.byref(size)) == Status.DONE
+        memory = Memory(size.value)
+        self.tensors.append(memory)
         if scales is None:
-            status = self.library.zoo_matrix(w.data_ptr(), *shape, ctypes.byref(handle))
+            status = self.library.zoo_matrix(w.data_ptr(), *shape, memory.address)
         else:
-            status = self.library.zoo_matrix_int8(w.data_ptr(), self.pointer(scales), *shape, ctypes.byref(handle))
+            status = self.library.zoo_matrix_int8(w.data_ptr(), self.pointer(scales), *shape, memory.address)
         assert status == Status.DONE
-        return int(handle.value or 0)
+        return memory.address
 
     def weights(self, w: Tensor, scales: Tensor, quantised: bool) -> int:
         """Pack w times scales, in 8 bits or as floats."""

@@ -15,8 +15,8 @@ from torch.nn.functional import layer_norm
 
 from compiler import runtime
 from compiler.instruction import MAX_INT8_ROWS, Opcode, Status
-from compiler.program import top_k
 from compiler.recurrences import ssru
+from compiler.top_k import top_k
 from tests.compiler.conftest import ACTIVATIONS, attention
 
 pytestmark = pytest.mark.integration
@@ -318,11 +318,10 @@ def test_an_unknown_opcode_is_refused(new_program: Any) -> None:
 
 
 def test_a_matrix_that_is_too_large_is_refused(library: Any) -> None:
-    handle, w = ctypes.c_void_p(), torch.zeros(MAX_INT8_ROWS + 1, 1, dtype=torch.int8)
-    arguments = (w.data_ptr(), torch.ones(1).data_ptr(), *w.shape, *w.stride(), None, ctypes.byref(handle))
-    assert library.zoo_matrix_int8(*arguments) == Status.TOO_LARGE
-    assert library.zoo_matrix(w.data_ptr(), 2**40, 1, 1, 1, None, ctypes.byref(handle)) == Status.TOO_LARGE
-    assert handle.value is None
+    size = ctypes.c_int64()
+    for shape in ((MAX_INT8_ROWS + 1, 1, 1), (2**40, 1, 0), (1, 2**40, 0), (-1, 1, 0)):
+        assert library.zoo_matrix_bytes(*shape, ctypes.byref(size)) == Status.TOO_LARGE
+    assert library.zoo_matrix_bytes(MAX_INT8_ROWS, 1, 1, ctypes.byref(size)) == Status.DONE
 
 
 def step_status(program: Any, state: int, tokens: Tensor) -> int:

@@ -13,8 +13,8 @@ from compiler import TRANSLATE, Purpose, build, graphs, trainable
 from compiler.assemble import find_device
 from compiler.backends.conformance import disagreement
 from compiler.decoder import CACHE_BLOCK
-from compiler.program import top_k
 from compiler.stream import Stream
+from compiler.top_k import top_k
 from specs import BOS, EOS, PAD, Spec, ZooError
 
 DISABLED = [(), ("plan_cache",), ("beams_as_queries",), ("plan_cache", "beams_as_queries", "hoist_memory")]

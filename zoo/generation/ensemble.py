@@ -10,8 +10,9 @@ import torch
 from jaxtyping import Bool, Float, Float32, Int
 from torch import Tensor
 
-from compiler.program import TopK, TranslationModel, top_k
+from compiler.program import TopK, TranslationModel
 from compiler.stream import Stream
+from compiler.top_k import top_k
 from specs import ZooError
 
 if TYPE_CHECKING:

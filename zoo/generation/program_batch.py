@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache, lru_cache
-from typing import Any, cast
+from typing import TYPE_CHECKING, Generic, cast
 
-import torch
-from jaxtyping import Bool, Float32, Int
-from torch import Tensor
+import numpy as np
+from jaxtyping import Bool
 
 from compiler.program import BeamOptions, SearchingDecoder, State, StepwiseDecoder
 from specs import EOS
 from zoo.generation.batch import Batch
 from zoo.generation.beam_search import BeamSearch
-from zoo.generation.constraints import ConstraintState, SuppressedTokens
+from zoo.generation.constraints import SuppressedTokens
 from zoo.generation.hypotheses import Hypothesis, LengthPenalty, SearchHistory, StopReason, length_penalty
+
+if TYPE_CHECKING:
+    import torch
 
 MAX_MICROSECONDS = 5000
 """Time after which a call of the program returns, so that other sentences can join and cancelled ones can leave.
@@ -25,40 +27,40 @@ Many steps of a small model fit into this time. If one step takes longer, each c
 
 
 def start_batch(
-    program: StepwiseDecoder[State], histories: Sequence[SearchHistory], device: torch.device
-) -> Batch[State]:
+    program: StepwiseDecoder[State], histories: Sequence[SearchHistory], device: torch.device | str
+) -> Batch[State] | ProgramBatch[State]:
     """Return a new batch. Its search runs in the program if the program and the strategy support this."""
-    runs_in_program = histories[0].strategy.runs_in_program and _can_search(type(program))
-    return (ProgramBatch if runs_in_program else Batch).start(program, histories, device)
+    if histories[0].strategy.runs_in_program and _can_search(type(program)):
+        return ProgramBatch(cast("SearchingDecoder[State]", program), histories)
+    return Batch.start(program, histories, device)
 
 
 @cache
-def _can_search(program_class: type[StepwiseDecoder[Any]]) -> bool:
+def _can_search(program_class: type) -> bool:
     return issubclass(program_class, SearchingDecoder)
 
 
-class ProgramBatch(Batch[State]):
+class ProgramBatch(Generic[State]):
     """Batch of sentences whose beam search runs in the program. The results equal those of `Batch`, bit for bit.
 
     Sentences may have different beam sizes. Each has only as many rows as it has live hypotheses.
     """
 
-    def __init__(
-        self,
-        program: StepwiseDecoder[State],
-        histories: Sequence[SearchHistory],
-        state: State,
-        token: Int[Tensor, " rows"],
-        totals: Float32[Tensor, "sentences rows"],
-        constraint: ConstraintState | None,
-    ) -> None:
-        super().__init__(program, histories, state, token, totals, None)
-        self._searching = cast(SearchingDecoder[State], program)
-        rule = cast(SuppressedTokens | None, histories[0].strategy.constraint)
+    rows = 0
+    """Batches can join whatever their numbers of rows."""
+
+    def __init__(self, program: SearchingDecoder[State], histories: Sequence[SearchHistory]) -> None:
+        """Encode the sentences, and let the decoder read their prefixes, which must have the same length."""
+        self.program, self.histories = program, histories
+        rule = cast("SuppressedTokens | None", histories[0].strategy.constraint)
         self._allowed = None if rule is None else _allowed_tokens(rule)
-        options = [_options(history, rule, last) for history, last in zip(histories, token.tolist(), strict=True)]
-        penalties = [_penalties(history) for history in histories]
-        self._state = self._searching.start_search(state, options, totals[:, 0], penalties)
+        sources = [history.source for history in histories]
+        self._state = program.start_search(
+            [source.tokens for source in sources],
+            [source.prefix for source in sources],
+            [_options(history, rule) for history in histories],
+            [_penalties(history) for history in histories],
+        )
 
     def prepare_to_join(self, rows: int) -> list[SearchHistory]:
         """Do nothing, because batches can join before their first step, whatever their numbers of rows."""
@@ -69,8 +71,8 @@ class ProgramBatch(Batch[State]):
         kept = [number for number, history in enumerate(self.histories) if not history.done]
         if len(kept) < len(self.histories):  # the others were cancelled
             self.histories = [self.histories[number] for number in kept]
-            self._state = self._searching.keep(self._state, torch.tensor(kept, dtype=torch.long))
-        results, self._state = self._searching.search(self._state, MAX_MICROSECONDS, self._allowed)
+            self._state = self.program.keep(self._state, kept)
+        results, self._state = self.program.search(self._state, MAX_MICROSECONDS, self._allowed)
         done = [self.histories[result.sentence] for result in results]
         for history, result in zip(done, results, strict=True):
             prefix = history.source.prefix
@@ -80,14 +82,14 @@ class ProgramBatch(Batch[State]):
             self.histories = [history for history in self.histories if not history.done]
         return done
 
-    def join(self, other: Batch[State]) -> Batch[State]:
+    def join(self, other: ProgramBatch[State]) -> ProgramBatch[State]:
         """Return a batch with the sentences of this batch, followed by the sentences of `other`."""
-        self._state = self._searching.join(self._state, other._state)
+        self._state = self.program.join(self._state, other._state)
         self.histories = [*self.histories, *other.histories]
         return self
 
 
-def _options(history: SearchHistory, rule: SuppressedTokens | None, token: int) -> BeamOptions:
+def _options(history: SearchHistory, rule: SuppressedTokens | None) -> BeamOptions:
     beam, source = cast(BeamSearch, history.strategy), history.source
     return BeamOptions(
         size=beam.size,
@@ -95,10 +97,8 @@ def _options(history: SearchHistory, rule: SuppressedTokens | None, token: int) 
         n_best=beam.n_best,
         full=beam.stopping_rule == "full",
         shrinking=beam.stopping_rule == "shrinking",
-        length=len(source.prefix),
         min_length=min(rule.min_length, source.max_length) if rule else 0,
         max_length=source.max_length,
-        token=token,
     )
 
 
@@ -115,9 +115,9 @@ def _penalty_table(alpha: float, kind: LengthPenalty, count: int) -> tuple[float
 
 
 @lru_cache(maxsize=16)
-def _allowed_tokens(rule: SuppressedTokens) -> Bool[Tensor, "2 V"]:
+def _allowed_tokens(rule: SuppressedTokens) -> Bool[np.ndarray, "2 V"]:
     """Return the tokens that hypotheses may choose: those that are too short for EOS, and others."""
-    allowed = torch.ones(2, rule.vocabulary_size, dtype=torch.bool)
+    allowed = np.ones((2, rule.vocabulary_size), bool)
     allowed[:, list(rule.tokens)] = False
     allowed[0, EOS] = False
     return allowed

@@ -11,8 +11,9 @@ import torch
 from jaxtyping import Bool, Float32, Float64, Int
 from torch import Tensor
 
-from compiler.program import State, StepwiseDecoder, top_k
+from compiler.program import State, StepwiseDecoder
 from compiler.seeds import stream
+from compiler.top_k import top_k
 from specs import BOS, EOS, PAD
 from zoo.generation.batching import Source
 from zoo.generation.constraints import Constraint

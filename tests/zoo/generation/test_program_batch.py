@@ -6,6 +6,7 @@ import random
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -14,7 +15,7 @@ import specs
 from compiler.backends import BACKENDS
 from compiler.backends.native import NativeProgram
 from compiler.stream import Stream
-from specs import EOS
+from specs import BOS, EOS
 from zoo.generation import program_batch
 from zoo.generation.batch import Batch
 from zoo.generation.batching import Source
@@ -68,7 +69,7 @@ def random_strategy(draw: random.Random, constraint: SuppressedTokens | None, si
     return BeamSearch(size, alpha, draw.randrange(1, size + 1), constraint, penalty, rule)  # type: ignore[arg-type]
 
 
-def finish(batch: Batch[Any]) -> None:
+def finish(batch: Batch[Any] | ProgramBatch[Any]) -> None:
     while batch.histories:
         batch.step()
 
@@ -114,6 +115,22 @@ def test_hypotheses_and_scores_equal_those_of_the_search_in_python(
         assert results(histories) == expected(program, histories)
         reasons |= {history.stop_reason for history in histories}
     assert reasons >= {"decided", "exhausted"}
+
+
+def test_a_hypothesis_does_not_depend_on_the_number_of_others(program: NativeProgram) -> None:
+    """Bitwise: compilers must not round differently in the code for one row and for several rows."""
+    draw = random.Random(0)
+    for _ in range(5):
+        source = Stream.pad([(*draw.choices(range(4, SIZE), k=draw.randrange(1, 20)), EOS)])
+        tokens = [BOS, *draw.choices(range(4, SIZE), k=12)]
+        results = []
+        for rows in range(1, 10):
+            state = program.select(program.encode(source), torch.tensor([0]), torch.zeros(1, rows, dtype=torch.long))
+            for token in tokens:
+                others = draw.choices(range(4, SIZE), k=rows - 1)
+                log_probabilities, state = program.advance(state, torch.tensor([[token], *([t] for t in others)]))
+            results.append(log_probabilities[0])
+        assert all(torch.equal(result, results[0]) for result in results)
 
 
 def test_a_wide_beam_finds_what_the_search_in_python_finds(program: NativeProgram) -> None:
@@ -233,28 +250,31 @@ def test_a_batch_that_does_not_fit_into_memory_is_split(
     assert 3 >= sizes[-1] >= 1
 
 
-@pytest.fixture
-def state(program: NativeProgram) -> Any:
-    return program.encode(Stream.pad([(5, EOS), (6, EOS)]))
-
-
-def test_invalid_calls_are_refused(program: NativeProgram, state: Any) -> None:
+def test_invalid_calls_are_refused(program: NativeProgram) -> None:
     with pytest.raises(IndexError, match="does not exist"):
-        program.search(state, 1, None)
-    options = program_batch._options(SLOW.new_history(long_sources(1)[0]), None, 2)
-    with pytest.raises(ValueError, match="got 1 totals for a state with 2 rows"):
-        program.start_search(state, [options], torch.zeros(1), [[1.0] * 42])
-    for invalid in ({"size": 0}, {"n_best": 0}, {"length": 41}, {"length": -1}):
-        with pytest.raises(IndexError, match="does not exist"):
-            program.start_search(state, [options, options._replace(**invalid)], torch.zeros(2), [[1.0] * 42] * 2)
-    with pytest.raises(RuntimeError, match="size"):
-        program.start_search(state, [options] * 2, torch.zeros(2), [[1.0] * 41] * 2)
-    state = program.start_search(state, [options] * 2, torch.zeros(2), [[1.0] * 42] * 2)
+        program.search(program.encode(Stream.pad([(5, EOS), (6, EOS)])), 1, None)
+    options = program_batch._options(SLOW.new_history(long_sources(1)[0]), None)
+    sources, none, penalties = [(5, EOS), (6, EOS)], [(), ()], [[1.0] * 42] * 2
+    for invalid in ({"size": 0}, {"n_best": 0}, {"max_length": -1}):
+        with pytest.raises((IndexError, ValueError)):
+            program.start_search(sources, none, [options, options._replace(**invalid)], penalties)
+    with pytest.raises(IndexError, match="does not exist"):
+        program.start_search(sources, [(5, 5)] * 2, [options._replace(max_length=1)] * 2, penalties)
+    with pytest.raises(ValueError, match="shape"):
+        program.start_search(sources, none, [options] * 2, [[1.0] * 41] * 2)
+    for few in (
+        (none[:1], [options] * 2, penalties),
+        (none, [options], penalties),
+        (none, [options] * 2, penalties[:1]),
+    ):
+        with pytest.raises(ValueError, match=r"zip|argument|prefix|one for each"):
+            program.start_search(sources, *few)
+    state = program.start_search(sources, none, [options] * 2, penalties)
     for kept in ([2], [-1], [1, 0], [0, 0]):
         with pytest.raises(IndexError, match="does not exist"):
-            program.keep(state, torch.tensor(kept))
+            program.keep(state, kept)
     with pytest.raises(ValueError, match="rows"):
         program.top_k(state, torch.tensor([[5], [5]]), 1)
-    with pytest.raises(RuntimeError, match="expand"):
-        program.search(state, 1, torch.ones(2, SIZE - 1, dtype=torch.bool))
-    assert program.search(program.keep(state, torch.tensor([1])), 0, None)[0] == []
+    with pytest.raises(ValueError, match="shape"):
+        program.search(state, 1, np.ones((2, SIZE - 1), bool))
+    assert program.search(program.keep(state, [1]), 0, None)[0] == []

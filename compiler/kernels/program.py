@@ -1,0 +1,286 @@
+"""Programs that the kernels run: instructions, packed weights, and beam search. Nothing in this module needs torch."""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import mmap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float32, Int64
+
+from compiler.instruction import Status, StopReason
+from compiler.kernels.library import POINTERS, InstructionStruct
+from compiler.program import BeamOptions, BeamResult
+from specs import BOS
+
+_CODE, _WEIGHTS = "code.json", "weights.bin"
+ALIGNMENT = 64
+"""Alignment of each tensor in the packed weights, in bytes."""
+
+
+class Memory:
+    """Block of memory whose first byte is at `address`. It is freed with this object."""
+
+    def __init__(self, size: int) -> None:
+        """Allocate `size` bytes, filled with zeros, in huge pages if possible: they make the kernels faster."""
+        self._map = mmap.mmap(-1, max(1, size), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        if hasattr(mmap, "MADV_HUGEPAGE"):
+            self._map.madvise(mmap.MADV_HUGEPAGE)
+        self.size = size
+        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
+
+    @property
+    def content(self) -> memoryview:
+        """The bytes of the block."""
+        return memoryview(self._map)[: self.size]
+
+
+@dataclass(frozen=True)
+class Code:
+    """Instructions of a packed model, as fields by name. A pointer is an offset in the packed weights, or None.
+
+    Attributes:
+        encode: Instructions of the encoder.
+        step: Instructions of a decoder step.
+        buffers: Row length of each buffer, in floats.
+        memory: Row length of each slot of the memory.
+        cache: Row length of each slot of the cache.
+        vocabulary: Number of target tokens.
+    """
+
+    encode: list[dict[str, Any]]
+    step: list[dict[str, Any]]
+    buffers: list[int]
+    memory: list[int]
+    cache: list[int]
+    vocabulary: int
+
+
+@dataclass(frozen=True)
+class PackedModel:
+    """Model in the form that the kernels run: instructions, and weights in the layout of this processor's kernels."""
+
+    code: Code
+    weights: Memory
+
+    def write(self, folder: Path) -> None:
+        """Write the model to a folder."""
+        (folder / _CODE).write_text(json.dumps(asdict(self.code)), encoding="utf-8")
+        with (folder / _WEIGHTS).open("wb") as file:
+            file.write(self.weights.content)
+
+    @classmethod
+    def read(cls, folder: Path) -> PackedModel:
+        """Read a model from a folder, which `write` has filled."""
+        code = Code(**json.loads((folder / _CODE).read_text(encoding="utf-8")))
+        with (folder / _WEIGHTS).open("rb") as file:
+            weights = Memory((folder / _WEIGHTS).stat().st_size)
+            file.readinto(weights.content)
+        return cls(code, weights)
+
+
+class KernelState:
+    """Decoder state in the kernels.
+
+    Every sentence has the same number of rows, `beams`. It is 0 in a search, because the numbers may differ then.
+    """
+
+    def __init__(self, program: KernelProgram, handle: int | None, sentences: int) -> None:
+        self.program, self.handle, self.sentences, self.beams = program, handle, sentences, 1
+
+    def __del__(self) -> None:
+        self.program.library.zoo_free_state(self.handle)
+
+
+class KernelProgram:
+    """Program that runs a packed model in the kernels. It encodes and searches, see `SearchingDecoder`.
+
+    A call runs on the calling thread. Methods change states in place. A state is invalid after it was passed to a
+    method.
+    """
+
+    backend = "native"
+    concurrent = True
+
+    def __init__(self, library: Any, model: PackedModel) -> None:
+        """Open a packed model.
+
+        Args:
+            library: The library of the kernels.
+            model: The model, packed by the same kernels.
+        """
+        self.library, self.model, self.vocabulary = library, model, model.code.vocabulary
+        self.handle: int | None = None
+        code = model.code
+        instructions = [self._instructions(part) for part in (code.encode, code.step)]
+        widths = [(ctypes.c_int32 * len(w))(*w) for w in (code.buffers, code.memory, code.cache)]
+        arguments = [argument for array in (*instructions, *widths) for argument in (array, len(array))]
+        handle = ctypes.c_void_p()
+        raise_for(library.zoo_open(*arguments, ctypes.byref(handle)), "this model")
+        self.handle = handle.value
+
+    def __del__(self) -> None:
+        if getattr(self, "handle", None):
+            self.library.zoo_close(self.handle)
+
+    def start_search(
+        self,
+        sources: Sequence[Sequence[int]],
+        prefixes: Sequence[Sequence[int]],
+        options: Sequence[BeamOptions],
+        penalties: Sequence[Sequence[float]],
+    ) -> KernelState:
+        """Encode sources, and read their prefixes (see `SearchingDecoder.start_search`)."""
+        if {len(prefixes), len(options), len(penalties)} != {len(sources)}:
+            raise ValueError(
+                f"got {len(sources)} sources: pass one prefix, one option and one row of penalties for each"
+            )
+        state = self._encode(_concatenated(sources), _as_array(map(len, sources), np.int32))
+        totals, last = np.zeros(len(sources), np.float32), np.full(len(sources), BOS)
+        for forced in zip(*prefixes, strict=True):
+            log_probabilities = np.empty((len(sources), self.vocabulary), np.float32)
+            self._step(state, last, 1, 1, log_probabilities=log_probabilities)
+            last = _as_array(forced, np.int64)
+            totals += log_probabilities[np.arange(len(sources)), last]
+        longest = max(each.max_length for each in options) + 2
+        table = np.zeros((len(options), longest))
+        for row, each, values in zip(table, options, penalties, strict=True):
+            row[: each.max_length + 2] = values[: each.max_length + 2]
+        length = len(prefixes[0])
+        fields = np.array(
+            [(*each, length, token) for each, token in zip(options, last.tolist(), strict=True)], np.int64
+        )
+        pointers = (each.ctypes.data for each in (fields, totals, table))
+        raise_for(self.library.zoo_start_search(state.handle, *pointers, longest))
+        state.beams = 0
+        return state
+
+    def search(
+        self, state: KernelState, microseconds: int, allowed: Bool[np.ndarray, "2 V"] | None
+    ) -> tuple[list[BeamResult], KernelState]:
+        """Run steps until a sentence is done (see `SearchingDecoder.search`)."""
+        if allowed is not None and allowed.shape != (2, self.vocabulary):
+            raise ValueError(f"`allowed` has the shape {allowed.shape}; it should be (2, {self.vocabulary})")
+        numbers, count, scores = ctypes.c_void_p(), ctypes.c_int64(), ctypes.c_void_p()
+        mask = None if allowed is None else allowed.ctypes.data
+        outputs = (ctypes.byref(each) for each in (numbers, count, scores))
+        raise_for(self.library.zoo_search(self.handle, state.handle, microseconds, mask, self.vocabulary, *outputs))
+        if not count.value:
+            return [], state
+        results = _read_results(numbers.value or 0, count.value, scores.value or 0)
+        state.sentences -= len(results)
+        return results, state
+
+    def keep(self, state: KernelState, sentences: Sequence[int]) -> KernelState:
+        """Return the state of some of the sentences, whose indices are ascending."""
+        kept = _as_array(sentences, np.int64)
+        raise_for(self.library.zoo_keep(state.handle, kept.ctypes.data, len(kept)))
+        state.sentences = len(kept)
+        return state
+
+    def join(self, first: KernelState, second: KernelState) -> KernelState:
+        """Return one state with the sentences of two states. Both states must have the same number of beams."""
+        if first is second:
+            raise ValueError("a state cannot be joined with itself")
+        if first.beams != second.beams:
+            raise ValueError(f"cannot join a state with {first.beams} beams and one with {second.beams}")
+        raise_for(self.library.zoo_join(first.handle, second.handle))
+        first.sentences += second.sentences
+        return first
+
+    def _encode(self, tokens: Int64[np.ndarray, " tokens"], lengths: np.ndarray) -> KernelState:
+        """Encode sources, whose tokens follow each other. Return the state before the first step."""
+        handle = ctypes.c_void_p()
+        arguments = (tokens.ctypes.data, lengths.ctypes.data, len(lengths))
+        raise_for(self.library.zoo_encode(self.handle, *arguments, ctypes.byref(handle)))
+        return KernelState(self, handle.value, len(lengths))
+
+    def _step(
+        self,
+        state: KernelState,
+        tokens: Int64[np.ndarray, " tokens"],
+        k: int,
+        count: int,
+        allowed: tuple[int | None, int] = (None, 0),
+        log_probabilities: Float32[np.ndarray, "tokens V"] | None = None,
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Read k tokens per row. Return the values and IDs of the best `count` tokens after each, and those of EOS.
+
+        Args:
+            state: The state that the tokens continue.
+            tokens: The tokens.
+            k: Number of tokens of each row.
+            count: How many tokens to return after each token.
+            allowed: Address of the mask of allowed tokens, or None, and the distance between its rows.
+            log_probabilities: Array that receives all log-probabilities.
+        """
+        rows = len(tokens)
+        if rows != k * state.sentences * state.beams:
+            problem = f"got {rows // k} rows of tokens for a state with {state.sentences * state.beams} rows"
+            raise ValueError(f"{problem}: pass one for each row")
+        values, best = np.empty((rows, count), np.float32), np.empty((rows, count), np.int64)
+        ends = np.empty(rows, np.float32)
+        outputs: list[int | None] = [each.ctypes.data for each in (values, best, ends)]
+        outputs.append(None if log_probabilities is None else log_probabilities.ctypes.data)
+        status = self.library.zoo_step(self.handle, state.handle, tokens.ctypes.data, k, count, *outputs, *allowed)
+        raise_for(status)
+        return values, best, ends
+
+    def _instructions(self, part: Sequence[Mapping[str, Any]]) -> Any:
+        """Convert instructions to the kernels' structs, with addresses in place of offsets."""
+        base = self.model.weights.address
+
+        def struct(fields: Mapping[str, Any]) -> InstructionStruct:
+            places = {name: base + fields[name] for name in POINTERS if fields[name] is not None}
+            return InstructionStruct(**{name: value for name, value in fields.items() if value is not None} | places)
+
+        return (InstructionStruct * len(part))(*map(struct, part))
+
+
+def _as_array(values: Iterator[int] | Sequence[int], dtype: type[np.integer[Any]]) -> np.ndarray:
+    return np.array(list(values), dtype)
+
+
+def _concatenated(rows: Sequence[Sequence[int]]) -> Int64[np.ndarray, " tokens"]:
+    return np.array([token for row in rows for token in row], np.int64)
+
+
+def _read_results(numbers_address: int, count: int, scores_address: int) -> list[BeamResult]:
+    """Read the struct `SearchResults` of the kernels."""
+    numbers = iter((ctypes.c_int64 * count).from_address(numbers_address))
+    results: list[BeamResult] = []
+    for sentence in numbers:
+        reason, hypotheses = StopReason(next(numbers)).name.lower(), next(numbers)
+        scores = iter((ctypes.c_double * (2 * hypotheses)).from_address(scores_address))
+        scores_address += 16 * hypotheses
+        found = []
+        for score, total in zip(scores, scores, strict=True):
+            tokens = [next(numbers) for _ in range(next(numbers))]
+            found.append((tokens, total, score))
+        results.append(BeamResult(sentence, reason, found))
+    return results
+
+
+_ERRORS: Mapping[int, tuple[type[Exception], str]] = {
+    Status.NO_MEMORY: (MemoryError, "not enough memory in the native kernels"),
+    Status.OUT_OF_RANGE: (IndexError, "a token, position, row or sentence does not exist in the model or the state"),
+    Status.TOO_LARGE: (ValueError, "a matrix is too large for exact sums in the native kernels"),
+    Status.UNKNOWN: (ValueError, "the native kernels do not implement one of the instructions"),
+}
+
+
+def raise_for(status: int, subject: str = "this batch") -> None:
+    """Raise an exception if a call into the kernels has failed.
+
+    Args:
+        status: The status that the call returned.
+        subject: What the call processed, for the message.
+    """
+    if status != Status.DONE:
+        error, problem = _ERRORS[status]
+        raise error(f"{subject}: {problem}")
