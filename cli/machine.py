@@ -11,7 +11,7 @@ from cli import options
 from specs import ZooError
 
 if TYPE_CHECKING:
-    from zoo.generation.compilation import Compiled
+    from zoo.generation.ahead_of_time import Compiled
     from zoo.system.calibration import Calibration
     from zoo.system.doctor import Diagnosis
 
@@ -114,7 +114,8 @@ def compile_model(
     model is not compiled again. The program is run once, and its results are compared with the float32 interpreter.
     """
     from cli.console import report, show_json
-    from zoo.generation.compilation import BackendOptions, compile_model, compile_spec
+    from zoo.generation.ahead_of_time import compile_model, compile_spec
+    from zoo.generation.compilation import BackendOptions
 
     if (spec is None) == (model is None):
         problem = "give either SPEC or `--model`, not both" if model else "SPEC or `--model` is missing"

@@ -47,27 +47,36 @@ class Artefact:
         except (OSError, ValueError, AttributeError):
             return False
 
-    def make(self, write: Callable[[Path], None]) -> Path:
-        """Return the folder with all compiled files. Compile them first if they are not complete.
+    def use(self) -> bool:
+        """Return whether the artefact is complete. If it is, record that it was used now."""
+        if not self.is_complete():
+            return False
+        with suppress(OSError):
+            os.utime(self.folder)
+        return True
 
-        If the folder cannot be written to, or its disk is full, the files are compiled into a temporary folder instead.
+    def make(self, write: Callable[[Path], None], *, elsewhere: bool = True) -> Path:
+        """Return the folder with all compiled files. Compile them first if they are not complete.
 
         Args:
             write: Function that fills an empty folder with the compiled files.
+            elsewhere: Whether to compile into a temporary folder if the disk is full or the folder cannot be written
+                to.
+
+        Raises:
+            OSError: The files cannot be written, and `elsewhere` is False.
         """
         try:
             return self._make(write)
         except Exception as error:
             is_storage_error = isinstance(error, OSError) or is_disk_full(str(error))
-            if self.folder.parent == _temporary_root() or not is_storage_error:
+            if self.folder.parent == _temporary_root() or not is_storage_error or not elsewhere:
                 raise
         self.folder = _temporary_root() / self.folder.name
         return self._make(write)
 
     def _make(self, write: Callable[[Path], None]) -> Path:
-        if self.is_complete():
-            with suppress(OSError):
-                os.utime(self.folder)  # record the time of last use
+        if self.use():
             return self.folder
         self.folder.parent.mkdir(parents=True, exist_ok=True)
         lock = FileLock(self.folder.with_name(f".{self.folder.name}.lock"), fallback_to_soft=False)

@@ -21,6 +21,11 @@ def cpuinfo() -> dict[str, str]:
     return {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in text.splitlines())}
 
 
+def may_have_gpu() -> bool:
+    """Return whether a driver for GPUs is present. This function does not need torch."""
+    return any(Path(device).exists() for device in ("/dev/nvidiactl", "/dev/dxg", "/dev/kfd"))
+
+
 def cpp_compiler() -> str | None:
     """Return the path of the C++ compiler, or None if none is installed."""
     return next(filter(None, map(shutil.which, ("c++", "g++", "clang++"))), None)

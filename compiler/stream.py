@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-import torch
 from jaxtyping import Int
-from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+else:
+    from compiler.lazy import torch
 
 
 class Stream(NamedTuple):
@@ -31,9 +34,10 @@ class Stream(NamedTuple):
             rows: The token IDs of each sequence, or its features [length, width].
             device: The device of the result.
         """
-        tensors = [row if isinstance(row, Tensor) else torch.tensor(row, dtype=torch.long) for row in rows]
+        tensors = [row if isinstance(row, torch.Tensor) else torch.tensor(row, dtype=torch.long) for row in rows]
         lengths = torch.tensor([len(row) for row in tensors])
-        return cls(pad_sequence(tensors, batch_first=True).to(device), lengths.to(device))
+        padded = torch.nn.utils.rnn.pad_sequence(tensors, batch_first=True)
+        return cls(padded.to(device), lengths.to(device))
 
     @classmethod
     def full(cls, values: Tensor) -> Stream:

@@ -13,8 +13,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from threading import Lock
+from typing import TYPE_CHECKING
 
-import torch
+if TYPE_CHECKING:
+    import torch
+else:
+    from compiler.lazy import torch
+
 
 ONEDNN, DEFAULT = "oneDNN", "torch's default"
 

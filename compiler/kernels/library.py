@@ -135,12 +135,18 @@ def _c_enum(name: str, members: type[IntEnum]) -> str:
 @cache
 def load_kernels(folder: Path | None) -> Any:
     """Load the library of the kernels, and return it. If `folder` has none for this processor, compile it first."""
+    artefact = kernels_artefact(folder)
+    artefact.make(_compile)
+    return declare_functions(ctypes.CDLL(str(artefact.folder / "native.so")))
+
+
+@cache
+def kernels_artefact(folder: Path | None) -> Artefact:
+    """Return the place of the kernels for this processor in a folder."""
     sources = sorted([*KERNELS.glob("*.cpp"), *KERNELS.glob("*.hpp")])
     text = header() + "".join(source.read_text(encoding="utf-8") for source in sources)
     key = {"kernels": text, "flags": " ".join(FLAGS), "compiler": _compiler_version(), "processor": processor()}
-    artefact = Artefact(folder, "native", key)
-    artefact.make(_compile)
-    return declare_functions(ctypes.CDLL(str(artefact.folder / "native.so")))
+    return Artefact(folder, "native", key)
 
 
 def declare_functions(library: Any) -> Any:

@@ -8,11 +8,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
-import torch
 from jaxtyping import Float32
-from torch import Tensor
 
-from compiler import EmittedProgram, Program
 from compiler.stream import Stream
 from specs import ZooError
 from zoo.generation.batching import group_by_length, pad_sequences
@@ -20,6 +17,14 @@ from zoo.report import Report
 from zoo.text.languages import base_language
 from zoo.text.sentences import split_sentences
 from zoo.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from compiler import EmittedProgram
+else:
+    from compiler.lazy import torch
 
 if TYPE_CHECKING:
     from zoo.generation.preprocessing import Preprocessor
@@ -136,18 +141,17 @@ def _split_pair(index: int, source: str, target: str, preprocessor: Preprocessor
         starts = [starts[0] + len(one), starts[1] + len(other)]
 
 
-@torch.no_grad()
 def attention_batches(
-    program: Program, preprocessor: Preprocessor, pairs: Sequence[SentencePair], max_batch_tokens: int
+    program: EmittedProgram, preprocessor: Preprocessor, pairs: Sequence[SentencePair], max_batch_tokens: int
 ) -> Iterator[tuple[list[SentencePair], dict[int, Float32[Tensor, "batch h target source"]]]]:
     """Yield batches of pairs with the cross-attention of each layer. The columns of EOS and of padding come last."""
-    assert isinstance(program, EmittedProgram)
     sources = preprocessor.encode_pairs_side([pair.source for pair in pairs], "source")
     targets = preprocessor.encode_pairs_side([pair.target for pair in pairs], "target")
     lengths = [max(map(len, each)) for each in zip(sources, targets, strict=True)]
     for group in group_by_length(lengths, max_batch_tokens):
         stream = Stream.pad([sources[index] for index in group], program.device)
-        _, weights = program.attend(stream, pad_sequences([targets[index] for index in group], program.device))
+        with torch.no_grad():
+            _, weights = program.attend(stream, pad_sequences([targets[index] for index in group], program.device))
         layers = {
             int(match[1]): weight.float().cpu()
             for name, weight in weights.items()

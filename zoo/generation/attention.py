@@ -7,17 +7,23 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import torch
 from jaxtyping import Float
-from torch import Tensor
 
-from compiler import EmittedProgram
+from compiler.lazy import no_grad
 from compiler.stream import Stream
 from specs import BOS, EOS, ZooError
 from zoo.generation.preprocessing import SplitText
 from zoo.text.lines import clean
 from zoo.text.sentences import check_text
 from zoo.text.tokenizer import SPACE
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from compiler import EmittedProgram
+else:
+    from compiler.lazy import torch
 
 if TYPE_CHECKING:
     from zoo.generation.translator import Translator
@@ -79,7 +85,7 @@ class Attention:
         )
 
 
-@torch.no_grad()
+@no_grad
 def attend(
     translator: Translator, text: str, translation: str | None, source: str | None, target: str | None
 ) -> Attention:
@@ -110,7 +116,6 @@ def attend(
         with preprocessor.warnings:
             preprocessor.warnings.count([encoded])
     program, vocabulary = translator.attention_program(), translator.vocabulary
-    assert isinstance(program, EmittedProgram)
     language_tokens = vocabulary.token_strings(languages.source_tokens, "source")
     return compute_attention(
         program,

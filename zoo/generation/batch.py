@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import Generic, Self
+from typing import TYPE_CHECKING, Generic, Self
 
 import numpy as np
-import torch
 from jaxtyping import Float32, Int
-from torch import Tensor
 
+from compiler.lazy import no_grad
 from compiler.program import State, StepwiseDecoder
 from compiler.stream import Stream
 from specs import BOS, EOS, ZooError
@@ -18,6 +17,12 @@ from zoo.generation.batching import Source
 from zoo.generation.constraints import ConstraintState
 from zoo.generation.hypotheses import SearchHistory, Selection, StepRecord
 from zoo.text.sentences import excerpt
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+else:
+    from compiler.lazy import torch
 
 
 class Batch(Generic[State]):
@@ -43,7 +48,10 @@ class Batch(Generic[State]):
         return self._totals.shape[1]
 
     @classmethod
-    def start(cls, program: StepwiseDecoder[State], histories: Sequence[SearchHistory], device: torch.device) -> Self:
+    @no_grad
+    def start(
+        cls, program: StepwiseDecoder[State], histories: Sequence[SearchHistory], device: torch.device | str
+    ) -> Self:
         """Return a new batch: encode the sentences, and let the decoder read their prefixes.
 
         All prefixes must have the same number of tokens, and all strategies must be of the same kind.
@@ -65,6 +73,7 @@ class Batch(Generic[State]):
                 constraint = constraint.advance(None, token)
         return cls(program, histories, state, token, totals, constraint)
 
+    @no_grad
     def step(self, min_rows: int = 0) -> list[SearchHistory]:
         """Decode one more token of every sentence, and return the histories of the sentences that are done.
 
@@ -93,6 +102,7 @@ class Batch(Generic[State]):
         """
         return self.step(rows)
 
+    @no_grad
     def join(self, other: Batch[State]) -> Batch[State]:
         """Return a batch with the sentences of this batch, followed by the sentences of `other`.
 

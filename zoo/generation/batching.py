@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-import torch
 from jaxtyping import Float, Int
-from torch import Tensor
 
 from specs import PAD, ZooError
 from zoo.text.sentences import excerpt
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+else:
+    from compiler.lazy import torch
 
 MIN_ROW_TOKENS = 16
 """Shorter sentences count as this many tokens, because their translations and logits need memory, too."""

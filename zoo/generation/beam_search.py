@@ -5,18 +5,21 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, NamedTuple, Self, cast
+from typing import TYPE_CHECKING, Literal, NamedTuple, Self, cast
 
-import torch
 from jaxtyping import Bool, Float32, Int
-from torch import Tensor
-from torch.nn.functional import pad
 
 from compiler.program import State, StepwiseDecoder, TopK
 from specs import EOS
 from zoo.generation.batching import Source
 from zoo.generation.constraints import Constraint, SuppressedTokens
 from zoo.generation.hypotheses import LengthPenalty, SearchHistory, SearchObserver, Selection, length_penalty
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+else:
+    from compiler.lazy import torch
 
 StoppingRule = Literal["admissible", "shrinking", "full"]
 
@@ -137,6 +140,7 @@ class BeamSearch:
         tokens = continuations.tokens.reshape(sentences, rows * width)
         size, candidates = (limits.rows, limits.candidates) if limits else (self.size, self.candidates)
         if (missing := candidates - rows * width) > 0:  # the vocabulary is very small, or other beams are larger
+            pad = torch.nn.functional.pad
             new_totals, tokens = pad(new_totals, (0, missing), value=-torch.inf), pad(tokens, (0, missing), value=EOS)
         new_totals, order = _stable_top(new_totals, candidates)
         tokens = tokens.gather(1, order)

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
-import torch
 from jaxtyping import Bool, Int, UInt8
-from torch import Tensor
-from torch.nn.functional import pad
 
 from specs import EOS, PAD, UNK
 from zoo.generation.batching import Source, pad_sequences
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+else:
+    from compiler.lazy import torch
 
 
 class ConstraintState(Protocol):
@@ -45,7 +48,7 @@ class Constraint(Protocol):
     sentence, the sentence has only one row.
     """
 
-    def start(self, sources: Sequence[Source], device: torch.device) -> ConstraintState:
+    def start(self, sources: Sequence[Source], device: torch.device | str) -> ConstraintState:
         """Return the state before the first token of the output or its prefix, one row per sentence.
 
         The caller must ensure that each sentence has an output that satisfies the constraint.
@@ -70,7 +73,7 @@ class SuppressedTokens:
     inner: Constraint | None = None
     min_length: int = 0
 
-    def start(self, sources: Sequence[Source], device: torch.device) -> _SuppressionState:
+    def start(self, sources: Sequence[Source], device: torch.device | str) -> _SuppressionState:
         """Return the state before the first token, one row per sentence."""
         kept = torch.ones(1, self.vocabulary_size, dtype=torch.bool)
         kept[:, list(self.tokens)] = False
@@ -150,20 +153,21 @@ class BracketConstraint:
             max_consecutive: Maximum number of successive opening brackets. None: no limit.
         """
         self._tables = _build_tables(list(opening), list(closing), list(words), vocabulary_size, max_consecutive)
-        self._tables_on = {torch.device("cpu"): self._tables}
+        self._tables_on = {"cpu": self._tables}
 
-    def start(self, sources: Sequence[Source], device: torch.device) -> BracketState:
+    def start(self, sources: Sequence[Source], device: torch.device | str) -> BracketState:
         """Return the state before the first token, one row per sentence. The maximum length must allow a tree."""
-        if device not in self._tables_on:
-            self._tables_on[device] = _Tables(*(table.to(device) for table in self._tables))
+        name = str(device)
+        if name not in self._tables_on:
+            self._tables_on[name] = _Tables(*(table.to(device) for table in self._tables))
         counters = [[0, source.word_count, (source.max_length - source.word_count) // 2, 0] for source in sources]
         max_length = max(source.max_length for source in sources)
         return BracketState(
-            self._tables_on[device], torch.tensor(counters, device=device), max_length, _words_by_rest(sources, device)
+            self._tables_on[name], torch.tensor(counters, device=device), max_length, _words_by_rest(sources, device)
         )
 
 
-def _words_by_rest(sources: Sequence[Source], device: torch.device) -> Int[Tensor, "rows words"] | None:
+def _words_by_rest(sources: Sequence[Source], device: torch.device | str) -> Int[Tensor, "rows words"] | None:
     """Return the token of the next word of each sentence, indexed by the number of words left. PAD: any word token."""
     if not any(source.word_tokens for source in sources):
         return None
@@ -241,7 +245,7 @@ class BracketState:
             self._words = None if self._words is None else self._words.index_select(0, rows)
         self._tokens_read = min(self._tokens_read + 1, self._max_length + 1)
         if (capacity := self._stack.shape[1]) <= self._tokens_read:
-            self._stack, capacity = pad(self._stack, (0, _STACK_GROWTH)), capacity + _STACK_GROWTH
+            self._stack, capacity = torch.nn.functional.pad(self._stack, (0, _STACK_GROWTH)), capacity + _STACK_GROWTH
         effects = self._tables.effects.index_select(0, tokens)
         above_sentinel = self._stack.narrow(1, 1, capacity - 1)
         above_sentinel.scatter_(1, self._counters.narrow(1, 0, 1), effects.narrow(1, _COUNTERS, 1))
@@ -263,7 +267,7 @@ class BracketState:
 def _concatenate(first: Tensor, second: Tensor) -> Tensor:
     """Concatenate the rows of two matrices. The narrower one is padded with zeros."""
     width = max(first.shape[1], second.shape[1])
-    return torch.cat([pad(rows, (0, width - rows.shape[1])) for rows in (first, second)])
+    return torch.cat([torch.nn.functional.pad(rows, (0, width - rows.shape[1])) for rows in (first, second)])
 
 
 def _build_tables(

@@ -19,20 +19,20 @@ from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
 from threading import Lock, Thread
-from typing import Any, Generic, Literal, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar
 from weakref import WeakSet
-
-import torch
 
 from compiler.host import cores
 from compiler.program import Scorer, State, StepwiseDecoder
 from specs import ZooError
-from zoo.generation.batch import Batch
 from zoo.generation.batching import Source
 from zoo.generation.hypotheses import Hypothesis, SearchHistory, SearchStrategy
-from zoo.generation.program_batch import start_batch
+from zoo.generation.program_batch import RunningBatch, start_batch
 from zoo.generation.request_queue import Request, RequestQueue, Stopped, closed_error
 from zoo.system.device_memory import is_out_of_memory
+
+if TYPE_CHECKING:
+    import torch
 
 SearchResult = tuple[Source, list[Hypothesis]]
 """A sentence and its hypotheses."""
@@ -67,7 +67,7 @@ class Engine:
             max_batch_tokens: Maximum number of source tokens in all batches of a worker, counting padding.
         """
         self._queue = RequestQueue(max_batch_tokens)
-        self.program, self.device = program, torch.device(device)
+        self.program, self.device = program, device
         self.workers, self.max_batch_tokens = workers, max_batch_tokens
         _QUEUES.add(self._queue)
         _ENGINES.add(self)
@@ -219,13 +219,12 @@ class _Worker(Generic[State]):
     garbage-collected. Therefore no local variable of `run` does.
     """
 
-    def __init__(self, program: StepwiseDecoder[State], queue: RequestQueue, device: torch.device) -> None:
+    def __init__(self, program: StepwiseDecoder[State], queue: RequestQueue, device: torch.device | str) -> None:
         self._program, self._queue, self._device = program, queue, device
-        self._batches: dict[Hashable, Batch[State]] = {}
+        self._batches: dict[Hashable, RunningBatch] = {}
         self._running: dict[Hashable, dict[SearchHistory, Request]] = {}
         """The sentences of each kind that have no result yet, also if they have left the batch."""
 
-    @torch.no_grad()
     def run(self) -> None:
         """Decode sentences until the queue is stopped."""
         try:

@@ -6,14 +6,21 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import torch
 from jaxtyping import Bool, Float, Float32, Int
-from torch import Tensor
 
 from compiler.program import TopK, TranslationModel
 from compiler.stream import Stream
-from compiler.top_k import top_k
 from specs import ZooError
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from compiler import top_k as selection
+else:
+    from compiler.lazy import LazyModule, torch
+
+    selection = LazyModule("compiler.top_k")
 
 if TYPE_CHECKING:
     from zoo.generation.translator import Translator
@@ -50,7 +57,7 @@ class Ensemble:
     ) -> tuple[TopK, States]:
         """Return the `count` most probable next tokens after each of `tokens`, and the new states."""
         log_probabilities, state = self.advance(state, tokens)
-        return top_k(log_probabilities.flatten(0, 1), count, allowed), state
+        return selection.top_k(log_probabilities.flatten(0, 1), count, allowed), state
 
     def rewind(self, state: States, counts: Int[Tensor, " rows"]) -> States:
         """Return the states before the last `counts` tokens of each row."""

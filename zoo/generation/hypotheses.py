@@ -6,16 +6,18 @@ import math
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 import numpy as np
 from jaxtyping import Bool, Float32, Int, Int64
-from torch import Tensor
 
 from compiler.program import State, StepwiseDecoder, TopK
 from specs import EOS, ZooError
 from zoo.generation.batching import Source
 from zoo.generation.constraints import Constraint
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 LengthPenalty = Literal["gnmt", "power"]
 

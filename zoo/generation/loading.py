@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache, partial
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
-from compiler import TRANSLATE, Purpose, build, find_device
-from specs import Parsing, Task
+import compiler
+from compiler import TRANSLATE, Purpose
+from specs import Parsing, Task, ZooError
+from zoo.generation import packed
 from zoo.generation.alignment import AlignmentHead
-from zoo.generation.compilation import build_with_message
+from zoo.generation.compilation import BackendOptions, build_with_message
 from zoo.generation.parser import Parser
 from zoo.generation.translator import Translator
-from zoo.models.loading import read_model
+from zoo.models.loading import Outline, read_model, read_outline
 from zoo.report import Report, WarningsReport
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from compiler import EmittedProgram, Program
 
 ATTENTION_BACKEND = "eager"
 """Backend that computes attention weights, even if the model translates with a different backend.
@@ -50,35 +59,32 @@ def open_model(
     Raises:
         ZooError: The folder has no valid model, or the device, precision or backend is not available.
     """
-    device = find_device(device)
-    model = read_model(folder)
-    report = report or WarningsReport()
-    weights = model.weights.tensors
-    program = build_with_message(
-        model.spec, TRANSLATE, weights, report, device=device, precision=precision, backend=backend
-    )
-    translator = translator_class(model.spec.task)(
+    report, outline, options = report or WarningsReport(), read_outline(folder), (device, precision, backend)
+
+    def build_complete() -> Program:
+        weights = _read_weights(folder, outline)
+        how: BackendOptions = {"device": device, "precision": precision, "backend": backend}
+        return build_with_message(outline.spec, TRANSLATE, weights, report, **how)
+
+    def build_attention() -> EmittedProgram:
+        weights = _read_weights(folder, outline)
+        how: BackendOptions = {"device": device, "precision": precision, "backend": ATTENTION_BACKEND}
+        return cast("EmittedProgram", compiler.build(outline.spec, [Purpose.ATTEND], weights=weights, **how))
+
+    stored = packed.artefact(outline, *options)
+    program = packed.read_or_build(stored, build_complete)
+    translator = translator_class(outline.spec.task)(
         program,
-        model.vocabulary,
-        model.spec,
-        longest_source=model.weights.longest_source,
+        outline.vocabulary,
+        outline.spec,
+        longest_source=outline.weights.longest_source,
         report=report,
-        device=device,
+        device="cpu" if stored is not None else compiler.find_device(device),
         max_batch_tokens=max_batch_tokens,
     )
     translator.backend = program.backend
-    translator.alignment_head = AlignmentHead.parse(model.weights.facts.get("alignment_head"))
-    translator.attention_program = cache(
-        partial(
-            build,
-            model.spec,
-            [Purpose.ATTEND],
-            weights=weights,
-            device=device,
-            precision=precision,
-            backend=ATTENTION_BACKEND,
-        )
-    )
+    translator.alignment_head = AlignmentHead.parse(outline.weights.facts.get("alignment_head"))
+    translator.attention_program = cache(build_attention)
     translator.reopen = partial(
         open_model,
         folder.absolute(),
@@ -88,3 +94,15 @@ def open_model(
         max_batch_tokens=max_batch_tokens,
     )
     return translator
+
+
+def _read_weights(folder: Path, outline: Outline) -> Mapping[str, Tensor]:
+    """Return the tensors of a model whose outline was read before.
+
+    Raises:
+        ZooError: The model was replaced in the meantime.
+    """
+    model = read_model(folder)
+    if model.weights.facts != outline.weights.facts:
+        raise ZooError(f"the model in `{folder}` was replaced", hint="open the model again", exit_code=1)
+    return model.weights.tensors

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Generic, cast
+from typing import TYPE_CHECKING, Any, Generic, Protocol, cast
 
 import numpy as np
 from jaxtyping import Bool
@@ -28,7 +28,7 @@ Many steps of a small model fit into this time. If one step takes longer, each c
 
 def start_batch(
     program: StepwiseDecoder[State], histories: Sequence[SearchHistory], device: torch.device | str
-) -> Batch[State] | ProgramBatch[State]:
+) -> RunningBatch:
     """Return a new batch. Its search runs in the program if the program and the strategy support this."""
     if histories[0].strategy.runs_in_program and _can_search(type(program)):
         return ProgramBatch(cast("SearchingDecoder[State]", program), histories)
@@ -38,6 +38,25 @@ def start_batch(
 @cache
 def _can_search(program_class: type) -> bool:
     return issubclass(program_class, SearchingDecoder)
+
+
+class RunningBatch(Protocol):
+    """Interface of `Batch` and `ProgramBatch` for the engine. Batches of one kind have the same class."""
+
+    histories: Sequence[SearchHistory]
+
+    @property
+    def rows(self) -> int:
+        """The number of rows (hypotheses) per sentence."""
+
+    def prepare_to_join(self, rows: int) -> list[SearchHistory]:
+        """Prepare a new batch to `join` one with `rows` rows per sentence. Return the histories that are done."""
+
+    def step(self, min_rows: int = 0) -> list[SearchHistory]:
+        """Run one or more decoding steps. Return the histories of the sentences that are done."""
+
+    def join(self, other: Any) -> RunningBatch:
+        """Return a batch with the sentences of this batch, followed by the sentences of `other`."""
 
 
 class ProgramBatch(Generic[State]):

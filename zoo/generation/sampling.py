@@ -6,18 +6,26 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from random import Random
+from typing import TYPE_CHECKING
 
-import torch
 from jaxtyping import Bool, Float32, Float64, Int
-from torch import Tensor
 
 from compiler.program import State, StepwiseDecoder
 from compiler.seeds import stream
-from compiler.top_k import top_k
 from specs import BOS, EOS, PAD
 from zoo.generation.batching import Source
 from zoo.generation.constraints import Constraint
 from zoo.generation.hypotheses import LengthPenalty, SearchHistory, Selection, length_penalty
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+    from compiler import top_k as selection
+else:
+    from compiler.lazy import LazyModule, torch
+
+    selection = LazyModule("compiler.top_k")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +128,7 @@ class Sampling:
             allowed: The tokens that may be drawn. None allows all tokens except PAD and BOS.
         """
         if self.top_k or self.top_p < 1:
-            values, tokens, _ = top_k(log_probabilities, self.top_k or log_probabilities.shape[1], allowed)
+            values, tokens, _ = selection.top_k(log_probabilities, self.top_k or log_probabilities.shape[1], allowed)
         else:
             tokens = None
             values = log_probabilities.clone() if allowed is None else log_probabilities.where(allowed, -torch.inf)

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import torch
-
+from compiler.lazy import no_grad
 from compiler.program import Scorer
 from compiler.stream import Stream
 from specs import ZooError
 from zoo.generation.batching import group_by_length, pad_sequences
 from zoo.report import Progress
 from zoo.system.device_memory import MEMORY_ERRORS, is_out_of_memory
+
+if TYPE_CHECKING:
+    import torch
+else:
+    from compiler.lazy import torch
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +37,14 @@ class TokenScores:
         return len(self.token_log_probabilities)
 
 
-@torch.no_grad()
+@no_grad
 def score_targets(
     program: Scorer,
     sources: Sequence[Sequence[int]],
     targets: Sequence[Sequence[int]],
     *,
     max_batch_tokens: int,
-    device: torch.device,
+    device: torch.device | str,
     progress: Progress,
     first: int = 1,
 ) -> list[TokenScores]:
@@ -72,7 +77,7 @@ def _score_group(
     sources: Sequence[Sequence[int]],
     targets: Sequence[Sequence[int]],
     group: Sequence[int],
-    device: torch.device,
+    device: torch.device | str,
     first: int,
 ) -> list[list[float]]:
     """Return the scores of a batch of pairs, one row per pair. Halve the batch if it does not fit into memory."""

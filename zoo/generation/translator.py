@@ -6,11 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack, closing
 from functools import partial
-from typing import Self, Unpack, cast, overload
+from typing import TYPE_CHECKING, Self, Unpack, cast, overload
 
-import torch
-
-from compiler import Program
 from compiler.program import TranslationModel
 from specs import Spec, ZooError
 from zoo.generation.alignment import AlignedToken, AlignmentHead, align
@@ -36,6 +33,13 @@ from zoo.report import Report
 from zoo.text.languages import LanguagePair, choose_direction
 from zoo.text.sentences import checked_pairs, checked_texts, zip_prefixes
 from zoo.text.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    import torch
+
+    from compiler import EmittedProgram
+else:
+    from compiler.lazy import torch
 
 Prefixes = Iterable[str] | None
 
@@ -90,13 +94,13 @@ class Translator:
         self.program, self.vocabulary, self.spec = program, vocabulary, spec
         self.longest_source = longest_source
         self.report = report or Report()
-        self.device = torch.device(device)
+        self.device = str(device)
         self.max_batch_tokens = check_max_batch_tokens(max_batch_tokens)
         architecture = spec.architecture
         self.positions = architecture.max_positions
         self.reopen: Callable[[], Translator] | None = None
         self.backend = ""
-        self.attention_program: Callable[[], Program] | None = None
+        self.attention_program: Callable[[], EmittedProgram] | None = None
         self.alignment_head: AlignmentHead | None = None
         self.constraint: Constraint | None = None
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from compiler import Purpose, lower
 from compiler.graph import stored_tensors
@@ -14,13 +16,31 @@ from zoo.files.atomic import restore_replaced
 from zoo.files.manifest import Manifest
 from zoo.files.reading import read_bytes
 from zoo.models import weights
-from zoo.models.folder import MAX_SPEC_BYTES, SPEC, ModelFolder
+from zoo.models.folder import MAX_SPEC_BYTES, SPEC, WEIGHTS, ModelFolder
 from zoo.models.weights import Weights
 from zoo.text.trees.tokenizer import TreeTokenizer
 from zoo.text.vocabulary import Vocabulary
 
+_Read = TypeVar("_Read")
 _MAX_ATTEMPTS = 20
 _RESTORE_HINT = "restore the folder from the source of the model"
+
+
+@dataclass(frozen=True)
+class Outline:
+    """What a model consists of, without the tensors of its weights. Reading it does not need torch.
+
+    Attributes:
+        spec: The spec.
+        vocabulary: The vocabulary.
+        weights: The weights without tensors.
+        digest: SHA-256 that identifies the spec and the weights. None for a training run, which has no manifest.
+    """
+
+    spec: Spec
+    vocabulary: Vocabulary
+    weights: Weights
+    digest: str | None
 
 
 @dataclass(frozen=True)
@@ -35,11 +55,44 @@ class Model:
 def read_model(folder: Path) -> Model:
     """Read the model in the folder of a run or of a published model.
 
-    If another process replaces the folder meanwhile, the model is read again, so that all files are of one version.
-
     Raises:
         ZooError: A file is missing, unreadable or damaged, the files do not fit together, or the model's input is
             not text.
+    """
+
+    def read(model: ModelFolder, listed: Manifest | None) -> Model:
+        spec, vocabulary = _read_spec_and_vocabulary(model, listed)
+        loaded = weights.read(model.weights, listed)
+        try:
+            check_weights(loaded.tensors, stored_tensors([lower(spec, Purpose.SCORE)]), spec.name)
+        except ZooError as error:
+            raise ZooError(error.problem, where=str(model.weights), hint=error.hint, exit_code=1) from None
+        return Model(spec, vocabulary, loaded)
+
+    return _read_one_version(folder, read)
+
+
+def read_outline(folder: Path) -> Outline:
+    """Read the model in the folder of a run or of a published model, without the tensors of its weights.
+
+    The errors are those of `read_model`, except for errors in the tensors of a training run.
+    """
+
+    def read(model: ModelFolder, listed: Manifest | None) -> Outline:
+        spec, vocabulary = _read_spec_and_vocabulary(model, listed)
+        if listed is None:
+            return Outline(spec, vocabulary, Weights({}, weights.read_facts(model.weights)), None)
+        listed.check_file(WEIGHTS)
+        digests = [listed.entries[name].sha256 for name in (SPEC, WEIGHTS)]
+        return Outline(spec, vocabulary, Weights({}, weights.read_facts(model.weights)), " ".join(digests))
+
+    return _read_one_version(folder, read)
+
+
+def _read_one_version(folder: Path, read: Callable[[ModelFolder, Manifest | None], _Read]) -> _Read:
+    """Call a function that reads a folder.
+
+    If another process replaces the folder meanwhile, call it again, so that all files are of one version.
     """
     storage.require_utf8(folder)
     model = ModelFolder(folder)
@@ -49,7 +102,7 @@ def read_model(folder: Path) -> Model:
         published, listed = model.published, None
         try:
             listed = manifest.read(folder) if published else None
-            return _read(model, listed)
+            return read(model, listed)
         except ZooError:
             was_replaced = published and not model.published if listed is None else not listed.is_current
             if not was_replaced:
@@ -58,7 +111,7 @@ def read_model(folder: Path) -> Model:
     raise ZooError(f"`{folder}` was repeatedly replaced while it was read", hint=hint, exit_code=1)
 
 
-def _read(model: ModelFolder, listed: Manifest | None) -> Model:
+def _read_spec_and_vocabulary(model: ModelFolder, listed: Manifest | None) -> tuple[Spec, Vocabulary]:
     def read(path: Path, max_bytes: int) -> bytes:
         return read_bytes(path, max_bytes) if listed is None else listed.read_file(path.name, max_bytes)
 
@@ -66,12 +119,7 @@ def _read(model: ModelFolder, listed: Manifest | None) -> Model:
     spec.require_text()
     vocabulary = Vocabulary.load(model.folder, read)
     _require_matching_vocabulary(model.folder, spec, vocabulary)
-    loaded = weights.read(model.weights, listed)
-    try:
-        check_weights(loaded.tensors, stored_tensors([lower(spec, Purpose.SCORE)]), spec.name)
-    except ZooError as error:
-        raise ZooError(error.problem, where=str(model.weights), hint=error.hint, exit_code=1) from None
-    return Model(spec, vocabulary, loaded)
+    return spec, vocabulary
 
 
 def _require_matching_vocabulary(folder: Path, spec: Spec, vocabulary: Vocabulary) -> None:

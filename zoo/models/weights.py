@@ -8,12 +8,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
-import safetensors.torch
-import torch
 from safetensors import SafetensorError, safe_open
-from torch import Tensor
 
 from specs import ZooError
 from zoo.files import hashes
@@ -21,6 +18,15 @@ from zoo.files.atomic import atomic_file
 from zoo.files.manifest import Manifest
 from zoo.files.reading import MAX_VOCABULARY_BYTES, file_exists, open_file, read_bytes
 from zoo.report import size
+
+if TYPE_CHECKING:
+    import safetensors.torch as safetensors_torch
+    import torch
+    from torch import Tensor
+else:
+    from compiler.lazy import LazyModule, torch
+
+    safetensors_torch = LazyModule("safetensors.torch")
 
 MAX_HEADER_BYTES = 10_000_000
 """Maximum size of the header of a safetensors file. Headers that zoo writes have about a hundred bytes per tensor."""
@@ -30,7 +36,7 @@ RESTORE_HINT = (
 )
 _DIGEST, _VOCABULARY, _BRACKETS = "sha256", "vocabulary", "brackets"
 _FACTS = "zoo"
-_DTYPES = (torch.float32, torch.bfloat16, torch.float16, torch.float64)
+_TYPES = ("torch.float32", "torch.bfloat16", "torch.float16", "torch.float64")
 _STORED_TYPE, _SCALES = "stored_type", ".scales"
 
 
@@ -81,7 +87,7 @@ class Weights:
         contiguous = {name: tensor.contiguous() for name, tensor in stored.items()}
         with atomic_file(file) as partial:
             # Write one metadata entry, because safetensors writes several ones in random order.
-            safetensors.torch.save_file(contiguous, partial, metadata={_FACTS: json.dumps(facts, sort_keys=True)})
+            safetensors_torch.save_file(contiguous, partial, metadata={_FACTS: json.dumps(facts, sort_keys=True)})
 
 
 def quantise(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -147,7 +153,7 @@ def read(file: Path, manifest: Manifest | None = None) -> Weights:
             raise ZooError(f"`{file}` was replaced while it was read", hint="run the command again", exit_code=1)
         tensors = dequantise(stored)
         for name, tensor in tensors.items():
-            if tensor.dtype not in _DTYPES:
+            if str(tensor.dtype) not in _TYPES:
                 problem = f"`{file}`: `{name}` has the type {tensor.dtype}, but weights must be floating-point numbers"
                 raise ZooError(problem, hint=RESTORE_HINT, exit_code=1)
     if _VOCABULARY in facts and not same_vocabulary(facts, _vocabulary_facts(file.parent)):
@@ -179,7 +185,7 @@ def read_facts(file: Path) -> dict[str, str]:
     Raises:
         ZooError: The file cannot be read.
     """
-    with _safe_reading(file), safe_open(file, framework="pt") as opened:
+    with _safe_reading(file), safe_open(file, framework="np") as opened:
         return _parse_facts(opened.metadata())
 
 

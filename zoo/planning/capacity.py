@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-import torch
+from typing import TYPE_CHECKING
 
-from compiler import Purpose, cost, find_device, lower
+import compiler
+from compiler import Purpose, cost, lower
 from specs import Spec
 from zoo.planning.memory_estimate import STATE_COPIES
 from zoo.system import device_memory
+
+if TYPE_CHECKING:
+    import torch
 
 _SMALLER_MODEL = "make the network or the vocabulary smaller: `zoo plan SPEC` prints the size of each layer"
 _SHARDING = "or start several processes with torchrun, which share weights, gradients and moments"
@@ -42,7 +46,7 @@ def weight_bytes(spec: Spec) -> int:
     return cost(lower(spec, Purpose.TRAIN)).weight_bytes
 
 
-def max_sentences(spec: Spec, hypotheses: int, device: torch.device) -> int:
+def max_sentences(spec: Spec, hypotheses: int, device: torch.device | str) -> int:
     """Return how many sentences can be decoded together, so that their logits fill at most half of the memory.
 
     Args:
@@ -63,4 +67,4 @@ def max_sentences(spec: Spec, hypotheses: int, device: torch.device) -> int:
 
 
 def _require(needed: int, device: str, purpose: str, hint: str) -> None:
-    device_memory.require_device_memory(needed, torch.device(find_device(device)), purpose, hint)
+    device_memory.require_device_memory(needed, compiler.find_device(device), purpose, hint)

@@ -75,7 +75,7 @@ class ReferenceLogProbabilities:
             safetensors.torch.save_file(vars(self), partial)
 
     @torch.no_grad()
-    def check(self, program: Scorer, device: torch.device | None = None) -> float:
+    def check(self, program: Scorer, device: torch.device | str | None = None) -> float:
         """Compare the reference log-probabilities with those that a program computes.
 
         Args:

@@ -8,11 +8,15 @@ import resource
 import sys
 from contextlib import suppress
 from pathlib import Path
-
-import torch
+from typing import TYPE_CHECKING
 
 from compiler.switches import tune_process_memory
 from zoo.system import memory
+
+if TYPE_CHECKING:
+    import torch
+else:
+    from compiler.lazy import torch
 
 MEMORY_ERRORS = (MemoryError, RuntimeError)
 """Types of exceptions that torch raises if memory is exhausted. A RuntimeError can have other causes, so check it with
@@ -30,34 +34,34 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, RuntimeError) and any(message in str(error).lower() for message in _MESSAGES)
 
 
-def available_memory(device: torch.device) -> int:
+def available_memory(device: torch.device | str) -> int:
     """Return the memory that this process may use on a device, in bytes.
 
     Processes that torchrun started on one machine share its memory equally. A GPU belongs to one process.
     """
-    if device.type == "cuda":
+    if _is_gpu(device):
         return int(torch.cuda.get_device_properties(device).total_memory)
     return memory.machine_memory() // int(os.environ.get("LOCAL_WORLD_SIZE", "1"))
 
 
-def fits_memory(needed: int, device: torch.device) -> bool:
+def fits_memory(needed: int, device: torch.device | str) -> bool:
     """Return whether `needed` bytes fit in the memory of a device and leave a tenth of it free."""
     return needed <= _USABLE_SHARE * available_memory(device)
 
 
-def require_device_memory(needed: int, device: torch.device, purpose: str, hint: str) -> None:
+def require_device_memory(needed: int, device: torch.device | str, purpose: str, hint: str) -> None:
     """Check that a device has `needed` bytes of memory.
 
     Raises:
         ZooError: The device has less memory. The message begins with `purpose`, such as "to train `base`".
     """
-    owner = "the GPU" if device.type == "cuda" else "this machine"
+    owner = "the GPU" if _is_gpu(device) else "this machine"
     memory.require_memory(needed, available_memory(device), purpose, hint, owner)
 
 
-def peak_memory(device: torch.device) -> int:
+def peak_memory(device: torch.device | str) -> int:
     """Return the largest amount of memory that this process has used on a device so far, in bytes."""
-    if device.type == "cuda":
+    if _is_gpu(device):
         return torch.cuda.max_memory_allocated(device)
     process = os.getpid()
     # Linux updates its count in batches of pages, so a later reading can be smaller.
@@ -80,6 +84,10 @@ _PEAKS: dict[int, int] = {}
 """Peak by process ID: a forked process inherits this dictionary, but not the peak."""
 _STATUS = Path("/proc/self/status")
 _PEAK_LINE = re.compile(r"VmHWM:\s*(\d+) kB")
+
+
+def _is_gpu(device: torch.device | str) -> bool:
+    return str(device).startswith("cuda")
 
 
 def keep_freed_memory() -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import compiler
 import zoo
 from compiler.backends import BACKENDS
 from specs import ZooError
@@ -111,8 +112,8 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> Waiting:
 def test_a_message_explains_slow_compilation(
     trained: Callable[..., Run], slow: Waiting, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    build = compilation.build
-    monkeypatch.setattr(compilation, "build", lambda *given, **how: (time.sleep(0.1), build(*given, **how))[1])
+    build = compiler.build
+    monkeypatch.setattr(compiler, "build", lambda *given, **how: (time.sleep(0.1), build(*given, **how))[1])
     folder = trained().folder
     assert open_model(folder, report=slow).translate("we read") is not None
     assert ["once on this machine" in text for text in slow.said] == [True, False]

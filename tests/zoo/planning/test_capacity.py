@@ -12,7 +12,7 @@ import torch
 import specs
 import zoo
 from specs import Spec, ZooError
-from zoo.generation.compilation import compile_spec
+from zoo.generation.ahead_of_time import compile_spec
 from zoo.planning.capacity import max_sentences, require_memory_to_train, require_memory_to_translate, weight_bytes
 from zoo.system import device_memory
 from zoo.training.benchmarks import benchmark_decoding, benchmark_training

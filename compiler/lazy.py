@@ -1,0 +1,44 @@
+"""Modules that are imported when one of their names is first used.
+
+Importing torch takes about a second, and the native backend translates without it. A module on the way of `zoo decode`
+therefore imports torch in this way:
+
+    if TYPE_CHECKING:
+        import torch
+    else:
+        from compiler.lazy import torch
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from importlib import import_module
+from types import ModuleType
+from typing import Any, ParamSpec, TypeVar
+
+Arguments = ParamSpec("Arguments")
+Result = TypeVar("Result")
+
+
+class LazyModule(ModuleType):
+    """Stand-in for a module that has not been imported yet. It is not in `sys.modules`."""
+
+    def __getattr__(self, name: str) -> Any:
+        value = getattr(import_module(self.__name__), name)
+        setattr(self, name, value)  # so that the next access is as fast as that of a real module
+        return value
+
+
+torch = LazyModule("torch")
+
+
+def no_grad(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
+    """Make a function run under `torch.no_grad()`. torch is imported by the first call."""
+
+    @wraps(function)
+    def call(*args: Arguments.args, **kwargs: Arguments.kwargs) -> Result:
+        with torch.no_grad():
+            return function(*args, **kwargs)
+
+    return call

@@ -1,0 +1,126 @@
+"""Ahead-of-time compilation (`zoo compile`)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Unpack
+
+from torch import Tensor
+
+from compiler.artefact import MANIFEST
+from compiler.assemble import prepare_build
+from compiler.backends.conformance import disagreement
+from specs import Spec
+from zoo.files import storage
+from zoo.files.storage import folder_bytes
+from zoo.generation.compilation import BackendOptions, message_if_slow
+from zoo.models import find
+from zoo.models.loading import read_model
+from zoo.planning.capacity import require_memory_to_translate
+from zoo.report import Report
+
+
+@dataclass(frozen=True)
+class Artefact:
+    """Folder of compiled files in the cache, `storage.compiled()`."""
+
+    folder: str
+    bytes: int
+    """Size of the folder in bytes."""
+    existed: bool
+    """Whether the folder existed before the compilation, so that nothing was compiled."""
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """Result of an ahead-of-time compilation."""
+
+    name: str
+    backend: str
+    device: str
+    precision: str
+    seconds: float
+    """Time to build the program and load its weights, in seconds."""
+    kept: tuple[Artefact, ...]
+    """The stored artefacts of the program. Empty if the backend stores none."""
+    disagreement: Mapping[str, float]
+    """Largest relative difference from the reference results, by purpose of the program (such as decode_step)."""
+
+
+def compile_model(name: str, *, report: Report | None = None, **options: Unpack[BackendOptions]) -> Compiled:
+    """Compile a published model or a training run. See `compile_spec` for the options and errors.
+
+    Raises:
+        ZooError: There is no model of this name.
+    """
+    model = read_model(find.model(name, report))
+    return compile_spec(model.spec, weights=model.weights.tensors, report=report, **options)
+
+
+def compile_spec(
+    spec: Spec,
+    *,
+    weights: Mapping[str, Tensor] | None = None,
+    device: str = "auto",
+    precision: str | None = None,
+    backend: str | None = None,
+    report: Report | None = None,
+) -> Compiled:
+    """Compile the program that translates, and compare its results with those of the float32 reference interpreter.
+
+    Args:
+        spec: The model's spec.
+        weights: The model's tensors by name. None for random initial weights.
+        device: Device to compile for.
+        precision: Precision to compile for. None for the precision in the spec.
+        backend: Backend to use. None for the backend in the spec.
+        report: Receives messages.
+
+    Raises:
+        ZooError: The device, precision or backend is not available or cannot run this spec, or the weights do not fit
+            into memory.
+    """
+    report = report or Report()
+    if weights is None:
+        require_memory_to_translate(spec, device)
+    chosen, order = prepare_build(
+        spec, weights=weights, device=device, precision=precision, backend=backend, folder=storage.compiled()
+    )
+    report.info(f"{chosen.name}: {chosen.summary}")
+    before, start = _artefact_times(), time.perf_counter()
+    with message_if_slow(report, "compiling; this is done once on this machine"):
+        program = chosen.build(order)
+    seconds = time.perf_counter() - start
+    differences = disagreement(program, weights=order.weights)
+    return Compiled(
+        name=spec.name,
+        backend=chosen.name,
+        device=order.device,
+        precision=order.precision,
+        seconds=seconds,
+        kept=tuple(_used_artefacts(before, _artefact_times())),
+        disagreement={str(purpose): value for purpose, value in differences.items()},
+    )
+
+
+def _artefact_times() -> dict[Path, tuple[int, int]]:
+    """Return the times when each artefact was last used and created, by folder, in nanoseconds since the epoch."""
+    times = {}
+    for folder in storage.compiled().glob("[!.]*"):
+        with suppress(OSError):
+            times[folder] = (folder.stat().st_mtime_ns, (folder / MANIFEST).stat().st_mtime_ns)
+    return times
+
+
+def _used_artefacts(
+    before: Mapping[Path, tuple[int, int]], after: Mapping[Path, tuple[int, int]]
+) -> Iterator[Artefact]:
+    """Yield the artefacts that were created or used between two calls of `_artefact_times`."""
+    for folder, (used, made) in sorted(after.items()):
+        used_before, made_before = before.get(folder, (0, 0))
+        if used != used_before:
+            yield Artefact(str(folder), folder_bytes(folder), made == made_before)
