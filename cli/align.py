@@ -6,7 +6,7 @@ from json import dumps
 
 from cli import options, pairs
 
-EXAMPLES = (
+ALIGN_EXAMPLES = (
     "printf 'He sleeps.\\tEr schläft.\\n' | zoo align everyday --to de"
     "\n\nzoo align --spec tiny --source test.en --target test.de --output test.align"
 )

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from zoo.generation.compilation import BackendOptions
     from zoo.visualization.attention_view import View
 
-EXAMPLES = (
+ATTEND_EXAMPLES = (
     'zoo attend --spec tiny "the old dog sees a small house" -o attention.html'
     "\n\nzoo attend --model transformer-base-ende --figure 3 -o figure3.html --svg figure3.svg"
     '\n\nzoo attend --spec tiny "the dog sleeps" --target "der Hund schläft" --attention encoder-decoder --svg dog.svg'

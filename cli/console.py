@@ -1,37 +1,35 @@
-"""Output of the commands: tables and JSON to stdout, messages and progress bars to stderr."""
+"""Output of the commands: tables and JSON to stdout, messages to stderr."""
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from itertools import accumulate
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
-
-from rich.console import Console, ConsoleOptions, RenderResult
-from rich.measure import Measurement
-from rich.progress import BarColumn, ProgressColumn, Task, TaskID, TextColumn
-from rich.progress import Progress as RichProgress
-from rich.table import Table
-from rich.text import Text
+from typing import TYPE_CHECKING, Any
 
 from specs import ZooError
-from zoo.evaluation.metrics import DEV_TITLES
-from zoo.report import PlainReport, Progress, Report, duration, escape_control_characters, figure, size
+from zoo.report import PlainReport, Report, escape_control_characters
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from zoo.system.clock import Spread
 
 _UNLIMITED_WIDTH = 10_000  # columns, if stdout is not a terminal
-_REFRESHES_PER_SECOND = 4  # more would slow down the work
-_FIGURE_NAMES = {"loss": "loss", **DEV_TITLES, "perplexity": "perplexity", "target_tokens_per_second": "tokens/s"}
-"""Keys of training metrics -> their names in a progress bar. The most important metrics come first."""
+_TERMINAL_VARIABLES = {"FORCE_COLOR", "TTY_COMPATIBLE"}
+"""Environment variables by which rich treats a file as a terminal."""
 
 
 def report() -> Report:
     """Return a report that shows progress bars if stderr is a terminal, and plain lines otherwise."""
+    if not sys.stderr.isatty() and not _TERMINAL_VARIABLES & os.environ.keys():
+        return PlainReport()  # without importing rich
+    from rich.console import Console
+
+    from cli.progress_bars import BarReport
+
     console = Console(stderr=True, markup=False, emoji=False, highlight=False)
     return BarReport(console) if console.is_terminal and not console.is_dumb_terminal else PlainReport()
 
@@ -70,6 +68,10 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[str | Text]], tit
         rows: The cells of each row. A `Text` has colours, and must be safe in terminals.
         title: Heading of the table.
     """
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
     table.show_header = any(column.rstrip(">…") for column in columns)
     for column in columns:
@@ -96,111 +98,3 @@ def spread_cells(spread: Spread, factor: float = 1.0) -> tuple[str, str]:
     """Return two table cells for a spread, multiplied by `factor`: the median, and the range "MIN to MAX"."""
     median, minimum, maximum = (f"{factor * value:,.2f}" for value in spread)
     return median, f"{minimum} to {maximum}"
-
-
-class BarReport(Report):
-    """Report that shows progress bars with speed and time left, and prints messages above them."""
-
-    def __init__(self, console: Console) -> None:
-        self._console = console
-        self._bars: RichProgress | None = None
-        self._running = 0
-
-    def info(self, text: str) -> None:
-        """Print a line."""
-        self._console.print(Text(escape_control_characters(text)), soft_wrap=True)
-
-    def warn(self, text: str) -> None:
-        """Print a line that begins with "warning:"."""
-        line = Text.assemble(("warning: ", "yellow"), escape_control_characters(text))
-        self._console.print(line, soft_wrap=True)
-
-    def progress(self, label: str, total: int | None, unit: str) -> Progress:
-        """Return a context manager that shows the progress of a task as a bar."""
-        return _Bar(self, label, total, unit)
-
-    def start(self) -> RichProgress:
-        """Show progress bars, and return them. Nested tasks share one set of bars, because rich can show only one."""
-        if self._bars is None:
-            bar = BarColumn(bar_width=12 if self._console.width >= 80 else 6)
-            columns = (TextColumn("{task.description}", markup=False), bar, _FiguresColumn())
-            self._bars = RichProgress(
-                *columns, console=self._console, transient=True, refresh_per_second=_REFRESHES_PER_SECOND
-            )
-            self._bars.start()
-        self._running += 1
-        return self._bars
-
-    def stop(self) -> None:
-        """End one task. If no other task shows a bar, remove the bars from the screen."""
-        self._running -= 1
-        if self._bars is not None and not self._running:
-            self._bars.stop()
-            self._bars = None
-
-
-class _Bar(Progress):
-    """Progress of one task, shown as one of the bars of a `BarReport`."""
-
-    def __init__(self, report: BarReport, label: str, total: int | None, unit: str) -> None:
-        self._report, self._label, self._total, self._unit = report, label, total, unit
-        self._figures: dict[str, float | str] = {}
-        self._has_advanced = False
-
-    def __enter__(self) -> Self:
-        self._bars = self._report.start()
-        self._task: TaskID = self._bars.add_task(self._label, total=self._total, unit=self._unit, figures=[])
-        return self
-
-    def advance(self, n: int = 1, *, total: int | None = None, **figures: float | str) -> None:
-        self._total = total or self._total
-        self._figures.update(figures)
-        named = {name: self._figures[key] for key, name in _FIGURE_NAMES.items() if key in self._figures}
-        words = [f"{name} {figure(value)}" for name, value in (named or self._figures).items()]
-        elapsed = next(task for task in self._bars.tasks if task.id == self._task).elapsed or 0.0
-        if not self._has_advanced and elapsed < 0.1:
-            # A resumed run first reports the earlier work, which must not count for the speed.
-            self._bars.reset(self._task, completed=n, total=self._total, unit=self._unit, figures=words)
-        else:
-            self._bars.update(self._task, advance=n, total=self._total, figures=words)
-        self._has_advanced = self._has_advanced or n > 0
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._bars.remove_task(self._task)
-        self._report.stop()
-
-
-class _FiguresColumn(ProgressColumn):
-    """Column of a progress bar with the finished work, the time left, the metrics and the speed."""
-
-    def render(self, task: Task) -> _FittingWords:
-        unit: str = task.fields["unit"]
-        total = f" of {_format_count(task.total, unit)}" if task.total else ""
-        words = [f"{_format_count(task.completed, unit)}{total}" + ("" if unit == "bytes" else f" {unit}")]
-        if task.time_remaining:
-            words.append(f"{duration(task.time_remaining)} left")
-        words += task.fields["figures"]
-        if task.speed and unit != "seconds":
-            words.append(f"{size(task.speed) if unit == 'bytes' else figure(float(task.speed))}/s")
-        return _FittingWords(words)
-
-
-class _FittingWords:
-    """Texts in the order of importance. The console shows the first ones, as many as fit into its width."""
-
-    def __init__(self, words: Sequence[str]) -> None:
-        self._words = words
-
-    def __rich_measure__(self, console: Console, options: ConsoleOptions) -> Measurement:
-        return Measurement(len(self._words[0]), len(", ".join(self._words)))
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        texts = accumulate(self._words, lambda text, word: f"{text}, {word}")
-        fitting = [text for text in texts if len(text) <= options.max_width]
-        yield Text(fitting[-1] if fitting else self._words[0], no_wrap=True, overflow="ellipsis")
-
-
-def _format_count(number: float, unit: str) -> str:
-    return size(number) if unit == "bytes" else f"{number:,.0f}"

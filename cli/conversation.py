@@ -14,7 +14,7 @@ from cli import options
 if TYPE_CHECKING:
     from zoo.generation.translator import Translator
 
-EXAMPLES = "zoo run everyday\n\nzoo run everyday --from de --to en\n\nzoo run runs/tiny"
+RUN_EXAMPLES = "zoo run everyday\n\nzoo run everyday --from de --to en\n\nzoo run runs/tiny"
 HELP = """\
 /to CODE    translate into this language
 /from CODE  read texts in this language

@@ -9,7 +9,7 @@ import typer
 
 from cli import options
 
-EXAMPLES = (
+CURVES_EXAMPLES = (
     "zoo curves tiny\n\nzoo curves runs/one runs/two -o curves.html\n\nzoo curves table3/base table3/big -o curves.svg"
 )
 _Runs = Annotated[

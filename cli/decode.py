@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from cli import options
-from specs.decoding import MAX_N_BEST, MAX_SEED, MAX_TOP_K
+from specs.limits import MAX_N_BEST, MAX_SEED, MAX_TOP_K
 
 if TYPE_CHECKING:
     from zoo.generation.compilation import BackendOptions

@@ -13,12 +13,12 @@ from specs import ZooError
 if TYPE_CHECKING:
     from zoo.interop.formats import PositionConvention
 
-IMPORT_EXAMPLES = (
+IMPORT_MODEL_EXAMPLES = (
     "zoo import model.npz --name my-model\n\nzoo import model.deen.intgemm.alphas.bin --languages de en"
     "\n\nzoo import ./opus-mt-en-de --check sentences.en"
     "\n\nzoo import hf:Helsinki-NLP/opus-mt-en-de"
 )
-EXPORT_EXAMPLES = (
+EXPORT_MODEL_EXAMPLES = (
     "zoo export transformer-tiny-ende --to ctranslate2 -o tiny.ct2"
     "\n\nzoo export my-model --to hf-marian -o my-model.hf\n\nzoo export my-model --to onnx -o my-model.onnx"
 )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from zoo.system.doctor import Diagnosis
 
 DOCTOR_EXAMPLES = "zoo doctor\n\nzoo doctor --json > machine.json"
-COMPILE_EXAMPLES = (
+COMPILE_MODEL_EXAMPLES = (
     "zoo compile base --backend native\n\nzoo compile --model transformer-big-ende --backend aot --device cuda"
     "\n\nzoo compile tiny architecture.N=6 --backend onnx --json"
 )

@@ -11,7 +11,7 @@ import typer
 import specs
 import zoo
 from specs import ZooError
-from specs.decoding import MAX_ALPHA, MAX_BEAM, MAX_TOKENS
+from specs.limits import MAX_ALPHA, MAX_BEAM, MAX_TOKENS
 
 SPEC_DEFAULT = "the spec's"
 FILES_PANEL = "Comparing files"
@@ -52,9 +52,9 @@ def complete_override(incomplete: str) -> list[str]:
 
 def complete_backend(incomplete: str) -> list[str]:
     """Return the backends whose names begin with the text typed so far, for shell completion."""
-    from compiler.backends import BACKENDS
+    from compiler.backend_names import BACKEND_NAMES
 
-    return [name for name in ("auto", *BACKENDS) if name.startswith(incomplete)]
+    return [name for name in ("auto", *BACKEND_NAMES) if name.startswith(incomplete)]
 
 
 def model_names(name: str | None, others: list[str] | None) -> list[str] | None:
@@ -77,7 +77,7 @@ def model_names(name: str | None, others: list[str] | None) -> list[str] | None:
 def check_backend(backend: str | None) -> str | None:
     """Return `backend`, or raise ZooError if it is unknown. This check precedes the search for the model."""
     if backend is not None:
-        from compiler.backends import check_backend_name
+        from compiler.backend_names import check_backend_name
 
         check_backend_name(backend)
     return backend

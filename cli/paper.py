@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from zoo.paper.evidence import Timing
     from zoo.paper.tables import Table
 
-EXAMPLES = (
+PAPER_EXAMPLES = (
     "zoo paper\n\nzoo paper table3 --runs runs/table3\n\nzoo paper claims --json > claims.json"
     "\n\nzoo paper --html paper.html"
 )

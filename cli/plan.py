@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from zoo.planning.plan import GraphSizes, Plan
     from zoo.planning.training_estimate import TrainingEstimate
 
-EXAMPLES = (
+PLAN_EXAMPLES = (
     "zoo plan big\n\nzoo plan base architecture.N=12 --length 60\n\nzoo plan tiny --code > tiny.py"
     "\n\nzoo plan base compilation.precision=int8 --passes\n\nzoo plan table3/e-learned --graph figure-1.svg"
     "\n\nzoo plan base training.precision=bfloat16 --device cpu"

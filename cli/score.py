@@ -14,7 +14,7 @@ from specs import ZooError
 if TYPE_CHECKING:
     from zoo.generation.scoring import TokenScores
 
-EXAMPLES = (
+SCORE_EXAMPLES = (
     "printf 'the dog sleeps\\\\tder Hund schläft\\\\n' | zoo score --spec tiny"
     "\n\nzoo score --model transformer-tiny-ende --source test.en --target test.de"
 )

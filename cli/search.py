@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from zoo.generation.compilation import BackendOptions
     from zoo.generation.search_tree import Expansion, SearchTree
 
-EXAMPLES = (
+SEARCH_EXAMPLES = (
     'zoo search --spec tiny "the old dog sees a small house"'
     '\n\nzoo search --spec tiny "the dog sleeps" --beam 2 -o search.html'
     '\n\nzoo search --model multilingual --to de "the dog sleeps"'

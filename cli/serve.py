@@ -12,7 +12,7 @@ import zoo
 from cli import options
 from specs import ZooError
 
-EXAMPLES = (
+SERVE_EXAMPLES = (
     "zoo serve"
     "\n\nzoo serve --model transformer-tiny-ende --port 8080"
     "\n\nzoo serve --new-key --keys keys.txt && zoo serve --keys keys.txt --host 0.0.0.0"

@@ -14,7 +14,7 @@ from cli import options
 if TYPE_CHECKING:
     from zoo.publishing.inventory import PublishedModel, RunSummary
 
-LIST_EXAMPLES = "zoo list\n\nzoo list big\n\nzoo list 'table3/*' --json\n\nzoo list --published"
+LIST_MODELS_EXAMPLES = "zoo list\n\nzoo list big\n\nzoo list 'table3/*' --json\n\nzoo list --published"
 SHOW_EXAMPLES = "zoo show big --difference\n\nzoo show table3/a-h1\n\nzoo show base architecture.h=4 > mine.yaml"
 SCHEMA_EXAMPLES = "zoo schema > schema.json"
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from zoo.training.sweeps.comparison import SweepComparison
     from zoo.training.sweeps.rows import SweepRow
 
-EXAMPLES = (
+SWEEP_EXAMPLES = (
     "zoo sweep specs/table3 training.steps=2000 --seeds 2"
     "\n\nzoo sweep table3/base table3/a-h1 --seeds 3 --jobs 2"
     "\n\nzoo sweep specs/table3 --list | tr '\\n' '\\0' | xargs -0 -P 2 -n 1 sh -c 'eval \"$0\"'"

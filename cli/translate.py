@@ -10,7 +10,7 @@ import typer
 from cli import options
 from specs import ZooError
 
-EXAMPLES = (
+TRANSLATE_EXAMPLES = (
     "zoo translate letter.docx --model everyday --to de"
     "\n\nzoo translate page.html -o seite.html --model everyday --from en --to de"
 )

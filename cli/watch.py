@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from zoo.training.run_status import LogEntry, RunStatus
 
-EXAMPLES = "zoo watch tiny\n\nzoo watch runs/big > progress.txt"
+WATCH_EXAMPLES = "zoo watch tiny\n\nzoo watch runs/big > progress.txt"
 INTERVAL = 1.0
 """Time between two looks at the log. Unit: seconds."""
 _PLOT_HEIGHT, _MAX_PLOT_WIDTH = 9, 100

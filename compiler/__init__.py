@@ -1,37 +1,40 @@
 """Compiler that turns a spec into a program: lower the spec to graphs, rewrite them by passes, and call a backend.
 
-Building graphs and computing their costs does not need torch. torch is imported when a name that needs it, such as
-`build`, is used for the first time.
+Building graphs and computing their costs does not need torch. A module is imported when one of its names is first
+used, so that translating with a packed model needs neither torch nor graphs.
 """
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
-
-from compiler.cost import Cost, cost
-from compiler.emit import EmittedCode, emit
-from compiler.graph import Graph, Graphs, Purpose
-from compiler.lower import lower
-from compiler.passes import PASSES, TRANSLATE, graphs, optimise
-from specs import Spec
 
 if TYPE_CHECKING:
     from compiler.assemble import build, find_device, trainable
+    from compiler.costs import Cost, cost
+    from compiler.emission import EmittedCode, emit
     from compiler.emitted import EmittedProgram, Loss
+    from compiler.graph import Graph, Graphs, Purpose, stored_tensors
     from compiler.interpreter import interpret
+    from compiler.lowering import lower
+    from compiler.passes import PASSES, TRANSLATE, graphs, optimise
     from compiler.program import Program
     from compiler.stream import Stream
+    from specs import Spec
 
-_NEED_TORCH = {
-    "build": "compiler.assemble",
-    "find_device": "compiler.assemble",
-    "interpret": "compiler.interpreter",
-    "trainable": "compiler.assemble",
-    "EmittedProgram": "compiler.emitted",
-    "Loss": "compiler.emitted",
-    "Program": "compiler.program",
-    "Stream": "compiler.stream",
+_NAMES = {
+    "assemble": ("build", "find_device", "trainable"),
+    "costs": ("Cost", "cost"),
+    "emission": ("EmittedCode", "emit"),
+    "emitted": ("EmittedProgram", "Loss"),
+    "graph": ("Graph", "Graphs", "Purpose", "stored_tensors"),
+    "interpreter": ("interpret",),
+    "lowering": ("lower",),
+    "passes": ("PASSES", "TRANSLATE", "graphs", "optimise"),
+    "program": ("Program",),
+    "stream": ("Stream",),
 }
+_MODULES = {name: module for module, names in _NAMES.items() for name in names}
 
 __all__ = [
     "PASSES",
@@ -54,18 +57,21 @@ __all__ = [
     "lower",
     "optimise",
     "parameters",
+    "stored_tensors",
     "trainable",
 ]
 
 
 def parameters(spec: Spec) -> int:
     """Return the number of parameters of the model that a spec describes. Tied parameters count once."""
+    from compiler.graph import Purpose
+    from compiler.lowering import lower
+
     return sum(parameter.count for parameter in lower(spec, Purpose.TRAIN).parameters.values())
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _NEED_TORCH:
+    if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
-
-    return getattr(import_module(_NEED_TORCH[name]), name)
+    globals()[name] = getattr(import_module(f"compiler.{_MODULES[name]}"), name)
+    return globals()[name]

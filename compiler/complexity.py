@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 import specs
 from compiler.builder import GraphBuilder
 from compiler.graph import Graph, Node, Purpose
-from compiler.lower.context import LayerContext
-from compiler.lower.positions import StackPositions
-from compiler.lower.transformer import SUBLAYERS
+from compiler.lowering.context import LayerContext
+from compiler.lowering.positions import StackPositions
+from compiler.lowering.transformer import SUBLAYERS
 from compiler.operations.mask import PaddingMask
 from compiler.operations.operation import ReceptiveField, ValueKind
 from compiler.size import BATCH, SOURCE, Size

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
-from compiler.lower.positions import ROUNDING, alibi_slope
+from compiler.lowering.positions import ROUNDING, alibi_slope
 
 
 def distances(stream: Shaped[Tensor, "batch length ..."]) -> Int[Tensor, "1 1 length length"]:

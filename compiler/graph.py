@@ -19,7 +19,7 @@ from compiler.weights import Parameter, StoredTensor
 
 
 class Purpose(StrEnum):
-    """Purpose of a graph, such as training. `lower/transformer.py` lists the inputs and outputs for each purpose."""
+    """Purpose of a graph, such as training. `lowering/transformer.py` lists the inputs and outputs for each purpose."""
 
     TRAIN = "train"
     SCORE = "score"

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from jaxtyping import Int
-
 if TYPE_CHECKING:
     import torch
+    from jaxtyping import Int
     from torch import Tensor
 else:
     from compiler.lazy import torch

@@ -129,9 +129,9 @@ def commands_page() -> str:
     import typer.main
     from typer.cli import get_docs_for_click
 
-    from cli.app import app
+    from cli.app import build_app
 
-    command = typer.main.get_command(app)
+    command = typer.main.get_command(build_app())
     with command.make_context("zoo", [], resilient_parsing=True) as context:
         text: str = get_docs_for_click(obj=command, ctx=context, name="zoo")
     text = re.sub(r"\[(?:bold|dim|red|green|yellow)[^\]]*\]|\[/[a-z]*\]", "", text)

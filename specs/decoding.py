@@ -4,12 +4,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
+from specs.limits import MAX_ALPHA, MAX_BEAM, MAX_LENGTH_FACTOR, MAX_TEMPERATURE, MAX_TOP_K, MAX_WORKERS
 from specs.section import Count, Positive, Section, Size
-
-# Upper bounds of decoding options, in a spec and on the command line.
-MAX_BEAM, MAX_ALPHA, MAX_TEMPERATURE, MAX_TOP_K, MAX_WORKERS = 1_024, 10, 1e6, 1_048_576, 1_024
-MAX_N_BEST, MAX_TOKENS, MAX_SEED = 10_000, 100_000_000, 2**63 - 1
-MAX_LENGTH_FACTOR = 100
 
 
 def _form_of_workers(value: Any) -> str:

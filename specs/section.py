@@ -22,7 +22,7 @@ class Section(BaseModel):
     because `base.yaml` sets them. Only options that `base.yaml` does not contain have defaults.
     """
 
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
 
 def reject(*fields: str, problem: str, hint: str) -> NoReturn:

@@ -1,10 +1,14 @@
-"""Backends, which turn graphs into programs that run. To add a backend, write its module and add it to BACKENDS."""
+"""Backends, which turn graphs into programs that run.
+
+To add a backend, write its module, and add it to BACKENDS and to BACKEND_NAMES.
+"""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping
 
+from compiler.backend_names import BACKEND_NAMES, check_backend_name
 from compiler.backends.aot import aot
 from compiler.backends.backend import Backend, BuildRequest
 from compiler.backends.eager import eager
@@ -15,9 +19,9 @@ from compiler.backends.tensorrt import tensorrt
 from compiler.graph import Purpose
 from compiler.program import Program
 from specs import ZooError
-from specs.errors import nearest
 
 BACKENDS: Mapping[str, Backend] = {b.name: b for b in (eager, inductor, native, aot, onnx, tensorrt)}
+assert tuple(BACKENDS) == BACKEND_NAMES
 
 
 def choose_backend(name: str, request: BuildRequest) -> Backend:
@@ -37,14 +41,6 @@ def choose_backend(name: str, request: BuildRequest) -> Backend:
     if problem := backend.unsupported_reason(request):
         raise ZooError(f"the backend `{name}` cannot run this model", hint=problem)
     return backend
-
-
-def check_backend_name(name: str) -> None:
-    """Raise ZooError unless the name is `auto` or a backend. The backend may be unavailable on this machine."""
-    if name != "auto" and name not in BACKENDS:
-        near = nearest(name, list(BACKENDS))
-        hint = f"did you mean `{near}`?" if near else f"the backends are {', '.join(BACKENDS)}"
-        raise ZooError(f"`{name}` is not a backend", hint=hint)
 
 
 def build_program(name: str, backend: Backend, request: BuildRequest) -> Program:
@@ -75,4 +71,4 @@ def _fastest(request: BuildRequest) -> str:
     return best.name if is_usable else eager.name
 
 
-__all__ = ["BACKENDS", "Backend", "BuildRequest", "build_program", "check_backend_name", "choose_backend"]
+__all__ = ["BACKENDS", "Backend", "BuildRequest", "build_program", "choose_backend"]

@@ -11,7 +11,7 @@ from torch import Tensor
 from compiler.emitted import EmittedProgram
 from compiler.graph import Purpose
 from compiler.interpreter import interpret
-from compiler.lower import lower
+from compiler.lowering import lower
 from compiler.operations.operation import ValueKind
 from compiler.program import Program
 from compiler.stream import Stream

@@ -12,7 +12,7 @@ from torch import nn
 
 from compiler.backends.backend import Backend, BuildRequest
 from compiler.cuda_graph import CudaGraphRecorder
-from compiler.emit import EmittedCode, emit
+from compiler.emission import EmittedCode, emit
 from compiler.emitted import EmittedProgram, Function
 from compiler.graph import Purpose
 

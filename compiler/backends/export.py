@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from compiler import experts, recurrences, runtime, windows
 from compiler.backends.backend import BuildRequest
 from compiler.backends.eager import functions, program
-from compiler.emit import emit
+from compiler.emission import emit
 from compiler.emitted import EmittedProgram, Function
 from compiler.graph import Graph, Purpose
 from compiler.operations.operation import ValueKind

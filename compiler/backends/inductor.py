@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from compiler import runtime
 from compiler.backends.backend import Backend, BuildRequest
 from compiler.backends.eager import execute, functions_from, program, record_steps_on_gpu, refuse
-from compiler.emit import emit
+from compiler.emission import emit
 from compiler.emitted import EmittedProgram, Function
 from compiler.host import cpp_compiler
 

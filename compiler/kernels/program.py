@@ -8,15 +8,17 @@ import mmap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from jaxtyping import Bool, Float32, Int64
 
 from compiler.instruction import Status, StopReason
 from compiler.kernels.library import POINTERS, InstructionStruct
 from compiler.program import BeamOptions, BeamResult
 from specs import BOS
+
+if TYPE_CHECKING:
+    from jaxtyping import Bool, Float32, Int64
 
 _CODE, _WEIGHTS = "code.json", "weights.bin"
 ALIGNMENT = 64

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from compiler.graph import Graphs, Purpose, verify
-from compiler.lower import lower
+from compiler.lowering import lower
 from compiler.operations.operation import GraphError
 from compiler.options import CompileOptions, compile_options
 from compiler.passes.beams_as_queries import beams_as_queries

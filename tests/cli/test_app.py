@@ -16,7 +16,7 @@ import typer
 
 import specs
 from cli import options
-from cli.app import COMMANDS, GROUPS, app
+from cli.app import COMMANDS, GROUPS, build_app
 from zoo.publishing.publish import publish
 from zoo.training.run import Run
 
@@ -99,7 +99,7 @@ OPTIONS = {
 
 
 def parameters(name: str) -> list[Any]:
-    commands: Any = typer.main.get_command(app)
+    commands: Any = typer.main.get_command(build_app())
     for word in name.split():
         commands = commands.commands[word]
     return commands.params  # type: ignore[no-any-return]
@@ -112,7 +112,7 @@ def test_commands_and_options_are_stable() -> None:
     }
     assert names == OPTIONS
     expected = [["--version"], ["--install-completion"], ["--show-completion"]]
-    assert [each.opts for each in typer.main.get_command(app).params] == expected
+    assert [each.opts for each in typer.main.get_command(build_app()).params] == expected
 
 
 def test_every_command_and_every_option_has_a_help_text() -> None:

@@ -11,8 +11,9 @@ from itertools import count
 import pytest
 from rich.console import Console
 
-from cli.console import BarReport, report, show_json, show_table
+from cli.console import report, show_json, show_table
 from cli.errors import print_error
+from cli.progress_bars import BarReport
 from specs import ZooError
 from zoo.report import PlainReport
 

@@ -14,7 +14,7 @@ import compiler
 import specs
 from compiler import PASSES, TRANSLATE, EmittedProgram, Purpose, build, cost, emit, graphs, lower, trainable
 from compiler.backends.eager import functions
-from compiler.cost import layers, memory_traffic
+from compiler.costs import layers, memory_traffic
 from compiler.decoder import CACHE_BLOCK
 from compiler.size import BATCH, SOURCE, TARGET, Size, rounded_up
 from compiler.stream import Stream

@@ -12,8 +12,8 @@ from torch import nn
 
 from compiler import Purpose, distances, interpret, lower
 from compiler.initialization import initial_weights
-from compiler.lower.norm import RmsNorm
-from compiler.lower.positions import AlibiBias, PositionBias, RelativeBias, Rotate, alibi_slope, relative_bucket
+from compiler.lowering.norm import RmsNorm
+from compiler.lowering.positions import AlibiBias, PositionBias, RelativeBias, Rotate, alibi_slope, relative_bucket
 from compiler.operations.attention import Attention
 from compiler.runtime import fused_attention
 from compiler.stream import Stream

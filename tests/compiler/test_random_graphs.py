@@ -17,8 +17,8 @@ from compiler import Purpose, emit, interpret, optimise
 from compiler.backends.eager import functions
 from compiler.emitted import EmittedProgram
 from compiler.graph import Graph, Node, StepState, prune, stored_tensors, unique_name, verify
-from compiler.lower.norm import LayerNorm
-from compiler.lower.positions import PositionalEncoding
+from compiler.lowering.norm import LayerNorm
+from compiler.lowering.positions import PositionalEncoding
 from compiler.operations.attention import Attention
 from compiler.operations.cache import AppendToCache, WriteToCache
 from compiler.operations.elementwise import Add, Dropout, Gelu, Relu, Silu

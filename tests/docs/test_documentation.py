@@ -17,7 +17,7 @@ import typer.main
 import yaml
 
 import specs
-from cli.app import app
+from cli.app import build_app
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -93,7 +93,7 @@ def _zoo_commands(line: str) -> Iterator[list[str]]:
 
 
 def test_commands_and_options_exist() -> None:
-    group = typer.main.get_command(app)
+    group = typer.main.get_command(build_app())
     checked = 0
     for place, words in commands():
         command = group

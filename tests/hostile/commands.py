@@ -15,7 +15,7 @@ from typing import Any
 
 import typer
 
-from cli.app import app
+from cli.app import build_app
 from hostile import values
 from hostile.judge import check
 from hostile.trial import Failing, Stream, Trial
@@ -211,7 +211,7 @@ def _kinds(folder: Path) -> dict[str, int]:
 
 def _command_line(random: Random) -> tuple[list[str], bool]:
     """Return the words of a command line, and whether the command must fail."""
-    commands: dict[str, Any] = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    commands: dict[str, Any] = typer.main.get_command(build_app()).commands  # type: ignore[attr-defined]
     if random.random() < 0.05:
         return [values.word(random) for _ in range(random.randrange(4))], False
     name = random.choice(sorted(commands))

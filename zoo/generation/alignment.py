@@ -8,7 +8,6 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 import numpy as np
-from jaxtyping import Float32
 
 from compiler.stream import Stream
 from specs import ZooError
@@ -20,6 +19,7 @@ from zoo.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     import torch
+    from jaxtyping import Float32
     from torch import Tensor
 
     from compiler import EmittedProgram

@@ -7,8 +7,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from jaxtyping import Float
-
 from compiler.lazy import no_grad
 from compiler.stream import Stream
 from specs import BOS, EOS, ZooError
@@ -19,6 +17,7 @@ from zoo.text.tokenizer import SPACE
 
 if TYPE_CHECKING:
     import torch
+    from jaxtyping import Float
     from torch import Tensor
 
     from compiler import EmittedProgram

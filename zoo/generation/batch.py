@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Generic, Self
 
 import numpy as np
-from jaxtyping import Float32, Int
 
 from compiler.lazy import no_grad
 from compiler.program import State, StepwiseDecoder
@@ -20,6 +19,7 @@ from zoo.text.sentences import excerpt
 
 if TYPE_CHECKING:
     import torch
+    from jaxtyping import Float32, Int
     from torch import Tensor
 else:
     from compiler.lazy import torch

@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from jaxtyping import Float, Int
-
 from specs import PAD, ZooError
 from zoo.text.sentences import excerpt
 
 if TYPE_CHECKING:
     import torch
+    from jaxtyping import Float, Int
     from torch import Tensor
 else:
     from compiler.lazy import torch

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Literal, NamedTuple, Self, cast
 
-from jaxtyping import Bool, Float32, Int
-
 from compiler.program import State, StepwiseDecoder, TopK
 from specs import EOS
 from zoo.generation.batching import Source
@@ -17,6 +15,7 @@ from zoo.generation.hypotheses import LengthPenalty, SearchHistory, SearchObserv
 
 if TYPE_CHECKING:
     import torch
+    from jaxtyping import Bool, Float32, Int
     from torch import Tensor
 else:
     from compiler.lazy import torch

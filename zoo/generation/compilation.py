@@ -8,7 +8,6 @@ from threading import Event, Thread
 from typing import TYPE_CHECKING, TypedDict
 
 import compiler
-from compiler import Purpose
 from specs import Spec
 from zoo.files import storage
 from zoo.report import Report
@@ -16,7 +15,7 @@ from zoo.report import Report
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from compiler import Program
+    from compiler import Program, Purpose
 
 QUIET_SECONDS = 2.0
 """Seconds before a message tells the user that compilation is running."""

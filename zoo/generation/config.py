@@ -7,7 +7,8 @@ from typing import Annotated, Literal, Self, TypedDict
 from pydantic import Field, ValidationError
 
 from specs import Spec, ZooError
-from specs.decoding import MAX_N_BEST, MAX_SEED, MAX_TOKENS, Decoding
+from specs.decoding import Decoding
+from specs.limits import MAX_N_BEST, MAX_SEED, MAX_TOKENS
 from specs.notation import quote
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.constraints import Constraint, SuppressedTokens

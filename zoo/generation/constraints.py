@@ -6,13 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
-from jaxtyping import Bool, Int, UInt8
-
 from specs import EOS, PAD, UNK
 from zoo.generation.batching import Source, pad_sequences
 
 if TYPE_CHECKING:
     import torch
+    from jaxtyping import Bool, Int, UInt8
     from torch import Tensor
 else:
     from compiler.lazy import torch

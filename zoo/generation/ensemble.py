@@ -6,14 +6,13 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from jaxtyping import Bool, Float, Float32, Int
-
 from compiler.program import TopK, TranslationModel
 from compiler.stream import Stream
 from specs import ZooError
 
 if TYPE_CHECKING:
     import torch
+    from jaxtyping import Bool, Float, Float32, Int
     from torch import Tensor
 
     from compiler import top_k as selection

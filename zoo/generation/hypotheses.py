@@ -9,7 +9,6 @@ from random import Random
 from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol
 
 import numpy as np
-from jaxtyping import Bool, Float32, Int, Int64
 
 from compiler.program import State, StepwiseDecoder, TopK
 from specs import EOS, ZooError
@@ -17,6 +16,7 @@ from zoo.generation.batching import Source
 from zoo.generation.constraints import Constraint
 
 if TYPE_CHECKING:
+    from jaxtyping import Bool, Float32, Int, Int64
     from torch import Tensor
 
 LengthPenalty = Literal["gnmt", "power"]

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import compiler
-from compiler import TRANSLATE, Purpose
 from specs import Parsing, Task, ZooError
 from zoo.generation import packed
 from zoo.generation.alignment import AlignmentHead
@@ -64,12 +63,12 @@ def open_model(
     def build_complete() -> Program:
         weights = _read_weights(folder, outline)
         how: BackendOptions = {"device": device, "precision": precision, "backend": backend}
-        return build_with_message(outline.spec, TRANSLATE, weights, report, **how)
+        return build_with_message(outline.spec, compiler.TRANSLATE, weights, report, **how)
 
     def build_attention() -> EmittedProgram:
         weights = _read_weights(folder, outline)
         how: BackendOptions = {"device": device, "precision": precision, "backend": ATTENTION_BACKEND}
-        return cast("EmittedProgram", compiler.build(outline.spec, [Purpose.ATTEND], weights=weights, **how))
+        return cast("EmittedProgram", compiler.build(outline.spec, [compiler.Purpose.ATTEND], weights=weights, **how))
 
     stored = packed.artefact(outline, *options)
     program = packed.read_or_build(stored, build_complete)

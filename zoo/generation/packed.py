@@ -19,7 +19,6 @@ from compiler.artefact import Artefact
 from compiler.host import may_have_gpu
 from compiler.kernels.library import kernels_artefact, load_kernels
 from compiler.kernels.program import KernelProgram, PackedModel
-from compiler.options import PRECISIONS
 from specs import Parsing
 from zoo.files import storage
 from zoo.models.loading import Outline
@@ -59,7 +58,7 @@ def artefact(outline: Outline, device: str, precision: str | None, backend: str 
     """
     compilation = outline.spec.compilation
     precision = precision or compilation.precision
-    is_native = (backend or compilation.backend) in BACKENDS and precision in PRECISIONS
+    is_native = (backend or compilation.backend) in BACKENDS
     on_cpu = device == "cpu" or (device == "auto" and not may_have_gpu())
     if not is_native or not on_cpu or outline.digest is None or isinstance(outline.spec.task, Parsing):
         return None

@@ -7,7 +7,6 @@ from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any, Generic, Protocol, cast
 
 import numpy as np
-from jaxtyping import Bool
 
 from compiler.program import BeamOptions, SearchingDecoder, State, StepwiseDecoder
 from specs import EOS
@@ -18,6 +17,7 @@ from zoo.generation.hypotheses import Hypothesis, LengthPenalty, SearchHistory, 
 
 if TYPE_CHECKING:
     import torch
+    from jaxtyping import Bool
 
 MAX_MICROSECONDS = 5000
 """Time after which a call of the program returns, so that other sentences can join and cancelled ones can leave.

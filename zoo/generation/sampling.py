@@ -8,8 +8,6 @@ from functools import partial
 from random import Random
 from typing import TYPE_CHECKING
 
-from jaxtyping import Bool, Float32, Float64, Int
-
 from compiler.program import State, StepwiseDecoder
 from compiler.seeds import stream
 from specs import BOS, EOS, PAD
@@ -19,6 +17,7 @@ from zoo.generation.hypotheses import LengthPenalty, SearchHistory, Selection, l
 
 if TYPE_CHECKING:
     import torch
+    from jaxtyping import Bool, Float32, Float64, Int
     from torch import Tensor
 
     from compiler import top_k as selection

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple, Unpack
+from typing import TYPE_CHECKING, Literal, NamedTuple, Unpack
 
 import torch
-from jaxtyping import Float32
 from torch import Tensor
 
 from compiler.program import TopK
@@ -22,6 +21,9 @@ from zoo.generation.translation import Translation
 from zoo.generation.translator import Translator
 from zoo.text.lines import clean
 from zoo.text.sentences import check_text
+
+if TYPE_CHECKING:
+    from jaxtyping import Float32
 
 Fate = Literal["kept", "result", "worse", "pruned", "stopped"]
 """Outcome of a hypothesis: it was continued; it was returned; it finished with a worse score than the result; it was

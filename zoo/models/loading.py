@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from compiler import Purpose, lower
-from compiler.graph import stored_tensors
+import compiler
 from compiler.weights import check_weights
 from specs import Parsing, Spec, ZooError
 from zoo.files import manifest, storage
@@ -64,7 +63,9 @@ def read_model(folder: Path) -> Model:
         spec, vocabulary = _read_spec_and_vocabulary(model, listed)
         loaded = weights.read(model.weights, listed)
         try:
-            check_weights(loaded.tensors, stored_tensors([lower(spec, Purpose.SCORE)]), spec.name)
+            check_weights(
+                loaded.tensors, compiler.stored_tensors([compiler.lower(spec, compiler.Purpose.SCORE)]), spec.name
+            )
         except ZooError as error:
             raise ZooError(error.problem, where=str(model.weights), hint=error.hint, exit_code=1) from None
         return Model(spec, vocabulary, loaded)

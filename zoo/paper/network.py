@@ -11,8 +11,8 @@ from math import atan2, comb, cos, exp, isclose, sin, sqrt
 
 import specs
 from compiler import Graph, Purpose, cost, lower
-from compiler.cost import layers
-from compiler.lower.positions import sinusoidal_encoding
+from compiler.costs import layers
+from compiler.lowering.positions import sinusoidal_encoding
 from compiler.operations.attention import Attention
 from compiler.operations.elementwise import Dropout
 from compiler.operations.embedding import Embedding

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import compiler
-from compiler import Purpose, cost, lower
 from specs import Spec
 from zoo.planning.memory_estimate import STATE_COPIES
 from zoo.system import device_memory
@@ -43,7 +42,7 @@ def require_memory_to_translate(spec: Spec, device: str = "auto") -> None:
 
 def weight_bytes(spec: Spec) -> int:
     """Return the size of a model's weights in float32, in bytes."""
-    return cost(lower(spec, Purpose.TRAIN)).weight_bytes
+    return compiler.cost(compiler.lower(spec, compiler.Purpose.TRAIN)).weight_bytes
 
 
 def max_sentences(spec: Spec, hypotheses: int, device: torch.device | str) -> int:

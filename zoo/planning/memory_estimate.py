@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from compiler import Purpose, cost, graphs
+import compiler
 from specs import Spec
 
 KEPT_OPTIMISERS = 2
@@ -30,7 +30,7 @@ class MemoryEstimate:
 def estimate_memory(spec: Spec, length: int = 27) -> MemoryEstimate:
     """Estimate memory, disk space and FLOPs of training, if all source and target sentences have `length` tokens."""
     training = spec.training
-    train = cost(graphs(spec, [Purpose.TRAIN])[Purpose.TRAIN])
+    train = compiler.cost(compiler.graphs(spec, [compiler.Purpose.TRAIN])[compiler.Purpose.TRAIN])
     batch, part = batch_rows(spec, length)
     weights, best = train.weight_bytes, training.dev_score is not None
     return MemoryEstimate(

@@ -11,7 +11,7 @@ from itertools import groupby
 from pathlib import Path
 
 from compiler import PASSES, TRANSLATE, Graph, Graphs, Purpose, complexity, cost, emit, graphs, lower
-from compiler.cost import memory_traffic
+from compiler.costs import memory_traffic
 from compiler.drawing import draw
 from compiler.graph import Node
 from compiler.operations.operation import ValueKind

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from compiler import EmittedProgram, Purpose, build, graphs
-from compiler.cost import memory_traffic
+from compiler.costs import memory_traffic
 from compiler.initialization import initial_weights
 from compiler.size import Size
 from compiler.stream import Stream

@@ -11,8 +11,8 @@ import torch
 from jaxtyping import Float32
 from torch import Tensor
 
-from compiler.lower.attention import attention_scale
-from compiler.lower.positions import alibi_slope
+from compiler.lowering.attention import attention_scale
+from compiler.lowering.positions import alibi_slope
 from compiler.runtime import sinusoids
 from specs import Architecture, FeedForward, Rotary, Sinusoidal, Spec, ZooError
 

@@ -15,7 +15,7 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from compiler.lower.positions import sinusoidal_encoding
+from compiler.lowering.positions import sinusoidal_encoding
 from specs import BOS, EOS, PAD, Learned, Sinusoidal, Spec, ZooError
 from zoo.files.atomic import write_json
 from zoo.interop.formats import Bundle, ExportCheck, ImportFormat

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from compiler.lower.positions import sinusoidal_encoding
+from compiler.lowering.positions import sinusoidal_encoding
 from zoo.files.reading import is_present, read_json
 from zoo.interop.formats import (
     Engine,

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float32
 from torch import Tensor
 
-from compiler.lower.positions import sinusoidal_encoding
+from compiler.lowering.positions import sinusoidal_encoding
 from specs import Architecture, ZooError
 from zoo.interop.numbering import NEVER, Numbering
 from zoo.interop.tensors import RESTORE, SIDES, ForeignTensors, NetworkTensors, position_fields

@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote, urlsplit
 from urllib.request import url2pathname
 
@@ -28,9 +28,15 @@ from zoo.files.reading import file_exists, read_bytes
 from zoo.files.transfer import is_offline
 from zoo.models.registries import revision as revisions
 from zoo.models.registries.file_stores import MARKER, FileStore, FolderStore
-from zoo.models.registries.remote_stores import FsspecStore, HubStore, S3Store, WebStore
 from zoo.models.registries.revision import Alias, IndexEntry, Record, Reference, Revision, parse_record
 from zoo.report import Report
+
+if TYPE_CHECKING:
+    from zoo.models.registries import remote_stores
+else:
+    from compiler.lazy import LazyModule
+
+    remote_stores = LazyModule("zoo.models.registries.remote_stores")  # its libraries take long to import
 
 VARIABLE = "ZOO_REGISTRIES"
 INCLUDED = Path(__file__).parents[2] / "included"
@@ -39,13 +45,8 @@ INDEX, PAGE = "index.json", "index.html"
 _MAX_SEARCHED = 10_000
 """Maximum number of revisions to search for a digest, because a malicious server could claim to have any number."""
 _MAX_INDEX_BYTES = 100_000_000
-_STORES: Mapping[str, Callable[[str], FileStore]] = {
-    "http": WebStore,
-    "https": WebStore,
-    "s3": S3Store,
-    "s3a": S3Store,
-    "hf": HubStore,
-}
+_STORES = {"http": "WebStore", "https": "WebStore", "s3": "S3Store", "s3a": "S3Store", "hf": "HubStore"}
+"""Names of the classes in `remote_stores`, by the scheme of the address."""
 _ADDRESS_HINT = (
     "write a folder (`./NAME` if its name contains a colon) or a complete address, such as https://models.org/zoo or "
     "s3://bucket/zoo"
@@ -203,7 +204,8 @@ def open_registry(address: str) -> Registry:
         return Registry(FolderStore(Path(os.path.expanduser(folder)).absolute()))
     if is_local or not host:
         raise ZooError(f"`{address}` is not the address of a registry", hint=_ADDRESS_HINT)
-    return Registry(_STORES.get(scheme, FsspecStore)(address.rstrip("/")))
+    store: FileStore = getattr(remote_stores, _STORES.get(scheme, "FsspecStore"))(address.rstrip("/"))
+    return Registry(store)
 
 
 def configured_registries() -> list[Registry]:

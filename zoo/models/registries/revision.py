@@ -25,7 +25,7 @@ _Text = Annotated[str, Field(max_length=10_000)]
 class Record(BaseModel):
     """Base class of the JSON records. Types are checked strictly; unknown fields of later versions are ignored."""
 
-    model_config = ConfigDict(frozen=True, strict=True, extra="ignore", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, strict=True, extra="ignore", allow_inf_nan=False, defer_build=True)
 
 
 class PublishedFile(Record):
@@ -179,8 +179,8 @@ def is_file_name(text: str) -> bool:
     return _is_valid(_FILE_NAME, text)
 
 
-_NAME = TypeAdapter(Name)
-_FILE_NAME = TypeAdapter(_FileName)
+_NAME = TypeAdapter[str](Name, config=ConfigDict(defer_build=True))
+_FILE_NAME = TypeAdapter[str](_FileName, config=ConfigDict(defer_build=True))
 
 
 def _is_valid(adapter: TypeAdapter[str], text: str) -> bool:

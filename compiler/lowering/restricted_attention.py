@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from compiler.builder import Value
 from compiler.graph import Purpose
-from compiler.lower.attention import MultiHeadAttention
-from compiler.lower.context import LayerContext
+from compiler.lowering.attention import MultiHeadAttention
+from compiler.lowering.context import LayerContext
 from compiler.operations.attention import Attention
 from compiler.operations.attention import RestrictedAttention as RestrictedAttentionOperation
 from compiler.operations.mask import DistanceMask, WindowMask

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from compiler.builder import Value
-from compiler.lower.context import LayerContext
-from compiler.lower.convolution import convolve
+from compiler.lowering.context import LayerContext
+from compiler.lowering.convolution import convolve
 from compiler.operations.convolution import DepthwiseConvolution
 from compiler.operations.elementwise import Relu
 from compiler.operations.projection import Linear

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from compiler.builder import Value
-from compiler.lower.context import LayerContext
+from compiler.lowering.context import LayerContext
 from compiler.operations.operation import (
     EmitContext,
     Expressions,

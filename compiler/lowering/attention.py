@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from compiler.builder import Value
 from compiler.graph import Purpose
-from compiler.lower.context import LayerContext
+from compiler.lowering.context import LayerContext
 from compiler.operations.attention import Attention, AttentionWeights, WeightedSum
 from compiler.operations.cache import AppendToCache
 from compiler.operations.elementwise import Add

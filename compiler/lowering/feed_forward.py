@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from compiler.builder import Value
-from compiler.lower.context import LayerContext
+from compiler.lowering.context import LayerContext
 from compiler.operations.elementwise import ActivationOperation, Dropout, Gelu, GeluTanh, Multiply, Relu, Silu
 from compiler.operations.projection import Linear
 from compiler.weights import Initializer

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from compiler.builder import Value
-from compiler.lower.context import LayerContext
+from compiler.lowering.context import LayerContext
 from compiler.operations.convolution import ClearPadding
 from compiler.operations.convolution import Convolution as ConvolutionOperation
 from compiler.operations.elementwise import GatedLinearUnit, Relu

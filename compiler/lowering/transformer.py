@@ -26,20 +26,20 @@ from typing import Any
 
 from compiler.builder import GraphBuilder, Value
 from compiler.graph import Graph, Purpose
-from compiler.lower.aligned_memory import aligned_memory
-from compiler.lower.attention import cross_attention, self_attention
-from compiler.lower.bottleneck_convolution import bottleneck_convolution
-from compiler.lower.context import LayerContext, Memory
-from compiler.lower.convolution import convolution
-from compiler.lower.features import features
-from compiler.lower.feed_forward import feed_forward
-from compiler.lower.lstm import lstm
-from compiler.lower.mixture_of_experts import mixture_of_experts
-from compiler.lower.norm import normalised
-from compiler.lower.positions import POSITIONS, StackPositions
-from compiler.lower.restricted_attention import restricted_attention
-from compiler.lower.separable_convolution import separable_convolution
-from compiler.lower.ssru import ssru
+from compiler.lowering.aligned_memory import aligned_memory
+from compiler.lowering.attention import cross_attention, self_attention
+from compiler.lowering.bottleneck_convolution import bottleneck_convolution
+from compiler.lowering.context import LayerContext, Memory
+from compiler.lowering.convolution import convolution
+from compiler.lowering.features import features
+from compiler.lowering.feed_forward import feed_forward
+from compiler.lowering.lstm import lstm
+from compiler.lowering.mixture_of_experts import mixture_of_experts
+from compiler.lowering.norm import normalised
+from compiler.lowering.positions import POSITIONS, StackPositions
+from compiler.lowering.restricted_attention import restricted_attention
+from compiler.lowering.separable_convolution import separable_convolution
+from compiler.lowering.ssru import ssru
 from compiler.operations.elementwise import Dropout, Scale
 from compiler.operations.embedding import Embedding
 from compiler.operations.mask import PaddingMask

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from compiler.builder import Value
-from compiler.lower.context import LayerContext
-from compiler.lower.convolution import convolve
-from compiler.lower.norm import normalised
+from compiler.lowering.context import LayerContext
+from compiler.lowering.convolution import convolve
+from compiler.lowering.norm import normalised
 from compiler.operations.convolution import Convolution as ConvolutionOperation
 from compiler.operations.elementwise import Relu
 from compiler.operations.projection import Linear

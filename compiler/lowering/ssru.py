@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from compiler.builder import Value
-from compiler.lower.context import LayerContext, bidirectional
+from compiler.lowering.context import LayerContext, bidirectional
 from compiler.operations.elementwise import Relu
 from compiler.operations.projection import Linear
 from compiler.operations.recurrence import Ssru as SsruOperation

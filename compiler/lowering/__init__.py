@@ -1,5 +1,5 @@
 """Lowering of a spec to a graph: the transformer as in Figure 1, and one module for each kind of sub-layer."""
 
-from compiler.lower.transformer import lower
+from compiler.lowering.transformer import lower
 
 __all__ = ["lower"]

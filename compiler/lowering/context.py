@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from compiler.builder import GraphBuilder, Value
-from compiler.lower.positions import StackPositions
+from compiler.lowering.positions import StackPositions
 from compiler.operations.cache import AppendToCache
 from compiler.operations.views import Concat
 from specs import Architecture

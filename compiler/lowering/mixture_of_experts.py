@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from compiler.builder import Value
 from compiler.graph import Purpose
-from compiler.lower.context import LayerContext
+from compiler.lowering.context import LayerContext
 from compiler.operations.operation import (
     EmitContext,
     Expressions,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from compiler.builder import Value
-from compiler.lower.context import LayerContext, bidirectional
+from compiler.lowering.context import LayerContext, bidirectional
 from compiler.operations.recurrence import Lstm as LstmOperation
 from compiler.operations.views import Slice
 from compiler.weights import Initializer
