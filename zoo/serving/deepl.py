@@ -6,9 +6,10 @@ from typing import Any
 
 from fastapi import APIRouter, Request
 
+from specs.notation import quote
 from zoo.documents.document import HTML, XML
 from zoo.serving.errors import ServingError
-from zoo.serving.languages import base_code, language_name
+from zoo.serving.languages import base_code, language_name, match_code
 from zoo.serving.requests import Parameters, parameters, read_flag, read_string, read_texts, require_string
 from zoo.serving.service import Options, Service
 
@@ -16,6 +17,8 @@ _SCHEME = "deepl-auth-key "
 _MARKUP = {"html": HTML, "xml": XML}
 _UNLIMITED = 1_000_000_000_000
 """The limit that DeepL reports for accounts without a limit."""
+_TARGET_REGIONS = {"en": ("en-gb", "en-us"), "pt": ("pt-br", "pt-pt")}
+"""Codes of target languages that DeepL lists only with a region. Its clients reject them without one."""
 _UNSUPPORTED = ("glossary_id", "style_id", "custom_instructions")
 
 
@@ -28,6 +31,7 @@ def router(service: Service) -> APIRouter:
         given = await parameters(request)
         key, texts = _authorize(service, request, given), read_texts(given, "text")
         target, source = require_string(given, "target_lang"), read_string(given, "source_lang") or None
+        _check_languages(service, source, target)
         for name in _UNSUPPORTED:
             if given.get(name):
                 raise ServingError(400, f"`{name}` is not supported; leave it out")
@@ -59,7 +63,9 @@ def router(service: Service) -> APIRouter:
             return [{"language": code.upper(), "name": language_name(code)} for code in directions]
         targets = sorted({code for codes in directions.values() for code in codes})
         return [
-            {"language": code.upper(), "name": language_name(code), "supports_formality": False} for code in targets
+            {"language": regional.upper(), "name": language_name(regional), "supports_formality": False}
+            for code in targets
+            for regional in _TARGET_REGIONS.get(code, (code,))
         ]
 
     @routes.api_route("/usage", methods=["GET", "POST"])
@@ -72,6 +78,18 @@ def router(service: Service) -> APIRouter:
         }
 
     return routes
+
+
+def _check_languages(service: Service, source: str | None, target: str) -> None:
+    """Raise ServingError if no model has one of the languages. The message names the parameter, as DeepL's does."""
+    directions = service.pool.directions()
+    if not service.pool.sources(target):
+        languages = "`GET /v2/languages?type=target` lists the languages"
+        raise ServingError(400, f"`target_lang` {quote(target)} is not supported; {languages}")
+    if source is not None and match_code(source, [*directions, target]) is None:
+        raise ServingError(
+            400, f"`source_lang` {quote(source)} is not supported; `GET /v2/languages` lists the languages"
+        )
 
 
 def _authorize(service: Service, request: Request, given: Parameters) -> str:

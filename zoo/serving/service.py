@@ -25,7 +25,7 @@ from zoo.generation.parser import Parser
 from zoo.generation.translation import EMPTY_TRANSLATION, Translation
 from zoo.serving.errors import ClientGone, ServingError
 from zoo.serving.files import TemporaryFiles
-from zoo.serving.languages import AUTO, base_code, detect, standard_code
+from zoo.serving.languages import AUTO, base_code, detect, differ_in_region, standard_code
 from zoo.serving.metrics import Metrics
 from zoo.serving.pool import LoadedModel, ModelPool, PooledModel, Route
 from zoo.serving.settings import Settings, hash_key
@@ -397,7 +397,10 @@ class Service:
         return [replace(self._plan_one(code, target, name), confidence=probability) for code, probability in detected]
 
     def _plan_one(self, source: str, target: str, name: str | None) -> _Plan:
-        if standard_code(source) == standard_code(target):
+        unchanged = standard_code(source) == standard_code(target)
+        if differ_in_region(source, target):
+            unchanged = self.pool.route(source, target, name) is None
+        if unchanged:
             self._target(target, name)
             return _Plan(None, standard_code(source))
         return _Plan(self._route(source, target, name), standard_code(source))

@@ -70,3 +70,23 @@ def test_tags_are_kept(client, markup):
     given = {"text": ["we <b>read</b> &amp; <i id='1'/> run"], "source_lang": "EN", "target_lang": "DE"}
     (found,) = client.post("/v2/translate", headers=KEY, json={**given, "tag_handling": markup}).json()["translations"]
     assert [found["text"].count(tag) for tag in ("<b>", "</b>", "<i id='1'/>")] == [1, 1, 1]
+
+
+def test_a_target_language_that_needs_a_region_is_listed_with_its_regions(client_of, trained):
+    pairs = [{"source": "pairs.de", "target": "pairs.en"}]
+    trained(corpus={"source": "de", "target": "en", "train": pairs, "dev": pairs, "test": pairs})
+    client = client_of()
+    targets = client.get("/v2/languages", params={"type": "target"}).json()
+    assert [target["language"] for target in targets] == ["EN-GB", "EN-US"]
+    for code in ("en", *(target["language"] for target in targets)):
+        given = {"text": ["das Haus", TEXTS[0]], "source_lang": "DE", "target_lang": code}
+        assert client.post("/v2/translate", json=given).status_code == 200
+        english = {"text": TEXTS[0], "source_lang": "EN", "target_lang": code}
+        assert client.post("/v2/translate", json=english).json()["translations"][0]["text"] == TEXTS[0]
+
+
+@pytest.mark.parametrize("name", ["source_lang", "target_lang"])
+def test_an_error_names_the_language_that_is_not_supported(client, name):
+    given = {"text": TEXTS, "source_lang": "EN", "target_lang": "DE", name: "XX"}
+    answer = client.post("/v2/translate", headers=KEY, json=given)
+    assert (answer.status_code, answer.json()["message"].partition(";")[0]) == (400, f"`{name}` `XX` is not supported")
