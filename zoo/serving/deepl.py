@@ -19,7 +19,15 @@ _UNLIMITED = 1_000_000_000_000
 """The limit that DeepL reports for accounts without a limit."""
 _TARGET_REGIONS = {"en": ("en-gb", "en-us"), "pt": ("pt-br", "pt-pt")}
 """Codes of target languages that DeepL lists only with a region. Its clients reject them without one."""
-_UNSUPPORTED = ("glossary_id", "style_id", "custom_instructions")
+_UNSUPPORTED = ("glossary_id", "style_id", "custom_instructions", "translation_memory_id")
+_CHOICES = {
+    "formality": ("default", "more", "less", "prefer_more", "prefer_less"),
+    "model_type": ("quality_optimized", "latency_optimized", "prefer_quality_optimized"),
+    "split_sentences": ("0", "1", "nonewlines"),
+    "tag_handling": ("html", "xml"),
+    "tag_handling_version": ("v1", "v2"),
+}
+"""Values that DeepL permits for some parameters."""
 
 
 def router(service: Service) -> APIRouter:
@@ -32,13 +40,8 @@ def router(service: Service) -> APIRouter:
         key, texts = _authorize(service, request, given), read_texts(given, "text")
         target, source = require_string(given, "target_lang"), read_string(given, "source_lang") or None
         _check_languages(service, source, target)
-        for name in _UNSUPPORTED:
-            if given.get(name):
-                raise ServingError(400, f"`{name}` is not supported; leave it out")
-        markup = read_string(given, "tag_handling")
-        if markup and markup not in _MARKUP:
-            raise ServingError(400, "`tag_handling` should be `html` or `xml`")
-        if markup:
+        _check_options(given, target)
+        if markup := read_string(given, "tag_handling"):
             form = _MARKUP[markup]
             answers = await service.translate_markup(request, key, texts, source, target, Options(), form)
         else:
@@ -50,6 +53,9 @@ def router(service: Service) -> APIRouter:
         if read_flag(given, "show_billed_characters"):
             for translation, text in zip(translations, texts, strict=True):
                 translation["billed_characters"] = len(text)
+        if model_type := read_string(given, "model_type"):
+            for translation in translations:  # there is one model, so it is the one of both qualities
+                translation["model_type_used"] = model_type.removeprefix("prefer_")
         return {"translations": translations}
 
     @routes.api_route("/languages", methods=["GET", "POST"])
@@ -90,6 +96,19 @@ def _check_languages(service: Service, source: str | None, target: str) -> None:
         raise ServingError(
             400, f"`source_lang` {quote(source)} is not supported; `GET /v2/languages` lists the languages"
         )
+
+
+def _check_options(given: Parameters, target: str) -> None:
+    """Raise ServingError if a parameter has an invalid value, or needs a feature that no model has."""
+    for name in _UNSUPPORTED:
+        if given.get(name):
+            raise ServingError(400, f"`{name}` is not supported; leave it out")
+    for name, choices in _CHOICES.items():
+        if given.get(name) and str(given[name]) not in choices:
+            raise ServingError(400, f"`{name}` should be {', '.join(f'`{each}`' for each in choices)}")
+    if given.get("formality") in ("more", "less"):
+        remedy = "use `prefer_more` or `prefer_less`, or leave it out"
+        raise ServingError(400, f"Target language {quote(target)} does not support `formality`; {remedy}")
 
 
 def _authorize(service: Service, request: Request, given: Parameters) -> str:

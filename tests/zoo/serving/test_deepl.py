@@ -90,3 +90,31 @@ def test_an_error_names_the_language_that_is_not_supported(client, name):
     given = {"text": TEXTS, "source_lang": "EN", "target_lang": "DE", name: "XX"}
     answer = client.post("/v2/translate", headers=KEY, json=given)
     assert (answer.status_code, answer.json()["message"].partition(";")[0]) == (400, f"`{name}` `XX` is not supported")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({"formality": value} for value in ("more", "less", "invalid")),
+        *({name: "x"} for name in ("split_sentences", "model_type", "tag_handling_version", "translation_memory_id")),
+    ],
+)
+def test_options_that_no_model_has_are_refused(client, options):
+    given = {"text": TEXTS, "source_lang": "EN", "target_lang": "DE", **options}
+    answer = client.post("/v2/translate", headers=KEY, json=given)
+    assert (answer.status_code, f"`{next(iter(options))}`" in answer.json()["message"]) == (400, True)
+
+
+@pytest.mark.parametrize("form", ["json", "data"])
+def test_options_without_an_effect_are_accepted(client, expected, form):
+    given = {"text": TEXTS, "source_lang": "EN", "target_lang": "DE", "formality": "prefer_more", "context": "a dog"}
+    answer = client.post("/v2/translate", headers=KEY, **{form: {**given, "split_sentences": 0}})
+    assert [translation["text"] for translation in answer.json()["translations"]] == expected
+
+
+@pytest.mark.parametrize("model_type", ["quality_optimized", "latency_optimized", "prefer_quality_optimized"])
+def test_the_answer_has_the_type_of_the_model_if_the_request_has_one(client, model_type):
+    given = {"text": TEXTS, "source_lang": "EN", "target_lang": "DE", "model_type": model_type}
+    translations = client.post("/v2/translate", headers=KEY, json=given).json()["translations"]
+    used = model_type.removeprefix("prefer_")
+    assert [translation["model_type_used"] for translation in translations] == [used, used]
