@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Request
 
 from specs.notation import quote
-from zoo.documents.document import HTML, XML
+from zoo.documents.document import HTML, XML, Format
+from zoo.documents.html import XmlTags, parse_xml
 from zoo.serving.errors import ServingError
 from zoo.serving.languages import base_code, language_name, match_code
 from zoo.serving.requests import Parameters, parameters, read_flag, read_string, read_texts, require_string
 from zoo.serving.service import Options, Service
 
 _SCHEME = "deepl-auth-key "
-_MARKUP = {"html": HTML, "xml": XML}
 _UNLIMITED = 1_000_000_000_000
 """The limit that DeepL reports for accounts without a limit."""
 _TARGET_REGIONS = {"en": ("en-gb", "en-us"), "pt": ("pt-br", "pt-pt")}
@@ -42,7 +43,7 @@ def router(service: Service) -> APIRouter:
         _check_languages(service, source, target)
         _check_options(given, target)
         if markup := read_string(given, "tag_handling"):
-            form = _MARKUP[markup]
+            form = HTML if markup == "html" else Format(partial(parse_xml, tags=_xml_tags(given)), XML.syntax)
             answers = await service.translate_markup(request, key, texts, source, target, Options(), form)
         else:
             answers = await service.translate(request, key, texts, source, target, Options())
@@ -109,6 +110,18 @@ def _check_options(given: Parameters, target: str) -> None:
     if given.get("formality") in ("more", "less"):
         remedy = "use `prefer_more` or `prefer_less`, or leave it out"
         raise ServingError(400, f"Target language {quote(target)} does not support `formality`; {remedy}")
+
+
+def _xml_tags(given: Parameters) -> XmlTags:
+    """Return the roles of the elements of XML. Their names are in lists or separated by commas."""
+    splitting, non_splitting, copied = (
+        frozenset(name.strip().lower() for names in read_texts(given, key) for name in names.split(",") if name.strip())
+        if given.get(key)
+        else frozenset()
+        for key in ("splitting_tags", "non_splitting_tags", "ignore_tags")
+    )
+    outline = str(given.get("outline_detection", True)).lower() not in ("0", "false")
+    return XmlTags(splitting, non_splitting, copied, outline)
 
 
 def _authorize(service: Service, request: Request, given: Parameters) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -118,3 +119,20 @@ def test_the_answer_has_the_type_of_the_model_if_the_request_has_one(client, mod
     translations = client.post("/v2/translate", headers=KEY, json=given).json()["translations"]
     used = model_type.removeprefix("prefer_")
     assert [translation["model_type_used"] for translation in translations] == [used, used]
+
+
+@pytest.mark.parametrize("form", ["json", "data"])
+def test_structure_and_ignored_elements_of_xml_are_kept(client, expected, form):
+    text = f"<a><t>{TEXTS[0]}</t>\n<raw>we <b>read</b></raw><c><p>{TEXTS[1]}</p></c></a>"
+    given = {"text": text, "source_lang": "EN", "target_lang": "DE", "tag_handling": "xml", "ignore_tags": "x,raw"}
+    (found,) = client.post("/v2/translate", headers=KEY, **{form: given}).json()["translations"]
+    assert found["text"] == text.replace(TEXTS[0], expected[0]).replace(TEXTS[1], expected[1])
+
+
+def test_the_client_chooses_the_elements_that_split_xml(client, expected):
+    given = {"source_lang": "EN", "target_lang": "DE", "tag_handling": "xml", "outline_detection": False}
+    first, second = TEXTS[0].split(" sees ")
+    given |= {"text": [f"<p>{first} sees</p><p>{second}</p>", f"<p>{TEXTS[0]}</p>"], "splitting_tags": ["p", "q"]}
+    split, whole = client.post("/v2/translate", headers=KEY, json=given).json()["translations"]
+    assert whole["text"] == f"<p>{expected[0]}</p>"
+    assert re.fullmatch("<p>.+</p><p>.+</p>", split["text"])
