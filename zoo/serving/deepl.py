@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import secrets
 from functools import partial
+from pathlib import PurePath
 from typing import Any
 
 from fastapi import APIRouter, Request
+from fastapi.responses import Response
 
 from specs.notation import quote
-from zoo.documents.document import HTML, XML, Format
+from zoo.documents.document import FORMATS, HTML, XML, Format
 from zoo.documents.html import XmlTags, parse_xml
 from zoo.serving.errors import ServingError
-from zoo.serving.languages import base_code, language_name, match_code
-from zoo.serving.requests import Parameters, parameters, read_flag, read_string, read_texts, require_string
+from zoo.serving.files import MAX_SECONDS
+from zoo.serving.languages import AUTO, base_code, language_name, match_code
+from zoo.serving.requests import Parameters, parameters, read_flag, read_string, read_texts, read_upload, require_string
 from zoo.serving.service import Options, Service
 
 _SCHEME = "deepl-auth-key "
@@ -29,6 +34,7 @@ _CHOICES = {
     "tag_handling_version": ("v1", "v2"),
 }
 """Values that DeepL permits for some parameters."""
+_RETRY_SECONDS = 2
 
 
 def router(service: Service) -> APIRouter:
@@ -84,7 +90,63 @@ def router(service: Service) -> APIRouter:
             "character_limit": _UNLIMITED if limit is None else limit,
         }
 
+    _add_document_routes(routes, service)
     return routes
+
+
+def _add_document_routes(routes: APIRouter, service: Service) -> None:
+    """Add the paths for documents. A client uploads a document, asks until it is translated, and downloads it."""
+    documents: dict[tuple[str, str, str], tuple[asyncio.Task[str], int]] = {}
+    """Task and number of characters for each document's ID and key and the client's API key."""
+
+    @routes.post("/document")
+    async def upload(request: Request) -> dict[str, str]:
+        given, name, content = await read_upload(request)
+        key = _authorize(service, request, given)
+        if not (name := PurePath(read_string(given, "filename", default=name) or "").name):
+            raise ServingError(400, "`file` is missing")
+        target, source = require_string(given, "target_lang"), read_string(given, "source_lang") or None
+        _check_languages(service, source, target)
+        _check_options(given, target)
+        if (suffix := PurePath(name).suffix.lower()) not in FORMATS:
+            raise ServingError(400, f"the file extension {quote(suffix)} is not supported; use {', '.join(FORMATS)}")
+        if (read_string(given, "output_format") or suffix[1:]).lower() != suffix[1:]:
+            raise ServingError(400, f"`output_format` should be `{suffix[1:]}`, the format of the document")
+        task, characters = await service.start_document(key, content, name, source, target)
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # a client may never ask for it
+        document_id, document_key = secrets.token_hex(16).upper(), secrets.token_hex(32).upper()
+        handle = (document_id, document_key, key)
+        documents[handle] = task, characters
+        seconds = service.settings.limits.request_seconds + MAX_SECONDS
+        asyncio.get_running_loop().call_later(seconds, documents.pop, handle, None)
+        return {"document_id": document_id, "document_key": document_key}
+
+    async def find(request: Request, document_id: str) -> tuple[asyncio.Task[str], int]:
+        given = await parameters(request)
+        key = _authorize(service, request, given)
+        handle = (document_id, require_string(given, "document_key"), key)
+        if handle not in documents:
+            raise ServingError(404, "there is no such document; documents are removed after ten minutes")
+        return documents[handle]
+
+    @routes.api_route("/document/{document_id}", methods=["GET", "POST"])
+    async def status(request: Request, document_id: str) -> dict[str, object]:
+        task, characters = await find(request, document_id)
+        if not task.done():
+            return {"document_id": document_id, "status": "queued"}
+        try:
+            task.result()
+        except ServingError as error:
+            return {"document_id": document_id, "status": "error", "error_message": error.message}
+        return {"document_id": document_id, "status": "done", "billed_characters": characters}
+
+    @routes.api_route("/document/{document_id}/result", methods=["GET", "POST"])
+    async def result(request: Request, document_id: str) -> Response:
+        task, _ = await find(request, document_id)
+        if not task.done():
+            raise ServingError(503, "the document is not translated yet", "document", _RETRY_SECONDS)
+        content, _ = service.files.get(task.result())
+        return Response(content, media_type="application/octet-stream", headers={"Cache-Control": "no-store"})
 
 
 def _check_languages(service: Service, source: str | None, target: str) -> None:
@@ -93,7 +155,7 @@ def _check_languages(service: Service, source: str | None, target: str) -> None:
     if not service.pool.sources(target):
         languages = "`GET /v2/languages?type=target` lists the languages"
         raise ServingError(400, f"`target_lang` {quote(target)} is not supported; {languages}")
-    if source is not None and match_code(source, [*directions, target]) is None:
+    if source is not None and source.lower() != AUTO and match_code(source, [*directions, target]) is None:
         raise ServingError(
             400, f"`source_lang` {quote(source)} is not supported; `GET /v2/languages` lists the languages"
         )

@@ -199,19 +199,53 @@ class Service:
             ServingError: The format is unknown, the document is damaged, a limit is exceeded, or there is no model.
             ClientGone: The client has disconnected.
         """
+        document, text, plan = await self._plan_document(content, name, source, target)
+        with self._admit(key, [text]):
+            return await self._unless_disconnected(request, self._translate_planned(document, plan))
+
+    async def start_document(
+        self, key: str, content: bytes, name: str, source: str | None, target: str
+    ) -> tuple[asyncio.Task[str], int]:
+        """Start to translate a document. The work continues when the request has been answered.
+
+        The arguments and errors are those of `translate_document`.
+
+        Returns:
+            A task, whose result is the secret of the translated document in `files`, and the number of characters.
+            The task fails if the document is already in the target language.
+        """
+        document, text, plan = await self._plan_document(content, name, source, target)
+        admission = self._admit(key, [text])
+        admission.__enter__()  # an error must be the response to this request
+
+        async def work() -> str:
+            if plan.route is None:
+                raise ServingError(400, "Source and target language are the same")
+            try:
+                async with asyncio.timeout(self.settings.limits.request_seconds):
+                    return self.files.add(await self._translate_planned(document, plan), name)
+            except TimeoutError:
+                raise self._timed_out() from None
+
+        task = asyncio.create_task(work())
+        task.add_done_callback(lambda _: admission.__exit__(None, None, None))
+        return task, len(text)
+
+    async def _plan_document(
+        self, content: bytes, name: str, source: str | None, target: str
+    ) -> tuple[Document, str, _Plan]:
+        """Return a document, its text, and how it is translated."""
         with _readable_errors():
             document = await self._parsed(Document, content, name)
         text = _plain(document.segments)
         self._check_texts([text[:_DETECTED_CHARACTERS]])
         (plan,) = self._plan([text[:_DETECTED_CHARACTERS]], source, target, Options(), None)
+        return document, text, plan
 
-        async def work() -> bytes:
-            segments = [(segment, plan) for segment in document.segments]
-            ((translations, alignments),) = await self._translate_segments(segments, Options())
-            return await asyncio.to_thread(document.render, translations, alignments)
-
-        with self._admit(key, [text]):
-            return await self._unless_disconnected(request, work())
+    async def _translate_planned(self, document: Document, plan: _Plan) -> bytes:
+        segments = [(segment, plan) for segment in document.segments]
+        ((translations, alignments),) = await self._translate_segments(segments, Options())
+        return await asyncio.to_thread(document.render, translations, alignments)
 
     async def _parsed(self, parse: Callable[..., _T], *arguments: object) -> _T:
         """Parse a text in another thread, and wait at most as long as a request may take."""

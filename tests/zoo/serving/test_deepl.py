@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,12 @@ def test_texts_in_a_form_or_in_json(client, expected):
         assert answer.json() == {
             "translations": [{"detected_source_language": "EN", "text": text} for text in expected]
         }
+
+
+def test_the_source_language_can_be_auto(client, expected):
+    given = {"text": TEXTS[:1], "source_lang": "auto", "target_lang": "DE"}
+    (answer,) = client.post("/v2/translate", headers=KEY, json=given).json()["translations"]
+    assert answer == {"detected_source_language": "EN", "text": expected[0]}
 
 
 def test_the_source_language_is_optional_and_characters_are_billed(client, expected):
@@ -136,3 +143,77 @@ def test_the_client_chooses_the_elements_that_split_xml(client, expected):
     split, whole = client.post("/v2/translate", headers=KEY, json=given).json()["translations"]
     assert whole["text"] == f"<p>{expected[0]}</p>"
     assert re.fullmatch("<p>.+</p><p>.+</p>", split["text"])
+
+
+def upload(client, content=f"{TEXTS[0]}\n{TEXTS[1]}", name="a.txt", headers=KEY, **fields):
+    given = {"source_lang": "EN", "target_lang": "DE", **fields}
+    return client.post("/v2/document", headers=headers, files={"file": (name, content)}, data=given)
+
+
+def status_of(client, handle) -> dict[str, object]:
+    """Return the status of a document when its translation has ended."""
+    path, given = f"/v2/document/{handle['document_id']}", {"document_key": handle["document_key"]}
+    while (answer := client.post(path, headers=KEY, json=given).json())["status"] == "queued":
+        time.sleep(0.01)
+    return answer
+
+
+def download(client, handle, headers=KEY):
+    given = {"document_key": handle["document_key"]}
+    return client.post(f"/v2/document/{handle['document_id']}/result", headers=headers, json=given)
+
+
+def test_a_document_is_translated_after_its_upload(client, expected, blocked):
+    handle = upload(client).json()
+    path, given = f"/v2/document/{handle['document_id']}", {"document_key": handle["document_key"]}
+    queued = {"document_id": handle["document_id"], "status": "queued"}
+    assert client.post(path, headers=KEY, json=given).json() == queued
+    assert download(client, handle).status_code == 503
+    blocked.set()
+    characters = len("\n".join(TEXTS))
+    assert status_of(client, handle) == {**queued, "status": "done", "billed_characters": characters}
+    assert download(client, handle).text == "\n".join(expected)
+    assert client.get("/v2/usage", headers=KEY).json()["character_count"] == characters
+
+
+def test_a_document_is_private(client_of):
+    client = client_of(keys={hash_key("secret"): None, hash_key("other"): None})
+    handle = upload(client).json()
+    status_of(client, handle)
+    assert re.fullmatch("[0-9A-F]{32}", handle["document_id"])
+    assert re.fullmatch("[0-9A-F]{64}", handle["document_key"])
+    assert download(client, handle, {"Authorization": "DeepL-Auth-Key other"}).status_code == 404
+    assert download(client, {**handle, "document_key": "CD34" * 16}).status_code == 404
+    assert download(client, handle, {}).status_code == 403
+    assert upload(client, headers={}).status_code == 403
+
+
+@pytest.mark.parametrize(
+    ("status", "fields"),
+    [
+        *[(400, {"name": "a.invalid"}), (400, {"filename": "a.pdf"}), (400, {"output_format": "docx"})],
+        *[(400, {"target_lang": "FR"}), (400, {"glossary_id": "a"}), (400, {"content": b"\xff"})],
+        *[(413, {"content": "a " * 500}), (456, {"content": "a " * 150})],
+    ],
+)
+def test_a_document_that_cannot_be_translated_is_refused(client_of, status, fields):
+    client = client_of(keys={hash_key("secret"): 200}, document_bytes=900)
+    answer = upload(client, **fields)
+    assert (answer.status_code, list(answer.json())) == (status, ["message"])
+    assert client.post("/v2/document", headers=KEY, data={"target_lang": "DE"}).status_code == 400
+
+
+def test_a_document_may_be_larger_than_other_bodies_and_has_its_name_as_a_field(client_of):
+    client = client_of(keys={hash_key("secret"): None}, body_bytes=300)
+    handle = upload(client, "a\n" * 300, "blob", filename="a.TXT", output_format="txt").json()
+    assert status_of(client, handle)["status"] == "done"
+    assert download(client, handle).text.count("\n") == 300
+
+
+def test_the_status_of_a_document_has_the_error(client_of, blocked):
+    client = client_of(keys={hash_key("secret"): None}, request_seconds=0.2)
+    assert "0.2 seconds" in status_of(client, late := upload(client).json())["error_message"]
+    blocked.set()
+    answer = status_of(client, upload(client, source_lang="DE").json())
+    assert (answer["status"], answer["error_message"]) == ("error", "Source and target language are the same")
+    assert download(client, late).status_code == 503
