@@ -18,7 +18,7 @@ from zoo.serving.errors import ServingError
 from zoo.serving.files import MAX_SECONDS
 from zoo.serving.languages import AUTO, base_code, language_name, match_code
 from zoo.serving.requests import Parameters, parameters, read_flag, read_string, read_texts, read_upload, require_string
-from zoo.serving.service import Options, Service
+from zoo.serving.service import DOCUMENT_SECONDS, Options, Service
 
 _SCHEME = "deepl-auth-key "
 _UNLIMITED = 1_000_000_000_000
@@ -117,8 +117,7 @@ def _add_document_routes(routes: APIRouter, service: Service) -> None:
         document_id, document_key = secrets.token_hex(16).upper(), secrets.token_hex(32).upper()
         handle = (document_id, document_key, key)
         documents[handle] = task, characters
-        seconds = service.settings.limits.request_seconds + MAX_SECONDS
-        asyncio.get_running_loop().call_later(seconds, documents.pop, handle, None)
+        asyncio.get_running_loop().call_later(DOCUMENT_SECONDS + MAX_SECONDS, documents.pop, handle, None)
         return {"document_id": document_id, "document_key": document_key}
 
     async def find(request: Request, document_id: str) -> tuple[asyncio.Task[str], int]:

@@ -30,6 +30,8 @@ from zoo.serving.metrics import Metrics
 from zoo.serving.pool import LoadedModel, ModelPool, PooledModel, Route
 from zoo.serving.settings import Settings, hash_key
 
+DOCUMENT_SECONDS = 600.0
+"""Maximum time to translate a document if the client does not wait for the response."""
 _T = TypeVar("_T")
 _LINE_BREAKS = re.compile(r"(\s*[\r\n]\s*)")
 _RETRY_SECONDS = 2
@@ -222,10 +224,10 @@ class Service:
             if plan.route is None:
                 raise ServingError(400, "Source and target language are the same")
             try:
-                async with asyncio.timeout(self.settings.limits.request_seconds):
+                async with asyncio.timeout(DOCUMENT_SECONDS):
                     return self.files.add(await self._translate_planned(document, plan), name)
             except TimeoutError:
-                raise self._timed_out() from None
+                raise ServingError(503, f"the document took more than {DOCUMENT_SECONDS:g} seconds", "time") from None
 
         task = asyncio.create_task(work())
         task.add_done_callback(lambda _: admission.__exit__(None, None, None))

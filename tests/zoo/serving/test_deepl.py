@@ -10,6 +10,7 @@ import pytest
 
 from zoo.generation.loading import open_model
 from zoo.report import Report
+from zoo.serving import service
 from zoo.serving.settings import hash_key
 
 TEXTS = ["the old dog sees a small house", "we read two books today"]
@@ -210,8 +211,8 @@ def test_a_document_may_be_larger_than_other_bodies_and_has_its_name_as_a_field(
     assert download(client, handle).text.count("\n") == 300
 
 
-def test_the_status_of_a_document_has_the_error(client_of, blocked):
-    client = client_of(keys={hash_key("secret"): None}, request_seconds=0.2)
+def test_the_status_of_a_document_has_the_error(client, blocked, monkeypatch):
+    monkeypatch.setattr(service, "DOCUMENT_SECONDS", 0.2)
     assert "0.2 seconds" in status_of(client, late := upload(client).json())["error_message"]
     blocked.set()
     answer = status_of(client, upload(client, source_lang="DE").json())
