@@ -137,7 +137,8 @@ def _add_document_routes(routes: APIRouter, service: Service) -> None:
             task.result()
         except ServingError as error:
             return {"document_id": document_id, "status": "error", "error_message": error.message}
-        return {"document_id": document_id, "status": "done", "billed_characters": characters}
+        done = {"status": "done", "seconds_remaining": 0, "billed_characters": characters}
+        return {"document_id": document_id, **done}
 
     @routes.api_route("/document/{document_id}/result", methods=["GET", "POST"])
     async def result(request: Request, document_id: str) -> Response:

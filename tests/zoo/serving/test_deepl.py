@@ -172,7 +172,8 @@ def test_a_document_is_translated_after_its_upload(client, expected, blocked):
     assert download(client, handle).status_code == 503
     blocked.set()
     characters = len("\n".join(TEXTS))
-    assert status_of(client, handle) == {**queued, "status": "done", "billed_characters": characters}
+    done = {"status": "done", "seconds_remaining": 0, "billed_characters": characters}
+    assert status_of(client, handle) == {**queued, **done}
     assert download(client, handle).text == "\n".join(expected)
     assert client.get("/v2/usage", headers=KEY).json()["character_count"] == characters
 
