@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import html
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from html.parser import HTMLParser
 from itertools import pairwise
 
@@ -34,9 +36,26 @@ def parse(text: str) -> list[Fragment]:
     return parser.fragments(text)
 
 
-def parse_xml(text: str) -> list[Fragment]:
-    """Return the fragments of a fragment of XML. All elements are inline."""
-    parser = _XmlParser(text)
+@dataclass(frozen=True)
+class XmlTags:
+    """Roles of the elements of XML. The names are in lower case.
+
+    Attributes:
+        splitting: Names of elements that are segments of their own.
+        non_splitting: Names of elements that are part of the sentence around them.
+        copied: Names of elements that are copied with their content.
+        outline: Whether to find further elements that split: those whose parent has no text of its own.
+    """
+
+    splitting: frozenset[str] = frozenset()
+    non_splitting: frozenset[str] = frozenset()
+    copied: frozenset[str] = frozenset()
+    outline: bool = True
+
+
+def parse_xml(text: str, tags: XmlTags = XmlTags()) -> list[Fragment]:
+    """Return the fragments of a fragment of XML."""
+    parser = _XmlParser(text, tags)
     parser.feed(text)
     parser.close()
     return parser.fragments(text)
@@ -128,15 +147,83 @@ class _Parser(HTMLParser):
         self._found.append((self._line_starts[line - 1] + column, kind, name))
 
 
+@dataclass
+class _XmlElement:
+    """Element of XML, or the root that all elements are in.
+
+    Attributes:
+        name: Name in lower case.
+        parent: The element around it. None for the root.
+        tags: Indices of its tags among the fragments that the parser found.
+        has_text: Whether it has text outside of the elements in it.
+        splits: Whether it is a segment of its own.
+    """
+
+    name: str
+    parent: _XmlElement | None
+    tags: list[int] = field(default_factory=list)
+    has_text: bool = False
+    splits: bool = False
+
+
 class _XmlParser(_Parser):
+    def __init__(self, text: str, tags: XmlTags) -> None:
+        super().__init__(text)
+        self._tags = tags
+        self._current = _XmlElement("", None, splits=True)
+        self._elements: list[_XmlElement] = []
+        self._open = Counter[str]()
+        """Number of open elements with each name."""
+
+    def fragments(self, text: str) -> list[Fragment]:
+        """Return the fragments. The tags of the elements that split are boundaries."""
+        for element in self._elements:  # a parent precedes the elements in it
+            parent = element.parent
+            in_outline = self._tags.outline and parent is not None and parent.splits and not parent.has_text
+            element.splits = element.name in self._tags.splitting or (
+                in_outline and element.name not in self._tags.non_splitting
+            )
+            for index in element.tags if element.splits else ():
+                start, _, name = self._found[index]
+                self._found[index] = (start, Kind.BREAK, name)
+        return super().fragments(text)
+
     def set_cdata_mode(self, elem: str, **_: object) -> None:
         """Do nothing, because no element of XML has raw text."""
 
     def handle_starttag(self, tag: str, attrs: _Attributes) -> None:
-        self._add(Kind.OPEN, tag)
+        if self._copied:
+            return super().handle_starttag(tag, attrs)
+        if tag in self._tags.copied:
+            self._copied, self._copied_kind = [tag], Kind.UNIT
+            return self._add(Kind.UNIT, "copied")
+        self._current = _XmlElement(tag, self._current, [len(self._found)])
+        self._elements.append(self._current)
+        self._open[tag] += 1
+        return self._add(Kind.OPEN, tag)
 
     def handle_startendtag(self, tag: str, attrs: _Attributes) -> None:
-        self._add(Kind.UNIT)
+        if self._copied:
+            return super().handle_startendtag(tag, attrs)
+        return self._add(Kind.BREAK if tag in self._tags.splitting else Kind.UNIT)
 
     def handle_endtag(self, tag: str) -> None:
-        self._add(Kind.CLOSE, tag)
+        if self._copied:
+            return super().handle_endtag(tag)
+        closed = None
+        while self._open[tag] and (closed is None or closed.name != tag) and self._current.parent is not None:
+            closed, self._current = self._current, self._current.parent
+            self._open[closed.name] -= 1
+        if closed is not None:
+            closed.tags.append(len(self._found))
+        return self._add(Kind.CLOSE, tag)
+
+    def handle_data(self, data: str) -> None:
+        self._current.has_text |= bool(data.strip()) and not self._copied
+        super().handle_data(data)
+
+    def handle_entityref(self, name: str) -> None:
+        self.handle_data(name)
+
+    def handle_charref(self, name: str) -> None:
+        self.handle_data(name)

@@ -2,21 +2,39 @@
 
 from __future__ import annotations
 
+import asyncio
+import secrets
+from functools import partial
+from pathlib import PurePath
 from typing import Any
 
 from fastapi import APIRouter, Request
+from fastapi.responses import Response
 
-from zoo.documents.document import HTML, XML
+from specs.notation import quote
+from zoo.documents.document import FORMATS, HTML, XML, Format
+from zoo.documents.html import XmlTags, parse_xml
 from zoo.serving.errors import ServingError
-from zoo.serving.languages import base_code, language_name
-from zoo.serving.requests import Parameters, parameters, read_flag, read_string, read_texts, require_string
-from zoo.serving.service import Options, Service
+from zoo.serving.files import MAX_SECONDS
+from zoo.serving.languages import AUTO, base_code, language_name, match_code
+from zoo.serving.requests import Parameters, parameters, read_flag, read_string, read_texts, read_upload, require_string
+from zoo.serving.service import DOCUMENT_SECONDS, Options, Service
 
 _SCHEME = "deepl-auth-key "
-_MARKUP = {"html": HTML, "xml": XML}
 _UNLIMITED = 1_000_000_000_000
 """The limit that DeepL reports for accounts without a limit."""
-_UNSUPPORTED = ("glossary_id", "style_id", "custom_instructions")
+_TARGET_REGIONS = {"en": ("en-gb", "en-us"), "pt": ("pt-br", "pt-pt")}
+"""Codes of target languages that DeepL lists only with a region. Its clients reject them without one."""
+_UNSUPPORTED = ("glossary_id", "style_id", "custom_instructions", "translation_memory_id")
+_CHOICES = {
+    "formality": ("default", "more", "less", "prefer_more", "prefer_less"),
+    "model_type": ("quality_optimized", "latency_optimized", "prefer_quality_optimized"),
+    "split_sentences": ("0", "1", "nonewlines"),
+    "tag_handling": ("html", "xml"),
+    "tag_handling_version": ("v1", "v2"),
+}
+"""Values that DeepL permits for some parameters."""
+_RETRY_SECONDS = 2
 
 
 def router(service: Service) -> APIRouter:
@@ -28,14 +46,10 @@ def router(service: Service) -> APIRouter:
         given = await parameters(request)
         key, texts = _authorize(service, request, given), read_texts(given, "text")
         target, source = require_string(given, "target_lang"), read_string(given, "source_lang") or None
-        for name in _UNSUPPORTED:
-            if given.get(name):
-                raise ServingError(400, f"`{name}` is not supported; leave it out")
-        markup = read_string(given, "tag_handling")
-        if markup and markup not in _MARKUP:
-            raise ServingError(400, "`tag_handling` should be `html` or `xml`")
-        if markup:
-            form = _MARKUP[markup]
+        _check_languages(service, source, target)
+        _check_options(given, target)
+        if markup := read_string(given, "tag_handling"):
+            form = HTML if markup == "html" else Format(partial(parse_xml, tags=_xml_tags(given)), XML.syntax)
             answers = await service.translate_markup(request, key, texts, source, target, Options(), form)
         else:
             answers = await service.translate(request, key, texts, source, target, Options())
@@ -46,6 +60,9 @@ def router(service: Service) -> APIRouter:
         if read_flag(given, "show_billed_characters"):
             for translation, text in zip(translations, texts, strict=True):
                 translation["billed_characters"] = len(text)
+        if model_type := read_string(given, "model_type"):
+            for translation in translations:  # there is one model, so it is the one of both qualities
+                translation["model_type_used"] = model_type.removeprefix("prefer_")
         return {"translations": translations}
 
     @routes.api_route("/languages", methods=["GET", "POST"])
@@ -59,7 +76,9 @@ def router(service: Service) -> APIRouter:
             return [{"language": code.upper(), "name": language_name(code)} for code in directions]
         targets = sorted({code for codes in directions.values() for code in codes})
         return [
-            {"language": code.upper(), "name": language_name(code), "supports_formality": False} for code in targets
+            {"language": regional.upper(), "name": language_name(regional), "supports_formality": False}
+            for code in targets
+            for regional in _TARGET_REGIONS.get(code, (code,))
         ]
 
     @routes.api_route("/usage", methods=["GET", "POST"])
@@ -71,7 +90,100 @@ def router(service: Service) -> APIRouter:
             "character_limit": _UNLIMITED if limit is None else limit,
         }
 
+    _add_document_routes(routes, service)
     return routes
+
+
+def _add_document_routes(routes: APIRouter, service: Service) -> None:
+    """Add the paths for documents. A client uploads a document, asks until it is translated, and downloads it."""
+    documents: dict[tuple[str, str, str], tuple[asyncio.Task[str], int]] = {}
+    """Task and number of characters for each document's ID and key and the client's API key."""
+
+    @routes.post("/document")
+    async def upload(request: Request) -> dict[str, str]:
+        given, name, content = await read_upload(request)
+        key = _authorize(service, request, given)
+        if not (name := PurePath(read_string(given, "filename", default=name) or "").name):
+            raise ServingError(400, "`file` is missing")
+        target, source = require_string(given, "target_lang"), read_string(given, "source_lang") or None
+        _check_languages(service, source, target)
+        _check_options(given, target)
+        if (suffix := PurePath(name).suffix.lower()) not in FORMATS:
+            raise ServingError(400, f"the file extension {quote(suffix)} is not supported; use {', '.join(FORMATS)}")
+        if (read_string(given, "output_format") or suffix[1:]).lower() != suffix[1:]:
+            raise ServingError(400, f"`output_format` should be `{suffix[1:]}`, the format of the document")
+        task, characters = await service.start_document(key, content, name, source, target)
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # a client may never ask for it
+        document_id, document_key = secrets.token_hex(16).upper(), secrets.token_hex(32).upper()
+        handle = (document_id, document_key, key)
+        documents[handle] = task, characters
+        asyncio.get_running_loop().call_later(DOCUMENT_SECONDS + MAX_SECONDS, documents.pop, handle, None)
+        return {"document_id": document_id, "document_key": document_key}
+
+    async def find(request: Request, document_id: str) -> tuple[asyncio.Task[str], int]:
+        given = await parameters(request)
+        key = _authorize(service, request, given)
+        handle = (document_id, require_string(given, "document_key"), key)
+        if handle not in documents:
+            raise ServingError(404, "there is no such document; documents are removed after ten minutes")
+        return documents[handle]
+
+    @routes.api_route("/document/{document_id}", methods=["GET", "POST"])
+    async def status(request: Request, document_id: str) -> dict[str, object]:
+        task, characters = await find(request, document_id)
+        if not task.done():
+            return {"document_id": document_id, "status": "queued"}
+        try:
+            task.result()
+        except ServingError as error:
+            return {"document_id": document_id, "status": "error", "error_message": error.message}
+        done = {"status": "done", "seconds_remaining": 0, "billed_characters": characters}
+        return {"document_id": document_id, **done}
+
+    @routes.api_route("/document/{document_id}/result", methods=["GET", "POST"])
+    async def result(request: Request, document_id: str) -> Response:
+        task, _ = await find(request, document_id)
+        if not task.done():
+            raise ServingError(503, "the document is not translated yet", "document", _RETRY_SECONDS)
+        content, _ = service.files.get(task.result())
+        return Response(content, media_type="application/octet-stream", headers={"Cache-Control": "no-store"})
+
+
+def _check_languages(service: Service, source: str | None, target: str) -> None:
+    """Raise ServingError if no model has one of the languages. The message names the parameter, as DeepL's does."""
+    directions = service.pool.directions()
+    if not service.pool.sources(target):
+        languages = "`GET /v2/languages?type=target` lists the languages"
+        raise ServingError(400, f"`target_lang` {quote(target)} is not supported; {languages}")
+    if source is not None and source.lower() != AUTO and match_code(source, [*directions, target]) is None:
+        raise ServingError(
+            400, f"`source_lang` {quote(source)} is not supported; `GET /v2/languages` lists the languages"
+        )
+
+
+def _check_options(given: Parameters, target: str) -> None:
+    """Raise ServingError if a parameter has an invalid value, or needs a feature that no model has."""
+    for name in _UNSUPPORTED:
+        if given.get(name):
+            raise ServingError(400, f"`{name}` is not supported; leave it out")
+    for name, choices in _CHOICES.items():
+        if given.get(name) and str(given[name]) not in choices:
+            raise ServingError(400, f"`{name}` should be {', '.join(f'`{each}`' for each in choices)}")
+    if given.get("formality") in ("more", "less"):
+        remedy = "use `prefer_more` or `prefer_less`, or leave it out"
+        raise ServingError(400, f"Target language {quote(target)} does not support `formality`; {remedy}")
+
+
+def _xml_tags(given: Parameters) -> XmlTags:
+    """Return the roles of the elements of XML. Their names are in lists or separated by commas."""
+    splitting, non_splitting, copied = (
+        frozenset(name.strip().lower() for names in read_texts(given, key) for name in names.split(",") if name.strip())
+        if given.get(key)
+        else frozenset()
+        for key in ("splitting_tags", "non_splitting_tags", "ignore_tags")
+    )
+    outline = str(given.get("outline_detection", True)).lower() not in ("0", "false")
+    return XmlTags(splitting, non_splitting, copied, outline)
 
 
 def _authorize(service: Service, request: Request, given: Parameters) -> str:

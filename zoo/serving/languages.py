@@ -71,6 +71,13 @@ def match_code(code: str, codes: Iterable[str]) -> str | None:
     return min(similar, key=lambda pair: pair[0])[1] if similar else None
 
 
+def differ_in_region(one: str, other: str) -> bool:
+    """Return whether two codes mean the same language in the same script, but different regions, if any."""
+    (base, *subtags), (other_base, *other_subtags) = standard_code(one).split("-"), standard_code(other).split("-")
+    scripts, other_scripts = ([tag for tag in tags if len(tag) == _SCRIPT_LENGTH] for tags in (subtags, other_subtags))
+    return base == other_base and scripts == other_scripts and subtags != other_subtags
+
+
 def public_codes(codes: Iterable[str]) -> dict[str, str]:
     """Return the code that clients see for each code of a model: two letters, if they are not ambiguous."""
     listed = list(codes)

@@ -8,7 +8,6 @@ from urllib.parse import quote
 
 from fastapi import APIRouter, Request
 from fastapi.responses import Response
-from starlette.datastructures import UploadFile
 
 from zoo.documents.document import FORMATS, HTML
 from zoo.serving.errors import ServingError
@@ -16,10 +15,10 @@ from zoo.serving.languages import AUTO, language_name
 from zoo.serving.requests import (
     Parameters,
     parameters,
-    read_form,
     read_integer,
     read_string,
     read_texts,
+    read_upload,
     require_string,
 )
 from zoo.serving.service import Answer, Options, Service
@@ -56,16 +55,11 @@ def router(service: Service) -> APIRouter:
 
     @routes.post("/translate_file")
     async def translate_file(request: Request) -> dict[str, str]:
-        form = await read_form(request, max_files=1)
-        given: Parameters = {name: value for name, value in form.items() if isinstance(value, str)}
-        file = form.get("file")
-        content = await file.read() if isinstance(file, UploadFile) else b""
-        await form.close()
+        given, name, content = await read_upload(request)
         key = _authorize(service, given)
-        if not isinstance(file, UploadFile) or not file.filename:
+        if not name:
             raise ServingError(400, "`file` is missing")
         target, source = require_string(given, "target"), read_string(given, "source", default=AUTO)
-        name = PurePath(file.filename.replace("\\", "/")).name
         content = await service.translate_document(request, key, content, name, source, target)
         secret = service.files.add(content, f"{PurePath(name).stem}.{target}{PurePath(name).suffix}")
         return {"translatedFileUrl": f"{request.base_url}download_file/{secret}"}

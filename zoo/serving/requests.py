@@ -8,10 +8,11 @@ import logging
 import time
 import traceback
 from collections.abc import Iterable
+from pathlib import PurePath
 from typing import Any, NoReturn
 
 from fastapi import Request
-from starlette.datastructures import FormData
+from starlette.datastructures import FormData, UploadFile
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from specs.notation import quote
@@ -21,8 +22,8 @@ from zoo.serving.service import Service
 LOG = logging.getLogger("zoo.serving")
 MONITORING = ("/health", "/health/ready", "/metrics")
 """Paths that answer even if the server is busy."""
-DOCUMENTS = "/translate_file"
-"""Path whose bodies may be as large as a document."""
+DOCUMENTS = ("/translate_file", "/v2/document")
+"""Paths whose bodies may be as large as a document."""
 _CLIENT_CLOSED = 499  # the status that nginx logs for clients that disconnect
 _DISCARDED_BODIES = 20  # a rejected body is read up to so many times the limit, so that the client reads the response
 _RETRY_SECONDS = 2
@@ -91,7 +92,7 @@ class Guard:
 
     async def _read_body(self, scope: Scope, receive: Receive) -> bytes:
         limits, chunks, size = self.service.settings.limits, [], 0
-        max_bytes = limits.document_bytes if scope["path"] == DOCUMENTS else limits.body_bytes
+        max_bytes = limits.document_bytes if scope["path"] in DOCUMENTS else limits.body_bytes
         lengths = [value for name, value in scope["headers"] if name == b"content-length"]
         announced = int(lengths[0]) if lengths and lengths[0].isdigit() else 0
         too_large = ServingError(413, f"the body is larger than {max_bytes:,} bytes", "body")
@@ -158,6 +159,20 @@ async def read_form(request: Request, max_files: int = 0) -> FormData:
     if kind not in ("application/x-www-form-urlencoded", "multipart/form-data"):
         raise ServingError(400, "the body should be JSON or a form (Content-Type)")
     return await request.form(max_files=max_files, max_fields=_MAX_FORM_FIELDS)
+
+
+async def read_upload(request: Request) -> tuple[Parameters, str, bytes]:
+    """Return the fields of a form, and the name and the content of its `file`. The name is empty without a file.
+
+    Raises:
+        ServingError: The body is not a form.
+    """
+    form = await read_form(request, max_files=1)
+    given: Parameters = {name: value for name, value in form.items() if isinstance(value, str)}
+    file = form.get("file")
+    name, content = (file.filename or "", await file.read()) if isinstance(file, UploadFile) else ("", b"")
+    await form.close()
+    return given, PurePath(name.replace("\\", "/")).name, content
 
 
 def _grouped(items: Iterable[tuple[str, str]]) -> Parameters:

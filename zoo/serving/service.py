@@ -25,11 +25,13 @@ from zoo.generation.parser import Parser
 from zoo.generation.translation import EMPTY_TRANSLATION, Translation
 from zoo.serving.errors import ClientGone, ServingError
 from zoo.serving.files import TemporaryFiles
-from zoo.serving.languages import AUTO, base_code, detect, standard_code
+from zoo.serving.languages import AUTO, base_code, detect, differ_in_region, standard_code
 from zoo.serving.metrics import Metrics
 from zoo.serving.pool import LoadedModel, ModelPool, PooledModel, Route
 from zoo.serving.settings import Settings, hash_key
 
+DOCUMENT_SECONDS = 600.0
+"""Maximum time to translate a document if the client does not wait for the response."""
 _T = TypeVar("_T")
 _LINE_BREAKS = re.compile(r"(\s*[\r\n]\s*)")
 _RETRY_SECONDS = 2
@@ -199,19 +201,53 @@ class Service:
             ServingError: The format is unknown, the document is damaged, a limit is exceeded, or there is no model.
             ClientGone: The client has disconnected.
         """
+        document, text, plan = await self._plan_document(content, name, source, target)
+        with self._admit(key, [text]):
+            return await self._unless_disconnected(request, self._translate_planned(document, plan))
+
+    async def start_document(
+        self, key: str, content: bytes, name: str, source: str | None, target: str
+    ) -> tuple[asyncio.Task[str], int]:
+        """Start to translate a document. The work continues when the request has been answered.
+
+        The arguments and errors are those of `translate_document`.
+
+        Returns:
+            A task, whose result is the secret of the translated document in `files`, and the number of characters.
+            The task fails if the document is already in the target language.
+        """
+        document, text, plan = await self._plan_document(content, name, source, target)
+        admission = self._admit(key, [text])
+        admission.__enter__()  # an error must be the response to this request
+
+        async def work() -> str:
+            if plan.route is None:
+                raise ServingError(400, "Source and target language are the same")
+            try:
+                async with asyncio.timeout(DOCUMENT_SECONDS):
+                    return self.files.add(await self._translate_planned(document, plan), name)
+            except TimeoutError:
+                raise ServingError(503, f"the document took more than {DOCUMENT_SECONDS:g} seconds", "time") from None
+
+        task = asyncio.create_task(work())
+        task.add_done_callback(lambda _: admission.__exit__(None, None, None))
+        return task, len(text)
+
+    async def _plan_document(
+        self, content: bytes, name: str, source: str | None, target: str
+    ) -> tuple[Document, str, _Plan]:
+        """Return a document, its text, and how it is translated."""
         with _readable_errors():
             document = await self._parsed(Document, content, name)
         text = _plain(document.segments)
         self._check_texts([text[:_DETECTED_CHARACTERS]])
         (plan,) = self._plan([text[:_DETECTED_CHARACTERS]], source, target, Options(), None)
+        return document, text, plan
 
-        async def work() -> bytes:
-            segments = [(segment, plan) for segment in document.segments]
-            ((translations, alignments),) = await self._translate_segments(segments, Options())
-            return await asyncio.to_thread(document.render, translations, alignments)
-
-        with self._admit(key, [text]):
-            return await self._unless_disconnected(request, work())
+    async def _translate_planned(self, document: Document, plan: _Plan) -> bytes:
+        segments = [(segment, plan) for segment in document.segments]
+        ((translations, alignments),) = await self._translate_segments(segments, Options())
+        return await asyncio.to_thread(document.render, translations, alignments)
 
     async def _parsed(self, parse: Callable[..., _T], *arguments: object) -> _T:
         """Parse a text in another thread, and wait at most as long as a request may take."""
@@ -397,7 +433,10 @@ class Service:
         return [replace(self._plan_one(code, target, name), confidence=probability) for code, probability in detected]
 
     def _plan_one(self, source: str, target: str, name: str | None) -> _Plan:
-        if standard_code(source) == standard_code(target):
+        unchanged = standard_code(source) == standard_code(target)
+        if differ_in_region(source, target):
+            unchanged = self.pool.route(source, target, name) is None
+        if unchanged:
             self._target(target, name)
             return _Plan(None, standard_code(source))
         return _Plan(self._route(source, target, name), standard_code(source))

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zoo.documents.document import Markup, align_segments
+from zoo.documents.document import XML, Markup, align_segments
+from zoo.documents.html import XmlTags, parse_xml
 from zoo.generation.alignment import AlignedToken
 
 WORD = re.compile(r"\w+|[^\w\s]")
@@ -152,3 +153,25 @@ def test_text_of_the_translation_never_becomes_markup() -> None:
     result = translated("<p>one <b>two</b></p>", lambda text: "<script>alert(1)</script>", lambda *_: [[]])
     assert "<script>" not in result
     assert html.unescape(re.sub(r"</?(p|b)>", "", result)) == "<script>alert(1)</script>"
+
+
+@pytest.mark.parametrize(
+    ("text", "tags", "segments"),
+    [
+        ("<a><t>one two</t><p>three <b>four</b></p></a>", {}, ["one two", "three four"]),
+        ("<p>one two</p><p>three</p>", {}, ["one two", "three"]),
+        ("<p>one two</p><p> three</p>", {"non_splitting": {"p"}}, ["one two three"]),
+        ("<p>one two</p><p> three</p>", {"outline": False}, ["one two three"]),
+        ("one <x>two</x> three", {}, ["one two three"]),
+        ("one <x>two</x> three", {"splitting": {"x"}}, ["one", "two", "three"]),
+        ("one <x>two <x>three</x></x> four", {"copied": {"x"}}, ["one four"]),
+        ("<p>one <b><i>two</i></b></p></q><p>three", {}, ["one two", "three"]),
+        ("<P>one</P>&amp;<P>two</P>", {}, ["one&two"]),
+        ("<p><b>one</p>two <br/> three", {}, ["one", "two three"]),
+    ],
+)
+def test_elements_of_xml_split_segments_where_the_outline_or_the_tags_say_so(text, tags, segments):
+    roles = XmlTags(**{name: value if name == "outline" else frozenset(value) for name, value in tags.items()})
+    markup = Markup(parse_xml(text, roles), XML.syntax)
+    assert [segment.text for segment in markup.segments] == segments
+    assert markup.render(iter(segments), iter([[]] * len(segments))) == text

@@ -5,7 +5,14 @@ from __future__ import annotations
 import pytest
 
 from zoo.serving.errors import ServingError
-from zoo.serving.languages import detect, language_name, match_code, public_codes, standard_code
+from zoo.serving.languages import (
+    detect,
+    differ_in_region,
+    language_name,
+    match_code,
+    public_codes,
+    standard_code,
+)
 
 
 @pytest.mark.parametrize(
@@ -53,3 +60,10 @@ def test_only_languages_of_the_models_are_detected():
     assert detect("", ["de", "en"])[0][0] in ("de", "en")
     with pytest.raises(ServingError):
         detect(german, [])
+
+
+def test_codes_of_one_language_differ_in_their_region_only():
+    assert differ_in_region("en", "en-US")
+    assert differ_in_region("pt_BR", "pt-pt")
+    for one, other in (("en", "eng"), ("en", "de"), ("zh-Hans", "zh-Hant"), ("zh", "zh-Hant")):
+        assert not differ_in_region(one, other)
