@@ -85,6 +85,16 @@ def serve(
             help="Maximum number of texts that wait or are being translated. Further requests get status 429.",
         ),
     ] = 2_000,
+    max_wait: Annotated[
+        float,
+        typer.Option(
+            metavar="SECONDS",
+            min=0.0,
+            rich_help_panel=_LIMITS,
+            help="Maximum time until a translation begins. If the oldest request waits longer, further requests get "
+            "status 429.",
+        ),
+    ] = 2.0,
     timeout: Annotated[
         float, typer.Option(metavar="SECONDS", min=0.1, rich_help_panel=_LIMITS, help="Maximum time per request.")
     ] = 120.0,
@@ -125,6 +135,7 @@ def serve(
         text_characters=max_characters,
         texts=max_texts,
         queued_texts=max_queue,
+        wait_seconds=max_wait,
         request_seconds=timeout,
     )
     settings = Settings(limits, read_keys(keys) if keys else {}, tuple(cors or ()))

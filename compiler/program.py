@@ -151,7 +151,7 @@ class SearchingDecoder(Protocol[State]):
     def search(
         self, state: State, microseconds: int, allowed: Bool[np.ndarray, "2 V"] | None, /
     ) -> tuple[list[BeamResult], State]:
-        """Run steps until a sentence is done. Return the results of such sentences, and the state without them.
+        """Run steps until a quarter of the sentences are done. Return their results, and the state without them.
 
         Args:
             state: The state.

@@ -3,21 +3,24 @@
 #include "execution.hpp"
 
 #include <chrono>
+#include <numeric>
 
 namespace {
 
-// Searches until a sentence is done, but starts no step after `time_limit`. Removes the sentences that are done from the
-// state, and writes their results. `allowed` is null, or has one row for sentences that may not end yet, and one for the
-// others.
+// Searches until a quarter of the sentences are done, but starts no step after `time_limit`. Removes the sentences that
+// are done from the state, and writes their results. `allowed` is null, or has one row for sentences that may not end
+// yet, and one for the others.
 void search(Program& program, State& state, std::chrono::microseconds time_limit, const uint8_t* allowed,
             int64_t vocabulary) {
     const auto start = std::chrono::steady_clock::now();
-    std::vector<int64_t> read, best, unfinished;
+    const size_t enough = (state.sentences.size() + 3) / 4;
+    std::vector<int64_t> read, best, indices(state.sentences.size()), unfinished;
     std::vector<float> values, ends;
     std::vector<Allowed> masks;
+    std::iota(indices.begin(), indices.end(), 0);
     state.results = {};
-    while (!state.sentences.empty()) {
-        read.clear(), masks.clear();
+    for (size_t done = 0; done < enough;) {
+        read.clear(), masks.clear(), unfinished.clear();
         int64_t count = 1;
         for (const Sentence& s : state.sentences) {
             if (!s.beam) throw std::out_of_range("beam");
@@ -34,14 +37,19 @@ void search(Program& program, State& state, std::chrono::microseconds time_limit
             Sentence& s = state.sentences[i];
             s.beam->step(top, first);
             first += s.rows;
-            if (s.beam->reason != RUNNING) s.beam->write(int64_t(i), state.results);
-            else s.replace_rows(s.rows_after(s.beam->rows_before().data(), s.beam->rows()));
+            if (s.beam->reason == RUNNING) {
+                s.replace_rows(s.rows_after(s.beam->rows_before().data(), s.beam->rows()));
+                unfinished.push_back(int64_t(i));
+            } else {
+                s.beam->write(indices[i], state.results), done++;
+            }
         }
-        if (!state.results.numbers.empty() || std::chrono::steady_clock::now() - start >= time_limit) break;
+        if (unfinished.size() < state.sentences.size()) {
+            state.keep(unfinished.data(), int64_t(unfinished.size()));
+            for (size_t i = 0; i < unfinished.size(); i++) indices[i] = indices[size_t(unfinished[i])];
+        }
+        if (std::chrono::steady_clock::now() - start >= time_limit) break;
     }
-    for (size_t i = 0; i < state.sentences.size(); i++)
-        if (state.sentences[i].beam->reason == RUNNING) unfinished.push_back(int64_t(i));
-    state.keep(unfinished.data(), int64_t(unfinished.size()));
 }
 
 // Calls f and returns a Status, because C++ exceptions must not reach Python.

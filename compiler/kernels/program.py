@@ -165,7 +165,7 @@ class KernelProgram:
     def search(
         self, state: KernelState, microseconds: int, allowed: Bool[np.ndarray, "2 V"] | None
     ) -> tuple[list[BeamResult], KernelState]:
-        """Run steps until a sentence is done (see `SearchingDecoder.search`)."""
+        """Run steps until a quarter of the sentences are done (see `SearchingDecoder.search`)."""
         if allowed is not None and allowed.shape != (2, self.vocabulary):
             raise ValueError(f"`allowed` has the shape {allowed.shape}; it should be (2, {self.vocabulary})")
         numbers, count, scores = ctypes.c_void_p(), ctypes.c_int64(), ctypes.c_void_p()

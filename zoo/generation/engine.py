@@ -81,6 +81,11 @@ class Engine:
     def __del__(self) -> None:
         self._queue.stop()  # do not wait for the threads: this may run in one of them
 
+    @property
+    def waiting_seconds(self) -> float:
+        """How long the oldest request waits of which no sentence is decoded yet, in seconds. 0 if there is none."""
+        return self._queue.waiting_seconds
+
     def close(self) -> None:
         """Make all unfinished requests fail, and wait until the worker threads have ended."""
         self._queue.stop()

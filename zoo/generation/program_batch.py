@@ -86,7 +86,7 @@ class ProgramBatch(Generic[State]):
         return []
 
     def step(self, min_rows: int = 0) -> list[SearchHistory]:
-        """Run steps until a sentence is done, or for MAX_MICROSECONDS. Return the histories that are done."""
+        """Run steps until a quarter of the sentences is done, or for MAX_MICROSECONDS. Return their histories."""
         kept = [number for number, history in enumerate(self.histories) if not history.done]
         if len(kept) < len(self.histories):  # the others were cancelled
             self.histories = [self.histories[number] for number in kept]

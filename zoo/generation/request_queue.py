@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import time
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from threading import Condition, Thread, get_ident
@@ -30,6 +31,7 @@ class Request:
         served_tokens: Number of tokens of the sentences that have left the queue. Of two requests that wait, the one
             with fewer tokens is served first.
         active: Whether the caller still wants results.
+        added: Time at which the request was added, in seconds. None if its first sentence has left the queue.
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class Request:
         self.queue: deque[Source] = deque()
         self.refill_threshold = self.served_tokens = 0
         self.active = True
+        self.added: float | None = time.monotonic()
 
 
 Running = Mapping[Hashable, Mapping[SearchHistory, Request]]
@@ -80,6 +83,13 @@ class RequestQueue:
     def missing_workers(self) -> int:
         """Number of worker threads to start, so that every waiting sentence has one."""
         return sum(len(request.queue) for request in self._waiting) - self._idle_workers
+
+    @property
+    def waiting_seconds(self) -> float:
+        """How long the oldest request waits whose first sentence has not left the queue. 0 if there is none."""
+        with self.changed:
+            added = next((request.added for request in self._waiting if request.added is not None), None)
+        return 0.0 if added is None else time.monotonic() - added
 
     def add(self, request: Request, sources: Sequence[Source]) -> None:
         """Add sentences of a request. Those of earlier calls are served before them.
@@ -219,6 +229,7 @@ class RequestQueue:
                 break
             own_tokens += len(source)
             taken.append((request, request.queue.popleft()))
+            request.added = None
             self._queued_tokens -= len(source)
             self._served_tokens = max(self._served_tokens, served)
             request.served_tokens = served + len(source)

@@ -287,6 +287,12 @@ class Translator:
         future.add_done_callback(lambda _: progress_bar.close())
         return future
 
+    @property
+    def waiting_seconds(self) -> float:
+        """How long the oldest call waits whose translation has not begun, in seconds. 0 if there is none."""
+        engine = vars(self).get("_engine")
+        return 0.0 if engine is None else cast(Engine, engine).waiting_seconds
+
     def _prepare(
         self, texts: Iterable[str], n_best: int | None, prefixes: Prefixes, options: TranslationOptions
     ) -> tuple[list[TextWithPrefix], GenerationConfig, Preprocessor]:

@@ -6,10 +6,9 @@ import asyncio
 import secrets
 from functools import partial
 from pathlib import PurePath
-from typing import Any
 
 from fastapi import APIRouter, Request
-from fastapi.responses import Response
+from fastapi.responses import JSONResponse, Response
 
 from specs.notation import quote
 from zoo.documents.document import FORMATS, HTML, XML, Format
@@ -42,7 +41,7 @@ def router(service: Service) -> APIRouter:
     routes = APIRouter(prefix="/v2", include_in_schema=False)
 
     @routes.api_route("/translate", methods=["GET", "POST"])
-    async def translate(request: Request) -> dict[str, Any]:
+    async def translate(request: Request) -> JSONResponse:
         given = await parameters(request)
         key, texts = _authorize(service, request, given), read_texts(given, "text")
         target, source = require_string(given, "target_lang"), read_string(given, "source_lang") or None
@@ -63,7 +62,7 @@ def router(service: Service) -> APIRouter:
         if model_type := read_string(given, "model_type"):
             for translation in translations:  # there is one model, so it is the one of both qualities
                 translation["model_type_used"] = model_type.removeprefix("prefer_")
-        return {"translations": translations}
+        return JSONResponse({"translations": translations})  # a dictionary would be validated first
 
     @routes.api_route("/languages", methods=["GET", "POST"])
     async def languages(request: Request) -> list[dict[str, object]]:

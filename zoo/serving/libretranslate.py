@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 from fastapi import APIRouter, Request
-from fastapi.responses import Response
+from fastapi.responses import JSONResponse, Response
 
 from zoo.documents.document import FORMATS, HTML
 from zoo.serving.errors import ServingError
@@ -30,7 +30,7 @@ def router(service: Service) -> APIRouter:
     limits = service.settings.limits
 
     @routes.post("/translate")
-    async def translate(request: Request) -> dict[str, Any]:
+    async def translate(request: Request) -> JSONResponse:
         given = await parameters(request)
         key, texts = _authorize(service, given), read_texts(given, "q")
         target, source = require_string(given, "target"), read_string(given, "source", default=AUTO)
@@ -51,7 +51,7 @@ def router(service: Service) -> APIRouter:
             response["detectedLanguage"] = _one_or_all(found, single)
         if alternatives:
             response["alternatives"] = _one_or_all([_alternatives(each) for each in answers], single)
-        return response
+        return JSONResponse(response)  # a dictionary would be validated first
 
     @routes.post("/translate_file")
     async def translate_file(request: Request) -> dict[str, str]:

@@ -35,6 +35,8 @@ DOCUMENT_SECONDS = 600.0
 _T = TypeVar("_T")
 _LINE_BREAKS = re.compile(r"(\s*[\r\n]\s*)")
 _RETRY_SECONDS = 2
+_SHORT_CHARACTERS = 1_000
+"""Texts up to this length are tokenised in the thread of the event loop: another thread would take longer to start."""
 _DETECTED_CHARACTERS = 2_000
 """Length of the beginning of a document from which its language is detected."""
 _DISCONNECTED = "http.disconnect"
@@ -476,7 +478,7 @@ class Service:
 
     @contextmanager
     def _admit(self, key: str, texts: Sequence[str]) -> Iterator[None]:
-        """Count the texts as queued in the body of `with`. Raise ServingError if the queue or a quota is full."""
+        """Count the texts as queued in the body of `with`. Raise ServingError if the server is busy."""
         characters, limits, quota = sum(map(len, texts)), self.settings.limits, self.settings.keys.get(key)
         if quota is not None and self.used_characters[key] + characters > quota:
             raise ServingError(456, f"the limit of this API key, {quota:,} characters, is reached", "quota")
@@ -485,6 +487,9 @@ class Service:
             or self._queued_characters + characters > limits.queued_characters
         ):
             raise ServingError(429, "the queue is full; try again later", "queue", _RETRY_SECONDS)
+        waiting = (loaded.translator.waiting_seconds for loaded in self.pool.loaded_models())
+        if max(waiting, default=0.0) > limits.wait_seconds:
+            raise ServingError(429, "the server is busy; try again later", "wait", _RETRY_SECONDS)
         self.used_characters[key] += characters
         self._queued_texts += len(texts)
         self._queued_characters += characters
@@ -531,7 +536,10 @@ class Service:
         prefixes = None if not options.prefix else [options.prefix] * len(lines)
         submit = partial(loaded.translator.submit, lines, n_best=options.n_best, prefixes=prefixes, **arguments)
         with _readable_errors():
-            results = await _result_of(submit)
+            if sum(map(len, lines)) <= _SHORT_CHARACTERS:
+                results = await asyncio.wrap_future(submit())
+            else:
+                results = await _result_of(submit)
         self.metrics.sentences.labels(model.name).inc(len(lines))
         self.metrics.tokens.labels(model.name).inc(sum(len(best.tokens) for best, *_ in results))
         return results

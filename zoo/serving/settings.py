@@ -27,6 +27,8 @@ class Limits:
         beam: Maximum beam size, and maximum number of translations of a text.
         queued_texts: Maximum number of texts that wait or are being translated, over all requests.
         queued_characters: Maximum number of characters of these texts.
+        wait_seconds: Maximum time until the translation of a request begins. While the oldest request of a model waits
+            longer, the model gets no further requests.
         requests: Maximum number of requests that are open at the same time.
         request_seconds: Maximum time to answer a request.
         body_seconds: Maximum time for a client to send the body.
@@ -39,6 +41,7 @@ class Limits:
     beam: int = 16
     queued_texts: int = 2_000
     queued_characters: int = 1_000_000
+    wait_seconds: float = 2.0
     requests: int = 500
     request_seconds: float = 120.0
     body_seconds: float = 20.0

@@ -85,6 +85,21 @@ def test_a_full_queue_refuses_and_recovers(url_of, blocked):
     assert metric(url, "zoo_queued_characters") == 0
 
 
+def test_no_request_is_accepted_while_another_waits_too_long(url_of, blocked):
+    url = url_of(wait_seconds=0.2)
+    with ThreadPoolExecutor() as threads:
+        first = threads.submit(send, url)
+        wait_until(lambda: metric(url, "zoo_queued_texts") == 1)
+        time.sleep(0.3)
+        refused = send(url)
+        assert (refused.status_code, list(refused.json())) == (429, ["error"])
+        assert int(refused.headers["retry-after"]) > 0
+        blocked.set()
+        assert first.result().status_code == 200
+    assert send(url).status_code == 200
+    assert metric(url, 'zoo_rejected_total{reason="wait"}') == 1
+
+
 def test_the_queue_also_has_a_maximum_of_characters(client_of):
     client = client_of(queued_characters=10)
     assert client.post("/v1/translate", json=BODY).status_code == 429
