@@ -18,6 +18,7 @@ from starlette.middleware.cors import CORSMiddleware
 
 from specs import ZooError
 from zoo.serving import deepl, libretranslate, native, page
+from zoo.serving.documents import Documents
 from zoo.serving.errors import ServingError, error_response
 from zoo.serving.requests import Guard
 from zoo.serving.service import Service
@@ -41,8 +42,9 @@ def create_app(service: Service) -> FastAPI:
         with suppress(asyncio.CancelledError):
             await maintenance
         service.pool.close()
-        service.files.close()
+        documents.files.close()
 
+    documents = Documents(service)
     app = FastAPI(title="zoo", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
 
     async def respond(request: Request, error: Exception) -> JSONResponse:
@@ -53,8 +55,10 @@ def create_app(service: Service) -> FastAPI:
 
     for kind in (ServingError, RequestValidationError, HTTPException):
         app.add_exception_handler(kind, respond)
-    for make in (native.router, native.monitoring, libretranslate.router, deepl.router):
+    for make in (native.router, native.monitoring):
         app.include_router(make(service))
+    for make_with_documents in (libretranslate.router, deepl.router):
+        app.include_router(make_with_documents(service, documents))
     app.include_router(page.router())
     app.add_middleware(Guard, service=service)
     if service.settings.cors:
@@ -84,7 +88,7 @@ class Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Stop accepting connections. A second Ctrl-C also drops the requests that are being answered."""
-        self._service.draining = True
+        self._service.admission.draining = True
         self.force_exit = self.should_exit and sig == signal.SIGINT
         self.should_exit = True
 

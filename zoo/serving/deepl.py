@@ -13,11 +13,13 @@ from fastapi.responses import JSONResponse, Response
 from specs.notation import quote
 from zoo.documents.document import FORMATS, HTML, XML, Format
 from zoo.documents.html import XmlTags, parse_xml
+from zoo.serving.answer import Options
+from zoo.serving.documents import DOCUMENT_SECONDS, Documents
 from zoo.serving.errors import ServingError
 from zoo.serving.files import MAX_SECONDS
 from zoo.serving.languages import AUTO, base_code, language_name, match_code
 from zoo.serving.requests import Parameters, parameters, read_flag, read_string, read_texts, read_upload, require_string
-from zoo.serving.service import DOCUMENT_SECONDS, Options, Service
+from zoo.serving.service import Service
 
 _SCHEME = "deepl-auth-key "
 _UNLIMITED = 1_000_000_000_000
@@ -36,7 +38,7 @@ _CHOICES = {
 _RETRY_SECONDS = 2
 
 
-def router(service: Service) -> APIRouter:
+def router(service: Service, documents: Documents) -> APIRouter:
     """Return the paths of DeepL's API."""
     routes = APIRouter(prefix="/v2", include_in_schema=False)
 
@@ -49,7 +51,7 @@ def router(service: Service) -> APIRouter:
         _check_options(given, target)
         if markup := read_string(given, "tag_handling"):
             form = HTML if markup == "html" else Format(partial(parse_xml, tags=_xml_tags(given)), XML.syntax)
-            answers = await service.translate_markup(request, key, texts, source, target, Options(), form)
+            answers = await documents.translate_markup(request, key, texts, source, target, Options(), form)
         else:
             answers = await service.translate(request, key, texts, source, target, Options())
         translations: list[dict[str, object]] = [
@@ -85,17 +87,17 @@ def router(service: Service) -> APIRouter:
         key = _authorize(service, request, await parameters(request))
         limit = service.settings.keys.get(key)
         return {
-            "character_count": service.used_characters[key],
+            "character_count": service.admission.used_characters[key],
             "character_limit": _UNLIMITED if limit is None else limit,
         }
 
-    _add_document_routes(routes, service)
+    _add_document_routes(routes, service, documents)
     return routes
 
 
-def _add_document_routes(routes: APIRouter, service: Service) -> None:
+def _add_document_routes(routes: APIRouter, service: Service, documents: Documents) -> None:
     """Add the paths for documents. A client uploads a document, asks until it is translated, and downloads it."""
-    documents: dict[tuple[str, str, str], tuple[asyncio.Task[str], int]] = {}
+    started: dict[tuple[str, str, str], tuple[asyncio.Task[str], int]] = {}
     """Task and number of characters for each document's ID and key and the client's API key."""
 
     @routes.post("/document")
@@ -111,21 +113,21 @@ def _add_document_routes(routes: APIRouter, service: Service) -> None:
             raise ServingError(400, f"the file extension {quote(suffix)} is not supported; use {', '.join(FORMATS)}")
         if (read_string(given, "output_format") or suffix[1:]).lower() != suffix[1:]:
             raise ServingError(400, f"`output_format` should be `{suffix[1:]}`, the format of the document")
-        task, characters = await service.start_document(key, content, name, source, target)
+        task, characters = await documents.start_document(key, content, name, source, target)
         task.add_done_callback(lambda done: done.cancelled() or done.exception())  # a client may never ask for it
         document_id, document_key = secrets.token_hex(16).upper(), secrets.token_hex(32).upper()
         handle = (document_id, document_key, key)
-        documents[handle] = task, characters
-        asyncio.get_running_loop().call_later(DOCUMENT_SECONDS + MAX_SECONDS, documents.pop, handle, None)
+        started[handle] = task, characters
+        asyncio.get_running_loop().call_later(DOCUMENT_SECONDS + MAX_SECONDS, started.pop, handle, None)
         return {"document_id": document_id, "document_key": document_key}
 
     async def find(request: Request, document_id: str) -> tuple[asyncio.Task[str], int]:
         given = await parameters(request)
         key = _authorize(service, request, given)
         handle = (document_id, require_string(given, "document_key"), key)
-        if handle not in documents:
+        if handle not in started:
             raise ServingError(404, "there is no such document; documents are removed after ten minutes")
-        return documents[handle]
+        return started[handle]
 
     @routes.api_route("/document/{document_id}", methods=["GET", "POST"])
     async def status(request: Request, document_id: str) -> dict[str, object]:
@@ -144,7 +146,7 @@ def _add_document_routes(routes: APIRouter, service: Service) -> None:
         task, _ = await find(request, document_id)
         if not task.done():
             raise ServingError(503, "the document is not translated yet", "document", _RETRY_SECONDS)
-        content, _ = service.files.get(task.result())
+        content, _ = documents.files.get(task.result())
         return Response(content, media_type="application/octet-stream", headers={"Cache-Control": "no-store"})
 
 
@@ -188,4 +190,4 @@ def _xml_tags(given: Parameters) -> XmlTags:
 def _authorize(service: Service, request: Request, given: Parameters) -> str:
     header = request.headers.get("authorization", "")
     key = header[len(_SCHEME) :].strip() if header.lower().startswith(_SCHEME) else read_string(given, "auth_key")
-    return service.authorize(key)
+    return service.admission.authorize(key)

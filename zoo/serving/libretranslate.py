@@ -10,6 +10,8 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
 from zoo.documents.document import FORMATS, HTML
+from zoo.serving.answer import Answer, Options
+from zoo.serving.documents import Documents
 from zoo.serving.errors import ServingError
 from zoo.serving.languages import AUTO, language_name
 from zoo.serving.requests import (
@@ -21,10 +23,10 @@ from zoo.serving.requests import (
     read_upload,
     require_string,
 )
-from zoo.serving.service import Answer, Options, Service
+from zoo.serving.service import Service
 
 
-def router(service: Service) -> APIRouter:
+def router(service: Service, documents: Documents) -> APIRouter:
     """Return the paths of LibreTranslate's API."""
     routes = APIRouter(include_in_schema=False)
     limits = service.settings.limits
@@ -41,7 +43,7 @@ def router(service: Service) -> APIRouter:
             raise ServingError(400, f"`alternatives` should be from 0 to {limits.beam - 1}")
         options = Options(n_best=alternatives + 1 if alternatives else None)
         if form == "html":
-            answers = await service.translate_markup(request, key, texts, source, target, options, HTML)
+            answers = await documents.translate_markup(request, key, texts, source, target, options, HTML)
         else:
             answers = await service.translate(request, key, texts, source, target, options)
         single = isinstance(given["q"], str)
@@ -60,13 +62,13 @@ def router(service: Service) -> APIRouter:
         if not name:
             raise ServingError(400, "`file` is missing")
         target, source = require_string(given, "target"), read_string(given, "source", default=AUTO)
-        content = await service.translate_document(request, key, content, name, source, target)
-        secret = service.files.add(content, f"{PurePath(name).stem}.{target}{PurePath(name).suffix}")
+        content = await documents.translate_document(request, key, content, name, source, target)
+        secret = documents.files.add(content, f"{PurePath(name).stem}.{target}{PurePath(name).suffix}")
         return {"translatedFileUrl": f"{request.base_url}download_file/{secret}"}
 
     @routes.get("/download_file/{secret}")
     async def download_file(secret: str) -> Response:
-        content, name = service.files.get(secret)
+        content, name = documents.files.get(secret)
         disposition = f"attachment; filename*=UTF-8''{quote(name, safe='')}"
         headers = {"Content-Disposition": disposition, "Cache-Control": "no-store"}
         return Response(content, media_type="application/octet-stream", headers=headers)
@@ -112,7 +114,7 @@ def _frontend_settings(service: Service) -> dict[str, object]:
 
 
 def _authorize(service: Service, given: Parameters) -> str:
-    return service.authorize(read_string(given, "api_key", "apiKey"))
+    return service.admission.authorize(read_string(given, "api_key", "apiKey"))
 
 
 def _one_or_all(items: list[Any], single: bool) -> Any:

@@ -11,9 +11,10 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field
 
+from zoo.serving.answer import Answer, Options
 from zoo.serving.errors import ServingError
 from zoo.serving.languages import AUTO, public_codes
-from zoo.serving.service import Answer, Options, Service
+from zoo.serving.service import Service
 
 _Model = Annotated[str | None, Field(description="Name of the model. Default: chosen by the languages.")]
 _Beam = Annotated[int | None, Field(description="Beam size. Default: that of the model's spec.")]
@@ -151,7 +152,7 @@ def router(service: Service) -> APIRouter:
     @routes.post("/v1/translate", response_model=TranslateResult)
     async def translate(request: Request, body: TranslateBody) -> Any:
         """Translate one or more texts. Line breaks are kept."""
-        key, texts = service.authorize(_bearer(request)), _list(body.text)
+        key, texts = service.admission.authorize(_bearer(request)), _list(body.text)
         options = Options(body.beam, body.n_best, body.alpha, body.prefix)
         if not body.stream:
             answers = await service.translate(request, key, texts, body.source, body.target, options, body.model)
@@ -164,7 +165,11 @@ def router(service: Service) -> APIRouter:
     @routes.post("/v1/score")
     async def score(request: Request, body: ScoreBody) -> ScoreResult:
         """Return the log-probabilities of given translations."""
-        key, texts, translations = service.authorize(_bearer(request)), _list(body.text), _list(body.translation)
+        key, texts, translations = (
+            service.admission.authorize(_bearer(request)),
+            _list(body.text),
+            _list(body.translation),
+        )
         if len(texts) != len(translations):
             message = f"there are {len(texts):,} texts and {len(translations):,} translations"
             raise ServingError(400, message)
@@ -175,7 +180,7 @@ def router(service: Service) -> APIRouter:
     @routes.post("/v1/attention")
     async def attention(request: Request, body: AttentionBody) -> AttentionResult:
         """Return how much each word of a translation attends to each word of its text."""
-        key, pair = service.authorize(_bearer(request)), (body.text, body.translation)
+        key, pair = service.admission.authorize(_bearer(request)), (body.text, body.translation)
         found, best, name = await service.attention(request, key, pair, (body.source, body.target), body.model)
         layers, heads = found.cross.shape[:2]
         layer = best.layer if body.layer is None else body.layer
@@ -202,7 +207,7 @@ def router(service: Service) -> APIRouter:
     @routes.post("/v1/parse")
     async def parse(request: Request, body: ParseBody) -> TranslateResult:
         """Return the constituency trees of one or more sentences, in brackets."""
-        key, options = service.authorize(_bearer(request)), Options(body.beam, body.n_best, body.alpha)
+        key, options = service.admission.authorize(_bearer(request)), Options(body.beam, body.n_best, body.alpha)
         answers = await service.parse(request, key, _list(body.text), body.model, options, body.tokenized)
         return TranslateResult(results=[_result(answer) for answer in answers])
 
@@ -237,12 +242,12 @@ def monitoring(service: Service) -> APIRouter:
     @routes.get("/health")
     async def health() -> dict[str, object]:
         """Answer as long as the process is alive."""
-        return {"status": "ok", "ready": service.ready}
+        return {"status": "ok", "ready": service.admission.ready}
 
     @routes.get("/health/ready")
     async def ready() -> Response:
         """Answer with status 200 if the server accepts requests, and with 503 if its queue is full or it is ending."""
-        return JSONResponse({"ready": service.ready}, 200 if service.ready else 503)
+        return JSONResponse({"ready": service.admission.ready}, 200 if service.admission.ready else 503)
 
     @routes.get("/metrics")
     async def metrics() -> Response:

@@ -54,7 +54,7 @@ class Guard:
                 message["headers"] = [*message["headers"], (b"x-content-type-options", b"nosniff")]
             await send(message)
 
-        self.service.open_requests += 1
+        self.service.admission.open_requests += 1
         try:
             failure = await self._answer(scope, receive, send_counted)
             if failure is not None and not status:
@@ -64,7 +64,7 @@ class Guard:
             metrics.disconnected.inc()
             LOG.info("a client disconnected before the response")
         finally:
-            self.service.open_requests -= 1
+            self.service.admission.open_requests -= 1
             route = getattr(scope.get("route"), "path", "other")
             metrics.requests.labels(route, str(status)).inc()
             metrics.seconds.labels(route).observe(time.perf_counter() - started)
@@ -72,7 +72,7 @@ class Guard:
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> ServingError | None:
         """Run the application. Return the error if it failed."""
         try:
-            busy = self.service.open_requests > self.service.settings.limits.requests
+            busy = self.service.admission.open_requests > self.service.settings.limits.requests
             if busy and scope["path"] not in MONITORING:
                 self.service.metrics.rejected.labels("requests").inc()
                 return ServingError(503, "the server is busy; try again later", "requests", _RETRY_SECONDS)

@@ -10,7 +10,7 @@ import pytest
 
 from zoo.generation.loading import open_model
 from zoo.report import Report
-from zoo.serving import service
+from zoo.serving import documents
 from zoo.serving.settings import hash_key
 
 TEXTS = ["the old dog sees a small house", "we read two books today"]
@@ -213,7 +213,7 @@ def test_a_document_may_be_larger_than_other_bodies_and_has_its_name_as_a_field(
 
 
 def test_the_status_of_a_document_has_the_error(client, blocked, monkeypatch):
-    monkeypatch.setattr(service, "DOCUMENT_SECONDS", 0.2)
+    monkeypatch.setattr(documents, "DOCUMENT_SECONDS", 0.2)
     assert "0.2 seconds" in status_of(client, late := upload(client).json())["error_message"]
     blocked.set()
     answer = status_of(client, upload(client, source_lang="DE").json())

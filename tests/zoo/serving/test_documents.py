@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from zoo.serving import files, service
+from zoo.serving import documents, files
 
 LINES = ["the old dog sees a small house", "we read two books"]
 HTML = "<h1>{}</h1><p>{}<br><code>x</code></p><!-- c -->"
@@ -103,5 +103,5 @@ def test_documents_have_a_maximum_size_together(client, monkeypatch, expected):
 
 
 def test_parsing_has_the_time_of_a_request(client_of, monkeypatch):
-    monkeypatch.setattr(service, "Document", lambda content, name: time.sleep(0.5))
+    monkeypatch.setattr(documents, "Document", lambda content, name: time.sleep(0.5))
     assert upload(client_of(request_seconds=0.1)).status_code == 503

@@ -1,0 +1,134 @@
+"""Admission of requests: API keys, quotas, limits of texts and of the queue, and the time of a request."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter
+from collections.abc import Awaitable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TypeVar
+
+from fastapi import Request
+
+from zoo.serving.answer import Options
+from zoo.serving.errors import ClientGone, ServingError
+from zoo.serving.metrics import Metrics
+from zoo.serving.pool import ModelPool
+from zoo.serving.settings import Settings, hash_key
+
+LINE_BREAKS = re.compile(r"(\s*[\r\n]\s*)")
+_T = TypeVar("_T")
+_RETRY_SECONDS = 2
+_DISCONNECTED = "http.disconnect"
+
+
+class Admission:
+    """Admits requests within the limits of the settings, and counts their texts.
+
+    Attributes:
+        open_requests: Number of requests that are being answered.
+        draining: Whether the server is about to end.
+        used_characters: Number of characters that each API key has translated, by the key's SHA-256.
+    """
+
+    def __init__(self, settings: Settings, pool: ModelPool, metrics: Metrics) -> None:
+        self._limits, self._keys, self._pool = settings.limits, settings.keys, pool
+        self.open_requests, self.draining = 0, False
+        self.used_characters: Counter[str] = Counter()
+        self._queued_texts = self._queued_characters = 0
+        metrics.gauge("zoo_queued_texts", "Texts that wait or are translated.", lambda: self._queued_texts)
+        metrics.gauge("zoo_queued_characters", "Their characters.", lambda: self._queued_characters)
+        metrics.gauge("zoo_open_requests", "Requests that are being answered.", lambda: self.open_requests)
+
+    @property
+    def ready(self) -> bool:
+        """Whether the server accepts further requests."""
+        return not self.draining and self._queued_texts < self._limits.queued_texts
+
+    def authorize(self, key: str | None) -> str:
+        """Check an API key. Return its SHA-256, or an empty string if the server needs no keys.
+
+        Raises:
+            ServingError: The key is missing or wrong.
+        """
+        keys = self._keys
+        if not keys:
+            return ""
+        if key is None:
+            raise ServingError(403, "an API key is needed", "key")
+        if (hashed := hash_key(key)) not in keys:
+            raise ServingError(403, "the API key is wrong", "key")
+        return hashed
+
+    def check_texts(self, texts: Sequence[str], options: Options | None = None) -> None:
+        """Check the texts and options of a request.
+
+        Raises:
+            ServingError: A limit is exceeded, or a text or an option is not valid.
+        """
+        limits, options = self._limits, options or Options()
+        if not texts:
+            raise ServingError(400, "there is no text")
+        if len(texts) > limits.texts:
+            raise ServingError(413, f"the request has {len(texts):,} texts; at most {limits.texts:,} fit", "texts")
+        for text in (*texts, options.prefix or ""):
+            if len(text) > limits.text_characters:
+                message = f"a text has {len(text):,} characters; at most {limits.text_characters:,} fit"
+                raise ServingError(413, message, "length")
+            try:
+                text.encode()
+            except UnicodeEncodeError:
+                message = "a text is not valid Unicode: it contains half of a surrogate pair"
+                raise ServingError(400, message) from None
+        for name, value in (("beam", options.beam), ("n_best", options.n_best)):
+            if value is not None and not 1 <= value <= limits.beam:
+                raise ServingError(400, f"`{name}` is {value:,}; it should be from 1 to {limits.beam}")
+        if options.prefix and any(LINE_BREAKS.search(text.strip()) for text in (*texts, options.prefix)):
+            raise ServingError(400, "`prefix` needs texts of one line")
+
+    @contextmanager
+    def admit(self, key: str, texts: Sequence[str]) -> Iterator[None]:
+        """Count the texts as queued in the body of `with`. Raise ServingError if the server is busy."""
+        characters, limits, quota = sum(map(len, texts)), self._limits, self._keys.get(key)
+        if quota is not None and self.used_characters[key] + characters > quota:
+            raise ServingError(456, f"the limit of this API key, {quota:,} characters, is reached", "quota")
+        if (
+            self._queued_texts + len(texts) > limits.queued_texts
+            or self._queued_characters + characters > limits.queued_characters
+        ):
+            raise ServingError(429, "the queue is full; try again later", "queue", _RETRY_SECONDS)
+        waiting = (loaded.translator.waiting_seconds for loaded in self._pool.loaded_models())
+        if max(waiting, default=0.0) > limits.wait_seconds:
+            raise ServingError(429, "the server is busy; try again later", "wait", _RETRY_SECONDS)
+        self.used_characters[key] += characters
+        self._queued_texts += len(texts)
+        self._queued_characters += characters
+        try:
+            yield
+        finally:
+            self._queued_texts -= len(texts)
+            self._queued_characters -= characters
+
+    async def unless_disconnected(self, request: Request, work: Awaitable[_T]) -> _T:
+        """Wait for the work. Cancel it if the client disconnects or the time is over."""
+        task, watcher = asyncio.ensure_future(work), asyncio.create_task(_wait_for_disconnect(request))
+        try:
+            seconds = self._limits.request_seconds
+            await asyncio.wait({task, watcher}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                return task.result()
+            raise ClientGone if watcher.done() else self.timed_out()
+        finally:
+            watcher.cancel()
+            task.cancel()
+
+    def timed_out(self) -> ServingError:
+        """Return the error of a request that took too long."""
+        message = f"the request took more than {self._limits.request_seconds:g} seconds"
+        return ServingError(503, message, "time", _RETRY_SECONDS)
+
+
+async def _wait_for_disconnect(request: Request) -> None:
+    while (await request.receive())["type"] != _DISCONNECTED:
+        pass
