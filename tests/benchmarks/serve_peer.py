@@ -1,9 +1,10 @@
 """A server as users build it around CTranslate2: FastAPI and uvicorn as in `zoo serve`, with dynamic batches.
 
-    python -m tests.benchmarks.serve_peer MODEL VOCABULARY PORT
+    python -m tests.benchmarks.serve_peer MODEL VOCABULARY PORT [TOKEN]
 
-MODEL is a folder that `zoo export --to ctranslate2` wrote, and VOCABULARY its SentencePiece model. Requests that arrive
-within some milliseconds, or while another batch is being translated, form the next batch.
+MODEL is a folder that `zoo export --to ctranslate2` wrote, and VOCABULARY its SentencePiece model. TOKEN precedes each
+source, if the model needs a token for the target language. Requests that arrive within some milliseconds, or while
+another batch is being translated, form the next batch.
 """
 
 from __future__ import annotations
@@ -21,10 +22,9 @@ from fastapi import FastAPI, HTTPException, Request
 
 MAX_BATCH, WAIT_SECONDS, MAX_QUEUE = 32, 0.005, 2_000
 BEAM, ALPHA = 4, 1.0
-LANGUAGE_TOKEN = "<2de>"
 
 
-def create_app(model: str, vocabulary: str) -> FastAPI:
+def create_app(model: str, vocabulary: str, *tokens: str) -> FastAPI:
     """Return the application."""
     threads = os.cpu_count() or 1
     translator = ctranslate2.Translator(model, compute_type="int8", inter_threads=threads, intra_threads=1)
@@ -71,14 +71,13 @@ def create_app(model: str, vocabulary: str) -> FastAPI:
             raise HTTPException(429)
         text = (await request.json())["q"]
         future: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        tokens = [LANGUAGE_TOKEN, *tokenizer.encode(text, out_type=str), "</s>"]
-        queue.put_nowait((tokens, future))
+        queue.put_nowait(([*tokens, *tokenizer.encode(text, out_type=str), "</s>"], future))
         return {"translatedText": await future}
 
     return app
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 4:
+    if len(sys.argv) not in (4, 5):
         sys.exit(__doc__)
-    uvicorn.run(create_app(sys.argv[1], sys.argv[2]), port=int(sys.argv[3]), log_level="warning", http="h11")
+    uvicorn.run(create_app(sys.argv[1], sys.argv[2], *sys.argv[4:]), port=int(sys.argv[3]), log_level="warning", http="h11")
