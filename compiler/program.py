@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
+import numpy as np
 import torch
-from jaxtyping import Bool, Float32, Int
+from jaxtyping import Bool, Float32, Int, Int64
 from torch import Tensor
 
 from compiler.graph import Graphs
@@ -163,6 +164,21 @@ class SearchingDecoder(StepwiseDecoder[State], Protocol[State]):
 
     def keep(self, state: State, sentences: Int[Tensor, " kept"], /) -> State:
         """Return the state of some of the sentences, whose indices are ascending."""
+
+
+@runtime_checkable
+class ShortlistDecoder(StepwiseDecoder[State], Protocol[State]):
+    """Method of a program that can restrict each sentence to a list of tokens, and computes only their logits."""
+
+    def restrict(self, state: State, tokens: Sequence[Int64[np.ndarray, " listed"]], /) -> State:
+        """Return the state whose sentences choose their tokens from lists.
+
+        Log-probabilities are normalised over the list of the sentence. Other tokens have the log-probability -inf.
+
+        Args:
+            state: A state that has read no token.
+            tokens: For each sentence, the IDs of the tokens in ascending order, with EOS.
+        """
 
 
 class Scorer(Protocol):

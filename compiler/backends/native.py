@@ -12,8 +12,9 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
-from jaxtyping import Bool, Float, Float32, Int
+from jaxtyping import Bool, Float, Float32, Int, Int64
 from torch import Tensor
 
 from compiler.backends.backend import Backend, BuildRequest
@@ -87,6 +88,13 @@ class NativeProgram:
         arguments = (tokens.data_ptr(), lengths.data_ptr(), sentences)
         _raise_for(self.library.zoo_encode(self.handle, *arguments, ctypes.byref(handle)))
         return _State(self, handle.value, sentences)
+
+    def restrict(self, state: _State, tokens: Sequence[Int64[np.ndarray, " listed"]]) -> _State:
+        """Return the state whose sentences choose their tokens from lists (see `ShortlistDecoder.restrict`)."""
+        counts, listed = np.array([len(each) for each in tokens]), np.concatenate(tokens)
+        pointers = (each.astype(np.int64, copy=False).ctypes.data for each in (listed, counts))
+        _raise_for(self.library.zoo_restrict(self.handle, state.handle, *pointers))
+        return state
 
     def advance(self, state: _State, tokens: Int[Tensor, "rows k"]) -> tuple[Float[Tensor, "rows k V"], _State]:
         """Read `tokens`. Return the log-probabilities of the token after each, and the next state.

@@ -131,6 +131,15 @@ int zoo_encode(void* handle, const int64_t* tokens, const int32_t* lengths, int6
     });
 }
 
+int zoo_restrict(void* program, void* state, const int64_t* tokens, const int64_t* counts) {
+    return status_of([&] {
+        for (Sentence& s : static_cast<State*>(state)->sentences) {
+            s.shortlist = static_cast<Program*>(program)->shortlist(tokens, *counts);
+            tokens += *counts++;
+        }
+    });
+}
+
 int zoo_step(void* program, void* state, const int64_t* tokens, int64_t k, int64_t count, float* values,
              int64_t* top_tokens, float* ends, float* log_probabilities, const uint8_t* allowed,
              int64_t allowed_stride) {
