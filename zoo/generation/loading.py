@@ -66,7 +66,7 @@ def open_model(
         device=device,
         max_batch_tokens=max_batch_tokens,
     )
-    translator.backend = program.backend
+    translator.backend, translator.shortlist = program.backend, model.shortlist
     translator.alignment_head = AlignmentHead.parse(model.weights.facts.get("alignment_head"))
     translator.attention_program = cache(
         partial(

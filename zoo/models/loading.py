@@ -12,9 +12,10 @@ from specs import Parsing, Spec, ZooError
 from zoo.files import manifest, storage
 from zoo.files.atomic import restore_replaced
 from zoo.files.manifest import Manifest
-from zoo.files.reading import read_bytes
-from zoo.models import weights
+from zoo.files.reading import file_exists, read_bytes
+from zoo.models import shortlist, weights
 from zoo.models.folder import MAX_SPEC_BYTES, SPEC, ModelFolder
+from zoo.models.shortlist import Shortlist
 from zoo.models.weights import Weights
 from zoo.text.trees.tokenizer import TreeTokenizer
 from zoo.text.vocabulary import Vocabulary
@@ -25,11 +26,12 @@ _RESTORE_HINT = "restore the folder from the source of the model"
 
 @dataclass(frozen=True)
 class Model:
-    """Spec, vocabulary and weights of one model."""
+    """Spec, vocabulary and weights of one model, and its shortlist, if it has one."""
 
     spec: Spec
     vocabulary: Vocabulary
     weights: Weights
+    shortlist: Shortlist | None = None
 
 
 def read_model(folder: Path) -> Model:
@@ -71,7 +73,10 @@ def _read(model: ModelFolder, listed: Manifest | None) -> Model:
         check_weights(loaded.tensors, stored_tensors([lower(spec, Purpose.SCORE)]), spec.name)
     except ZooError as error:
         raise ZooError(error.problem, where=str(model.weights), hint=error.hint, exit_code=1) from None
-    return Model(spec, vocabulary, loaded)
+    file, lists = model.folder / shortlist.NAME, None
+    if file_exists(file):
+        lists = Shortlist.parse(read(file, shortlist.MAX_BYTES), file, vocabulary.sizes)
+    return Model(spec, vocabulary, loaded, lists)
 
 
 def _require_matching_vocabulary(folder: Path, spec: Spec, vocabulary: Vocabulary) -> None:
