@@ -57,6 +57,7 @@ COMMANDS: dict[str, Command] = {
     "prepare": Command(train.prepare, train.PREPARE_EXAMPLES, _TRAINING),
     "train": Command(train.train, train.TRAIN_EXAMPLES, _TRAINING),
     "average": Command(train.average, train.AVERAGE_EXAMPLES, _TRAINING),
+    "shortlist": Command(train.shortlist, train.SHORTLIST_EXAMPLES, _TRAINING),
     "watch": Command(watch.watch, watch.EXAMPLES, _TRAINING),
     "curves": Command(curves.curves, curves.EXAMPLES, _TRAINING),
     "sweep": Command(sweep.sweep, sweep.EXAMPLES, _TRAINING),

@@ -79,7 +79,7 @@ class Shortlist:
             common, offsets, tokens = (tensors[name] for name in ("common", "offsets", "tokens"))
         except (SafetensorError, KeyError, TypeError, ValueError) as error:
             raise _damaged(file, f"it cannot be read: {error}") from None
-        if any(each.ndim != 1 for each in tensors.values()) or (offsets.dtype, tokens.dtype) != (np.int64, np.int32):
+        if any(each.ndim != 1 or each.dtype not in (np.int32, np.int64) for each in tensors.values()):
             raise _damaged(file, "its tensors have wrong types or shapes")
         if problem := invalid_reason(common, offsets, tokens, sizes):
             raise _damaged(file, problem)

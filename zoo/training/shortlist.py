@@ -71,10 +71,11 @@ def estimate_shortlist(
     size, target_size = vocabulary.sizes
     frequencies = np.zeros(target_size, np.int64)
     links, counts = np.zeros(0, np.int64), np.zeros(0)
-    control, remaining = np.array(sorted(vocabulary.control_tokens())), iter(pairs)
+    is_text, remaining = np.ones(size, np.bool_), iter(pairs)
+    is_text[[*vocabulary.control_tokens()]] = False
     while block := list(islice(remaining, _BLOCK_PAIRS)):
         frequencies += np.bincount(np.concatenate([target for _, target in block]), minlength=target_size)
-        model = LexicalModel([(source[~np.isin(source, control)], target) for source, target in _as_arrays(block)])
+        model = LexicalModel([(source[is_text[source]], target) for source, target in _as_arrays(block)])
         sources, targets, expected = model.expected_links(_MIN_COUNT)
         links, index = np.unique(np.concatenate([links, sources * target_size + targets]), return_inverse=True)
         counts = np.bincount(index, np.concatenate([counts, expected]))
