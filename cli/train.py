@@ -226,8 +226,8 @@ def shortlist(run: options.Run) -> None:
     """Write the vocabulary shortlist of a run, which makes decoding with the backend `native` faster.
 
     For each source token, it contains the target tokens that are its most probable translations in the training text,
-    by IBM model 1. With `zoo decode --shortlist`, or `decoding.shortlist: true` in the spec, a translation contains only
-    tokens that the shortlist gives for its source, and the most frequent tokens. `zoo publish` includes the file.
+    by IBM model 1. With `zoo decode --shortlist`, or `decoding.shortlist: true` in the spec, a translation contains
+    only tokens that the shortlist gives for its source, and the most frequent tokens. `zoo publish` includes the file.
     """
     from cli.console import report
     from zoo.models import find

@@ -42,8 +42,8 @@ class BeamSearch:
     - "shrinking": each finished hypothesis reduces the beam size by one, as in Marian. Each step takes as many
       continuations as there are live hypotheses. Live hypotheses are cut off at the maximum length.
 
-    An `observer` receives each step. It does not change the search. With a `shortlist`, a sentence chooses from the tokens
-    that the shortlist gives for its source.
+    An `observer` receives each step. It does not change the search. With a `shortlist`, a sentence chooses from the
+    tokens that the shortlist gives for its source.
     """
 
     size: int

@@ -33,7 +33,8 @@ class LexicalModel:
         """Number of target tokens. A key is the source token times this number, plus the target token."""
         self._keys, entry = np.unique(sources * self._targets + targets, return_inverse=True)
         source_of_key = self._keys // self._targets
-        self._probabilities = self._counts = np.ones(len(self._keys))
+        self._probabilities: np.ndarray = np.ones(len(self._keys))
+        self._counts: np.ndarray = self._probabilities
         for _ in range(ITERATIONS):
             share = self._probabilities[entry]
             share /= np.bincount(occurrence, share)[occurrence]

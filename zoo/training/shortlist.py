@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from itertools import islice
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice, pairwise
 from pathlib import Path
 
 import numpy as np
 
-from specs import Parsing, ZooError
+from specs import EOS, Parsing, ZooError
+from zoo.data.store import Store
 from zoo.models.shortlist import NAME, Shortlist
 from zoo.report import Report
 from zoo.text.vocabulary import Vocabulary
@@ -47,10 +48,7 @@ def make_shortlist(run: Run, report: Report) -> Path:
         hint = "restore the original corpus, or train again"
         raise ZooError(f"the corpus has changed since `{run.folder}` was trained: its vocabulary is another", hint=hint)
     store = prepared.store("train")
-    indices = np.linspace(0, len(store) - 1, min(len(store), MAX_PAIRS)).astype(int)
-    with report.progress("shortlist", len(indices), "pairs") as progress:
-        pairs = (progress.advance() or (store.source(index), store.target(index)) for index in indices)
-        estimate_shortlist(vocabulary, pairs).write(file := run.folder / NAME)
+    estimate_shortlist(vocabulary, _sample(store, report)).write(file := run.folder / NAME)
     return file
 
 
@@ -70,7 +68,7 @@ def estimate_shortlist(
     """
     size, target_size = vocabulary.sizes
     frequencies = np.zeros(target_size, np.int64)
-    links, counts = np.zeros(0, np.int64), np.zeros(0)
+    links, counts = np.zeros(0, np.int64), np.array([], np.float64)
     is_text, remaining = np.ones(size, np.bool_), iter(pairs)
     is_text[[*vocabulary.control_tokens()]] = False
     while block := list(islice(remaining, _BLOCK_PAIRS)):
@@ -78,15 +76,23 @@ def estimate_shortlist(
         model = LexicalModel([(source[is_text[source]], target) for source, target in _as_arrays(block)])
         sources, targets, expected = model.expected_links(_MIN_COUNT)
         links, index = np.unique(np.concatenate([links, sources * target_size + targets]), return_inverse=True)
-        counts = np.bincount(index, np.concatenate([counts, expected]))
+        counts = np.bincount(index, np.concatenate([counts, expected])).astype(np.float64)
     lists = [[*ids] for ids in _copies(vocabulary)]
     sources, targets = np.divmod(links, target_size)
     order = np.lexsort((-counts, sources))
     starts = np.searchsorted(sources, np.arange(size + 1))
-    for source, (start, end) in enumerate(zip(starts, starts[1:], strict=False)):
+    for source, (start, end) in enumerate(pairwise(starts)):
         lists[source] += targets[order[start : min(end, start + best)]].tolist()
     common = np.argsort(-frequencies, kind="stable")[:frequent]
     return Shortlist.from_lists(common[frequencies[common] > 0], map(np.unique, lists))
+
+
+def _sample(store: Store, report: Report) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    indices = np.linspace(0, len(store) - 1, min(len(store), MAX_PAIRS)).astype(int)
+    with report.progress("shortlist", len(indices), "pairs") as progress:
+        for index in indices:
+            yield store.source(index), store.target(index)
+            progress.advance()
 
 
 def _as_arrays(pairs: Sequence[tuple[Tokens, Tokens]]) -> Iterable[tuple[np.ndarray, np.ndarray]]:
@@ -95,11 +101,11 @@ def _as_arrays(pairs: Sequence[tuple[Tokens, Tokens]]) -> Iterable[tuple[np.ndar
 
 def _copies(vocabulary: Vocabulary) -> list[list[int]]:
     """Return for each source token the target token with the same text, or for a byte all bytes of the target."""
-    source, target = (
-        vocabulary.token_strings(range(size), side)
-        for size, side in zip(vocabulary.sizes, ("source", "target"), strict=True)
-    )
+    size, target_size = vocabulary.sizes
+    source, target = vocabulary.token_strings(range(size), "source"), vocabulary.token_strings(range(target_size))
     control, ids = vocabulary.control_tokens("target"), {text: id for id, text in enumerate(target)}
-    bytes = [id for id, text in enumerate(target) if _BYTE.fullmatch(text)]
-    same = ([id] if (id := ids.get(text)) is not None and id not in control else [] for text in source)
-    return [bytes if _BYTE.fullmatch(text) else copy for text, copy in zip(source, same, strict=True)]
+    all_bytes = [id for id, text in enumerate(target) if _BYTE.fullmatch(text)]
+    return [
+        all_bytes if _BYTE.fullmatch(text) else [ids[text]] if ids.get(text, EOS) not in control else []
+        for text in source
+    ]

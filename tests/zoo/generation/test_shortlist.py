@@ -215,5 +215,5 @@ def test_a_model_without_shortlist_is_named(model: Callable[..., Translator]) ->
 def test_a_damaged_shortlist_is_reported_when_the_model_is_opened(trained: Callable[..., Run]) -> None:
     run = trained()
     Path(run.folder / NAME).write_bytes(b"not a table")
-    with pytest.raises(ZooError, match="`.*shortlist.safetensors` is damaged"):
+    with pytest.raises(ZooError, match=r"`.*shortlist\.safetensors` is damaged"):
         open_model(run.folder, backend="eager")
