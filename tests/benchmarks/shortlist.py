@@ -95,7 +95,9 @@ def _random(given: argparse.Namespace) -> dict[str, Any]:
     lists = [draw.integers(EOS + 1, target_size, BEST) for _ in range(size)]
     shortlist = Shortlist.from_lists(range(EOS, EOS + FREQUENT), lists)
     sources = random_sources(spec, given.sentences)
-    strategies = [GenerationConfig.from_spec(spec, {"shortlist": on}).strategy(shortlist=shortlist) for on in (0, 1)]
+    strategies = [
+        GenerationConfig.from_spec(spec, {"shortlist": on}).strategy(shortlist=shortlist) for on in (False, True)
+    ]
     tokens = given.batch * (LENGTH + 1) if given.batch > 1 else 1
     with Engine(program, max_batch_tokens=tokens) as engine:
 

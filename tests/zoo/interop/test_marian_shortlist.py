@@ -43,13 +43,13 @@ def with_checksum(body: bytes) -> bytes:
 def student(tiny: SimpleNamespace, tmp_path: Path) -> SimpleNamespace:
     """Write a model, and draw a list for each of its tokens but the last three."""
     (tmp_path / "vocab.deen.spm").write_bytes(model := tiny.train_sentencepiece(tiny.TEXT))
-    pieces = tiny.processor(model)
-    size = pieces.get_piece_size()
+    processor = tiny.processor(model)
+    size = processor.get_piece_size()
     write(tmp_path, options := tiny.MARIAN_OPTIONS | STUDENT, tiny.marian_weights(options, size), int8=True)
     draw = random.Random(0)
     lists = [draw.sample(range(size), draw.randrange(9)) for _ in range(size - 3)]
     vocabulary = read_vocabulary((tmp_path / "vocab.deen.spm",) * 2, (size, size))
-    names = [pieces.id_to_piece(token) for token in range(size)]
+    names = [processor.id_to_piece(token) for token in range(size)]
     return SimpleNamespace(folder=tmp_path, size=size, lists=lists, names=names, vocabulary=vocabulary)
 
 
