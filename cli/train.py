@@ -29,7 +29,7 @@ TRAIN_EXAMPLES = (
 AVERAGE_EXAMPLES = (
     "zoo average tiny\n\nzoo average runs/big --last 5\n\nzoo average tiny --search\n\nzoo average tiny --int8"
 )
-SHORTLIST_EXAMPLES = 'zoo shortlist tiny\n\necho "the old dog sees a small house" | zoo decode --spec tiny --shortlist'
+SHORTLIST_EXAMPLES = "zoo shortlist tiny\n\nzoo shortlist runs/big && zoo publish runs/big"
 
 
 def prepare(spec: options.Reference, overrides: options.Overrides = None) -> None:
