@@ -47,6 +47,7 @@ COMMANDS: dict[str, Command] = {
     "prepare": Command("cli.train", "prepare", _TRAINING),
     "train": Command("cli.train", "train", _TRAINING),
     "average": Command("cli.train", "average", _TRAINING),
+    "shortlist": Command("cli.train", "shortlist", _TRAINING),
     "watch": Command("cli.watch", "watch", _TRAINING),
     "curves": Command("cli.curves", "curves", _TRAINING),
     "sweep": Command("cli.sweep", "sweep", _TRAINING),

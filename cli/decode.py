@@ -152,6 +152,7 @@ def decode(
     search: _Search = None,
     beam: options.Beam = None,
     alpha: options.Alpha = None,
+    shortlist: options.Shortlist = None,
     n_best: _NBest = None,
     no_split: _NoSplit = False,
     temperature: _Temperature = None,
@@ -183,7 +184,7 @@ def decode(
     lines = None if part is None else _lines_of_part(part, input)
     how: BackendOptions = {"device": device, "precision": precision, "backend": backend}
     choice: TranslationOptions = {"search": search, "beam": beam, "alpha": alpha, "max_batch_tokens": max_batch_tokens}
-    choice |= {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed}
+    choice |= {"temperature": temperature, "top_k": top_k, "top_p": top_p, "seed": seed, "shortlist": shortlist}
     translator = _open_model(
         all_from_options(spec, options.model_names(name, model), report()), "translation", how, input
     )

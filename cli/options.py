@@ -226,6 +226,14 @@ Alpha = Annotated[
         metavar="X", min=0.0, max=MAX_ALPHA, show_default=SPEC_DEFAULT, help="Exponent of the length penalty."
     ),
 ]
+Shortlist = Annotated[
+    bool | None,
+    typer.Option(
+        "--shortlist/--no-shortlist",
+        show_default=SPEC_DEFAULT,
+        help="Choose only from the tokens that the model's vocabulary shortlist gives for a sentence, which is faster.",
+    ),
+]
 Device = Annotated[
     str,
     typer.Option(

@@ -12,6 +12,7 @@ from cli import options
 
 if TYPE_CHECKING:
     from zoo.generation.compilation import BackendOptions
+    from zoo.generation.config import GenerationOptions
     from zoo.generation.search_tree import Expansion, SearchTree
 
 SEARCH_EXAMPLES = (
@@ -53,6 +54,7 @@ def search(
     output: _Output = None,
     beam: options.Beam = None,
     alpha: options.Alpha = None,
+    shortlist: options.Shortlist = None,
     no_split: _NoSplit = False,
     device: options.Device = "auto",
     precision: options.Precision = None,
@@ -84,7 +86,8 @@ def search(
         translator = open_model(from_options(spec, model, messages), **how, report=messages)
         if isinstance(translator, Parser):
             sentence = translator.tokenize(sentence)
-        tree = record_search(translator, sentence, source=from_, target=to, split=not no_split, beam=beam, alpha=alpha)
+        choice: GenerationOptions = {"beam": beam, "alpha": alpha, "shortlist": shortlist}
+        tree = record_search(translator, sentence, source=from_, target=to, split=not no_split, **choice)
         if page is None:
             _print_tree(tree)
         else:

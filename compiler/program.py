@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, runtime_ch
 if TYPE_CHECKING:
     import numpy as np
     import torch
-    from jaxtyping import Bool, Float32, Int
+    from jaxtyping import Bool, Float32, Int, Int64
     from torch import Tensor
 
     from compiler.graph import Graphs
@@ -137,6 +137,7 @@ class SearchingDecoder(Protocol[State]):
         prefixes: Sequence[Sequence[int]],
         options: Sequence[BeamOptions],
         penalties: Sequence[Sequence[float]],
+        shortlists: Sequence[Int64[np.ndarray, " listed"]] | None,
         /,
     ) -> State:
         """Encode sources, and let the decoder read the prefixes. Return the state before the first step of the search.
@@ -146,6 +147,7 @@ class SearchingDecoder(Protocol[State]):
             prefixes: Tokens that the hypotheses of each sentence start with. All prefixes have the same length.
             options: Options of each sentence.
             penalties: For each sentence, the length penalties of 0 to `max_length` + 1 tokens, or more.
+            shortlists: The tokens of each sentence (see `ShortlistDecoder.restrict`). None: all tokens.
         """
 
     def search(
@@ -164,6 +166,21 @@ class SearchingDecoder(Protocol[State]):
 
     def join(self, first: State, second: State, /) -> State:
         """Return one state with the sentences of `first`, then those of `second`."""
+
+
+@runtime_checkable
+class ShortlistDecoder(Protocol[State]):
+    """Method of a program that can restrict each sentence to a list of tokens, and computes only their logits."""
+
+    def restrict(self, state: State, tokens: Sequence[Int64[np.ndarray, " listed"]], /) -> State:
+        """Return the state whose sentences choose their tokens from lists.
+
+        Log-probabilities are normalised over the list of the sentence. Other tokens have the log-probability -inf.
+
+        Args:
+            state: A state that has read no token.
+            tokens: For each sentence, the IDs of the tokens in ascending order, with EOS.
+        """
 
 
 class Scorer(Protocol):

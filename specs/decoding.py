@@ -54,6 +54,12 @@ class Decoding(Section):
         description="IDs of tokens that no translation contains (not in the paper; Marian suppresses the unknown "
         "token). The other tokens' probabilities are not renormalised.",
     )
+    shortlist: bool = Field(
+        default=False,
+        description="Whether a translation may only contain tokens of the model's vocabulary shortlist, which depends "
+        "on the source (not in the paper; Marian: `--shortlist`). Probabilities are normalised over these tokens. Only "
+        "the backend `native` supports it.",
+    )
     max_source_length: Size = Field(
         le=100_000,
         description="Maximum length of a source (not in the paper). A longer source is split at sentence boundaries, "

@@ -20,6 +20,23 @@ struct Program {
     std::vector<int64_t> strides;  // distance between two rows of each buffer, in floats
     Slots memory, cache;
     PositionTables sinusoids, rotations;
+
+    // Returns the shortlist of these tokens, which must be in ascending order.
+    std::unique_ptr<Shortlist> shortlist(const int64_t* tokens, int64_t count) {
+        const Instruction& i = *std::find_if(step.begin(), step.end(), [](auto& each) { return each.opcode == LOGITS; });
+        bool valid = count > 0 && tokens[0] >= 0 && tokens[count - 1] < i.width;
+        for (int64_t n = 1; n < count; n++) valid &= tokens[n - 1] < tokens[n];
+        if (!valid) throw std::out_of_range("token");
+        {
+            const std::lock_guard<std::mutex> lock(mutex);
+            if (!columns) columns.reset(new ColumnTable(*static_cast<const Matrix*>(i.matrix)));
+        }
+        return std::unique_ptr<Shortlist>(new Shortlist{{tokens, tokens + count}, columns->pack(tokens, count)});
+    }
+
+  private:
+    std::mutex mutex;
+    std::unique_ptr<ColumnTable> columns;  // made for the first shortlist
 };
 
 // Scratch memory of a thread, reused by the next call.
@@ -337,8 +354,24 @@ class Execution {
 
     void logits(const Instruction& i) {
         const Matrix& m = *static_cast<const Matrix*>(i.matrix);
-        if (m.quantised) vocabulary(m, work.quantised(input(i), m.in), i.width, work.block, top_k);
-        else vocabulary(m, input(i), i.width, work.block, top_k);
+        if (m.quantised) logits(i, m, work.quantised(input(i), m.in));
+        else logits(i, m, input(i));
+    }
+
+    // A sentence with a shortlist has a matrix of its own. Successive sentences without one share a product.
+    template <class E>
+    void logits(const Instruction& i, const Matrix& m, const Rows<E>& a) {
+        int64_t row = 0;
+        for (auto s = state.sentences.begin(); s != state.sentences.end();) {
+            const Shortlist* list = s->shortlist.get();
+            int64_t count = 0;
+            do count += s++->rows * k;
+            while (!list && s != state.sentences.end() && !s->shortlist);
+            const Columns columns = list ? Columns{int64_t(list->tokens.size()), list->tokens.data()} : Columns{i.width};
+            vocabulary(list ? list->matrix() : m, a.part(row, count), columns, i.width, work.block,
+                top_k.rows_from(row, i.width));
+            row += count;
+        }
     }
 };
 

@@ -78,6 +78,7 @@ SIGNATURES: Mapping[str, tuple[str, str]] = {
         "int",
         "void* program, const int64_t* tokens, const int32_t* lengths, int64_t sentences, void** result",
     ),
+    "zoo_restrict": ("int", "void* program, void* state, const int64_t* tokens, const int64_t* counts"),
     "zoo_step": (
         "int",
         "void* program, void* state, const int64_t* tokens, int64_t k, int64_t count, float* values, "

@@ -88,11 +88,11 @@ struct alignas(LINE) Matrix {
     }
     const float* floats() const { return bias() + columns(); }
     const int8_t* bytes() const { return reinterpret_cast<const int8_t*>(offsets() + columns()); }
-    const char* end() const {
-        const int64_t elements = columns() * depth;
-        return quantised ? reinterpret_cast<const char*>(bytes() + elements * GROUP)
-                         : reinterpret_cast<const char*>(floats() + elements);
+    int64_t group_bytes() const { return quantised ? GROUP : 4; }
+    const char* data() const {
+        return quantised ? reinterpret_cast<const char*>(bytes()) : reinterpret_cast<const char*>(floats());
     }
+    int64_t size() const { return data() + columns() * depth * group_bytes() - reinterpret_cast<const char*>(this); }
 };
 
 // Rows of 4-byte elements: floats, or groups of 8-bit integers with a scale each.
@@ -101,6 +101,10 @@ struct Rows {
     const E* data;
     int64_t stride, count;
     const float* scales;
+
+    Rows part(int64_t first, int64_t rows) const {
+        return {data + first * stride, stride, rows, scales ? scales + first : nullptr};
+    }
 };
 
 // Destination of a product, and whether ReLU is applied to it.
@@ -136,6 +140,54 @@ Matrix* start_matrix(void* to, int64_t in, int64_t out, bool quantised, const fl
     for (int64_t i = 0; i < m->columns(); i++) biases[i] = bias && i < out ? bias[i] : 0.0f;
     return m;
 }
+
+// Copies groups of BYTES bytes. The distance between two groups is `from_step` and `to_step` groups.
+template <int64_t BYTES>
+void copy_groups(const char* from, int64_t from_step, char* to, int64_t to_step, int64_t groups) {
+    for (int64_t i = 0; i < groups; i++, from += from_step * BYTES, to += to_step * BYTES) std::memcpy(to, from, BYTES);
+}
+
+// Unpacked copy of a matrix, from which smaller matrices of some of its columns are packed quickly. It must not outlive
+// the matrix.
+class ColumnTable {
+  public:
+    explicit ColumnTable(const Matrix& m) : m(m), bytes(m.depth * m.group_bytes()) {
+        columns.grow(m.out * bytes, true);
+        for (int64_t i = 0; i < m.out; i++) copy(m.data(), PANEL, panel_offset(i), columns.data, 1, i * bytes);
+    }
+
+    // Returns the memory of a packed matrix of these columns.
+    Block<char> pack(const int64_t* chosen, int64_t count) const {
+        Block<char> memory(matrix_head(m.in, count, m.quantised).size());
+        Matrix* packed = start_matrix(memory.data, m.in, count, m.quantised, nullptr);
+        packed->has_bias = m.has_bias;
+        char* to = const_cast<char*>(packed->data());
+        float *bias = const_cast<float*>(packed->bias()), *scales = const_cast<float*>(packed->scales());
+        int32_t* offsets = const_cast<int32_t*>(packed->offsets());
+        for (int64_t i = 0; i < packed->columns(); i++) {
+            const int64_t column = chosen[std::min(i, count - 1)];  // the padding repeats the last one, and is not used
+            copy(columns.data, 1, column * bytes, to, PANEL, panel_offset(i));
+            bias[i] = m.bias()[column];
+            if (m.quantised) scales[i] = m.scales()[column], offsets[i] = m.offsets()[column];
+        }
+        return memory;
+    }
+
+  private:
+    const Matrix& m;
+    int64_t bytes;  // size of a column
+    Block<char> columns;
+
+    int64_t panel_offset(int64_t column) const {
+        return column / PANEL * PANEL * bytes + column % PANEL * m.group_bytes();
+    }
+    void copy(const char* from, int64_t from_step, int64_t from_offset, char* to, int64_t to_step,
+              int64_t to_offset) const {
+        from += from_offset, to += to_offset;
+        if (m.quantised) copy_groups<GROUP>(from, from_step, to, to_step, m.depth);
+        else copy_groups<4>(from, from_step, to, to_step, m.depth);
+    }
+};
 
 // Multiplies R rows with a panel, and prefetches memory from `prefetch_from` on: as many bytes as the panel has if this
 // is the panel's SINGLE_TILE, otherwise one cache line every 2^log2_interval steps.
@@ -219,9 +271,8 @@ void compute(int64_t rows, const Matrix& m, const Rows<E>& a, const Part& part, 
 template <class E>
 void product(const Matrix& m, const Rows<E>& a, int64_t first, int64_t last, const Target& c) {
     constexpr int64_t MAX_NEAR = 384 << 10;  // bytes of rows that fit into the level-2 cache with two panels
-    const int64_t bytes = m.depth * PANEL * (m.quantised ? GROUP : 4);  // size of a panel
-    const char* data = reinterpret_cast<const char*>(m.floats());
-    if (m.quantised) data = reinterpret_cast<const char*>(m.bytes());
+    const int64_t bytes = m.depth * PANEL * m.group_bytes();  // size of a panel
+    const char* data = m.data();
     const int64_t chunk = std::max<int64_t>(TILE, MAX_NEAR / (4 * std::max<int64_t>(m.depth, 1)) / TILE * TILE);
     for (int64_t row = 0; row < a.count; row += chunk) {
         const int64_t rows = std::min(chunk, a.count - row), tiles = (rows + TILE - 1) / TILE;

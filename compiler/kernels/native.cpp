@@ -74,8 +74,7 @@ extern "C" {
 
 int zoo_matrix_bytes(int64_t in, int64_t out, int64_t quantised, int64_t* result) {
     return status_of([&] {
-        const Matrix m = matrix_head(in, out, quantised != 0);
-        *result = m.end() - reinterpret_cast<const char*>(&m);
+        *result = matrix_head(in, out, quantised != 0).size();
     });
 }
 
@@ -137,6 +136,15 @@ int zoo_encode(void* handle, const int64_t* tokens, const int32_t* lengths, int6
         }
         Execution(program, *state, tokens).encode();
         *result = state.release();
+    });
+}
+
+int zoo_restrict(void* program, void* state, const int64_t* tokens, const int64_t* counts) {
+    return status_of([&] {
+        for (Sentence& s : static_cast<State*>(state)->sentences) {
+            s.shortlist = static_cast<Program*>(program)->shortlist(tokens, *counts);
+            tokens += *counts++;
+        }
     });
 }
 

@@ -136,6 +136,7 @@ class KernelProgram:
         prefixes: Sequence[Sequence[int]],
         options: Sequence[BeamOptions],
         penalties: Sequence[Sequence[float]],
+        shortlists: Sequence[Int64[np.ndarray, " listed"]] | None = None,
     ) -> KernelState:
         """Encode sources, and read their prefixes (see `SearchingDecoder.start_search`)."""
         if {len(prefixes), len(options), len(penalties)} != {len(sources)}:
@@ -143,6 +144,8 @@ class KernelProgram:
                 f"got {len(sources)} sources: pass one prefix, one option and one row of penalties for each"
             )
         state = self._encode(_concatenated(sources), _as_array(map(len, sources), np.int32))
+        if shortlists is not None:
+            state = self.restrict(state, shortlists)
         totals, last = np.zeros(len(sources), np.float32), np.full(len(sources), BOS)
         for forced in zip(*prefixes, strict=True):
             log_probabilities = np.empty((len(sources), self.vocabulary), np.float32)
@@ -160,6 +163,12 @@ class KernelProgram:
         pointers = (each.ctypes.data for each in (fields, totals, table))
         raise_for(self.library.zoo_start_search(state.handle, *pointers, longest))
         state.beams = 0
+        return state
+
+    def restrict(self, state: KernelState, tokens: Sequence[Int64[np.ndarray, " listed"]]) -> KernelState:
+        """Return the state whose sentences choose their tokens from lists (see `ShortlistDecoder.restrict`)."""
+        counts, listed = _as_array([len(each) for each in tokens], np.int64), np.concatenate(tokens).astype(np.int64)
+        raise_for(self.library.zoo_restrict(self.handle, state.handle, listed.ctypes.data, counts.ctypes.data))
         return state
 
     def search(

@@ -68,6 +68,7 @@ struct Sentence {
     int64_t max_positions = 0;      // positions that fit into `ancestry`
     std::vector<int32_t> ancestry;  // [rows, max_positions]
     std::unique_ptr<Beam> beam;     // null unless the kernels search
+    std::unique_ptr<Shortlist> shortlist;  // null if the sentence may choose any token
 
     float* memory_slot(const Slots& slots, int64_t slot) const {
         const int64_t offset = slots.offset[size_t(slot)];

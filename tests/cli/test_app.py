@@ -32,6 +32,7 @@ OPTIONS = {
     "prepare": ["SPEC", "KEY=VALUE"],
     "train": ["SPEC", "KEY=VALUE", "--run", "--fresh", "--yes", "--device", "--verify-resume"],
     "average": ["RUN", "--last", "--search", "--int8", "--json", "--device"],
+    "shortlist": ["RUN"],
     "sweep": ["SPEC|KEY=VALUE", "--seeds", "--jobs", "--folder", "--list", "--table", "--json", "--device"],
     "watch": ["RUN"],
     "curves": ["RUN", "--output"],
@@ -48,6 +49,7 @@ OPTIONS = {
             "--search",
             "--beam",
             "--alpha",
+            "--shortlist",
         ),
         "--n-best",
         *("--no-split", "--temperature", "--top-k", "--top-p", "--seed", "--json", *_EXECUTION),
@@ -72,7 +74,8 @@ OPTIONS = {
         *("--attention", "--layer", "--head", "--word", *_EXECUTION[:-1]),
     ],
     "search": [
-        *("SENTENCE", *_MODEL, "--from", "--to", "--output", "--beam", "--alpha", "--no-split", *_EXECUTION[:-1]),
+        *("SENTENCE", *_MODEL, "--from", "--to", "--output", "--beam", "--alpha", "--shortlist"),
+        *("--no-split", *_EXECUTION[:-1]),
     ],
     "compare": ["A", "B", "--set", "--references", "--language", "--json", *_EXECUTION],
     "serve": [

@@ -1,4 +1,4 @@
-"""`zoo prepare`, `zoo train` and `zoo average`."""
+"""`zoo prepare`, `zoo train`, `zoo average` and `zoo shortlist`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from cli.app import run
+from compiler.backends import BACKENDS
+from zoo.data.prepare import prepare
 from zoo.evaluation.metrics import get_metric
 from zoo.report import Report
 from zoo.training.averaging import AverageSearch, ScoredAverage
@@ -143,6 +145,23 @@ class TestTrain:
         assert result.status == 1
         assert "the weights.safetensors and optimiser.safetensors of step 7 differ" in result.err
         assert "hint: " in result.err
+
+
+def test_a_shortlist_is_used_by_decode_and_search(zoo: Zoo, trained: Callable[..., Run]) -> None:
+    if problem := BACKENDS["native"].unavailable_reason():
+        pytest.skip(problem)
+    run = trained("runs/tiny")
+    prepare(run.spec, Report()).vocabulary.save(run.folder)
+    decode = ("decode", "--model", "tiny", "--backend", "native", "--shortlist")
+    refused = zoo(*decode, stdin="we read\n")
+    assert (refused.status, refused.out) == (2, "")
+    assert "has no shortlist" in refused.err
+    result = zoo("shortlist", "tiny")
+    assert (result.status, result.out) == (0, "runs/tiny/shortlist.safetensors\n")
+    decoded = zoo(*decode, stdin="we read\n")
+    assert (decoded.status, decoded.out.count("\n")) == (0, 1)
+    found = zoo("search", "we read", "--model", "tiny", "--backend", "native", "--shortlist")
+    assert found.out.startswith(decoded.out)
 
 
 @pytest.fixture

@@ -182,6 +182,11 @@ class HandWrittenProgram:
         assert status == Status.DONE
         return values, ids, ends, everything
 
+    def restrict(self, state: int, lists: Sequence[Tensor]) -> int:
+        """Give each sentence a shortlist. Return the status."""
+        counts, tokens = torch.tensor([len(each) for each in lists]), torch.cat(list(lists))
+        return int(self.library.zoo_restrict(self.handle, state, tokens.data_ptr(), counts.data_ptr()))
+
     def run(self, state: int, tokens: Tensor) -> Tensor:
         """Run a step. Return the elements that `output` chose."""
         log_probabilities = self.next(state, tokens)[3]

@@ -264,6 +264,42 @@ def test_top_k_tokens(new_program: Any, quantised: bool, tied: bool) -> None:
                 check_top(results, everything, count, allowed)
 
 
+@pytest.mark.parametrize("quantised", [False, True])
+def test_a_shortlist_restricts_each_sentence_to_its_tokens(new_program: Any, quantised: bool) -> None:
+    """Other tokens have no probability. A state may contain sentences with and without a shortlist."""
+    inner, ids, rows, count = 21, 700, 7, 5
+    x, bias = integer_rows(rows, inner), torch.randn(ids)
+    w, scales = torch.randint(-9, 10, (inner, ids), dtype=torch.int8), torch.rand(ids) / 50
+    program = new_program()
+    matrix = program.matrix(w, bias, scales) if quantised else program.matrix(w.float() * scales, bias)
+    program.logits(program.embed(x), matrix, ids)
+    tokens = torch.arange(rows)
+    is_listed = torch.rand(5, ids) < torch.tensor([0.01, 0.1, 0.4, 0.9, 0.0])[:, None]
+    is_listed[:4, [3, ids - 1]] = is_listed[4, ids - 2] = True  # the last list has no EOS
+    lists = [row.nonzero()[:, 0] for row in is_listed]
+    restricted, free = program.start(tokens[:5], [1] * 5), program.start(tokens[5:], [1] * 2)
+    assert program.restrict(restricted, lists) == Status.DONE
+    assert program.library.zoo_join(restricted, free) == Status.DONE
+    results = program.next(restricted, tokens, count)
+    logits = (x.round() if quantised else x) @ (w.float() * scales) + bias
+    for row, listed in enumerate([*lists, *[torch.arange(ids)] * 2]):
+        expected = torch.full((ids,), -torch.inf)
+        expected[listed] = logits[row, listed].log_softmax(0)
+        close(results[3][row], expected)
+    check_top(results, results[3], count)
+    odd = (torch.arange(ids) % 2 == 1).expand(rows, -1)
+    check_top(program.next(restricted, tokens, count, allowed=odd), results[3], count, odd)
+
+
+def test_a_shortlist_must_have_ascending_tokens_of_the_vocabulary(new_program: Any) -> None:
+    program = new_program()
+    program.logits(program.embed(torch.randn(1, 4)), program.matrix(torch.randn(4, 9)), 8)
+    state = program.start(torch.tensor([0]), [1])
+    for tokens in ([], [2, 2], [3, 2], [-1, 3], [3, 8]):
+        assert program.restrict(state, [torch.tensor(tokens, dtype=torch.long)]) == Status.OUT_OF_RANGE
+    assert program.restrict(state, [torch.tensor([3, 7])]) == Status.DONE
+
+
 @pytest.mark.parametrize("spread", [1e-4, 1e-2, 1.0])
 def test_logits_that_round_to_equal_log_probabilities_are_ordered_by_id(new_program: Any, spread: float) -> None:
     """If one token is nearly certain, the log-probabilities of the others have few different values."""

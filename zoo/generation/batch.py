@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Generic, Self
+from typing import TYPE_CHECKING, Generic, Self, cast
 
 import numpy as np
 
 from compiler.lazy import no_grad
-from compiler.program import State, StepwiseDecoder
+from compiler.program import ShortlistDecoder, State, StepwiseDecoder
 from compiler.stream import Stream
 from specs import BOS, EOS, ZooError
 from zoo.generation.batching import Source
@@ -63,6 +63,9 @@ class Batch(Generic[State]):
         token = torch.full((len(sources),), BOS, device=device)
         totals = torch.zeros(len(sources), 1, device=device)
         state = program.encode(Stream.pad([source.values for source in sources], device))
+        if shortlist := histories[0].strategy.shortlist:
+            lists = [shortlist.tokens_of(source.tokens, source.prefix) for source in sources]
+            state = cast(ShortlistDecoder[State], program).restrict(state, lists)
         constraint = rule.start(sources, device) if rule is not None else None
         for forced in zip(*(source.prefix for source in sources), strict=True):
             log_probabilities, state = program.advance(state, token.unsqueeze(1))

@@ -12,6 +12,7 @@ from specs import EOS
 from zoo.generation.batching import Source
 from zoo.generation.constraints import Constraint, SuppressedTokens
 from zoo.generation.hypotheses import LengthPenalty, SearchHistory, SearchObserver, Selection, length_penalty
+from zoo.models.shortlist import Shortlist
 
 if TYPE_CHECKING:
     import torch
@@ -43,7 +44,8 @@ class BeamSearch:
     - "shrinking": each finished hypothesis reduces the beam size by one, as in Marian. Each step takes as many
       continuations as there are live hypotheses. Live hypotheses are cut off at the maximum length.
 
-    An `observer` receives each step. It does not change the search.
+    An `observer` receives each step. It does not change the search. With a `shortlist`, a sentence chooses from the
+    tokens that the shortlist gives for its source.
     """
 
     size: int
@@ -53,6 +55,7 @@ class BeamSearch:
     length_penalty: LengthPenalty = "gnmt"
     stopping_rule: StoppingRule = "admissible"
     observer: SearchObserver | None = None
+    shortlist: Shortlist | None = None
 
     reorders_rows = True
     """A hypothesis may continue a hypothesis that was in a different row of the same sentence."""
@@ -65,7 +68,8 @@ class BeamSearch:
     @property
     def kind(self) -> Hashable:
         """The kind of batch. Sentences of the same kind can share a batch. An observed search has its own batch."""
-        return BeamSearch, max(_SHARED_SIZE, 1 << (self.size - 1).bit_length()), self.constraint, self.observer
+        size = max(_SHARED_SIZE, 1 << (self.size - 1).bit_length())
+        return BeamSearch, size, self.constraint, self.observer, self.shortlist
 
     @property
     def runs_in_program(self) -> bool:

@@ -14,6 +14,7 @@ from zoo.generation.beam_search import BeamSearch
 from zoo.generation.constraints import Constraint, SuppressedTokens
 from zoo.generation.hypotheses import SearchObserver
 from zoo.generation.sampling import Sampling
+from zoo.models.shortlist import Shortlist
 
 DEFAULT_MAX_BATCH_TOKENS = 4096
 """Default for the maximum number of source tokens in a batch, counting EOS and padding."""
@@ -37,6 +38,7 @@ class GenerationOptions(TypedDict, total=False):
     top_k: int | None
     top_p: float | None
     seed: int | None
+    shortlist: bool | None
     max_batch_tokens: int | None
     workers: int | Literal["auto"] | None
 
@@ -137,21 +139,27 @@ class GenerationConfig(Decoding):
         return f"with a {kind} of {self.rows:,}, this takes about {factor}"
 
     def strategy(
-        self, constraint: Constraint | None = None, observer: SearchObserver | None = None
+        self,
+        constraint: Constraint | None = None,
+        observer: SearchObserver | None = None,
+        shortlist: Shortlist | None = None,
     ) -> BeamSearch | Sampling:
         """Return the search strategy that these options describe.
 
         Args:
             constraint: Constraint that all outputs satisfy.
             observer: Receives each step of a beam search.
+            shortlist: Shortlist of the model. It is only used if the option `shortlist` is true.
         """
         if self.suppressed_tokens or self.min_length:
             constraint = SuppressedTokens(self.suppressed_tokens, self.vocabulary_size, constraint, self.min_length)
+        if not self.shortlist:
+            shortlist = None
         if self.search == "beam":
             penalty, rule = self.length_penalty, self.stopping_rule
-            return BeamSearch(self.beam, self.alpha, self.n_best, constraint, penalty, rule, observer)
+            return BeamSearch(self.beam, self.alpha, self.n_best, constraint, penalty, rule, observer, shortlist)
         distribution = (self.temperature, self.top_k, self.top_p)
-        return Sampling(self.n_best, self.alpha, *distribution, self.seed, constraint, self.length_penalty)
+        return Sampling(self.n_best, self.alpha, *distribution, self.seed, constraint, self.length_penalty, shortlist)
 
 
 def check_max_batch_tokens(max_batch_tokens: int | None) -> int:

@@ -14,6 +14,7 @@ from compiler.program import State, StepwiseDecoder, TopK
 from specs import EOS, ZooError
 from zoo.generation.batching import Source
 from zoo.generation.constraints import Constraint
+from zoo.models.shortlist import Shortlist
 
 if TYPE_CHECKING:
     from jaxtyping import Bool, Float32, Int, Int64
@@ -81,6 +82,10 @@ class SearchStrategy(Protocol):
     @property
     def constraint(self) -> Constraint | None:
         """The constraint on the outputs, if any."""
+
+    @property
+    def shortlist(self) -> Shortlist | None:
+        """The shortlist of the tokens that a sentence may choose, if any. The program must be a `ShortlistDecoder`."""
 
     @property
     def reorders_rows(self) -> bool:

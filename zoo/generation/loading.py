@@ -81,7 +81,7 @@ def open_model(
         device="cpu" if stored is not None else compiler.find_device(device),
         max_batch_tokens=max_batch_tokens,
     )
-    translator.backend = program.backend
+    translator.backend, translator.shortlist = program.backend, outline.shortlist
     translator.alignment_head = AlignmentHead.parse(outline.weights.facts.get("alignment_head"))
     translator.attention_program = cache(build_attention)
     translator.reopen = partial(

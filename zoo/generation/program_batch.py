@@ -17,7 +17,7 @@ from zoo.generation.hypotheses import Hypothesis, LengthPenalty, SearchHistory, 
 
 if TYPE_CHECKING:
     import torch
-    from jaxtyping import Bool
+    from jaxtyping import Bool, Int64
 
 MAX_MICROSECONDS = 5000
 """Time after which a call of the program returns, so that other sentences can join and cancelled ones can leave.
@@ -79,6 +79,7 @@ class ProgramBatch(Generic[State]):
             [source.prefix for source in sources],
             [_options(history, rule) for history in histories],
             [_penalties(history) for history in histories],
+            _shortlists(histories),
         )
 
     def prepare_to_join(self, rows: int) -> list[SearchHistory]:
@@ -119,6 +120,13 @@ def _options(history: SearchHistory, rule: SuppressedTokens | None) -> BeamOptio
         min_length=min(rule.min_length, source.max_length) if rule else 0,
         max_length=source.max_length,
     )
+
+
+def _shortlists(histories: Sequence[SearchHistory]) -> list[Int64[np.ndarray, " listed"]] | None:
+    """Return the tokens that each sentence may choose. None: all tokens."""
+    if (shortlist := histories[0].strategy.shortlist) is None:
+        return None
+    return [shortlist.tokens_of(history.source.tokens, history.source.prefix) for history in histories]
 
 
 def _penalties(history: SearchHistory) -> tuple[float, ...]:

@@ -14,6 +14,7 @@ from specs import BOS, EOS, PAD
 from zoo.generation.batching import Source
 from zoo.generation.constraints import Constraint
 from zoo.generation.hypotheses import LengthPenalty, SearchHistory, Selection, length_penalty
+from zoo.models.shortlist import Shortlist
 
 if TYPE_CHECKING:
     import torch
@@ -47,6 +48,7 @@ class Sampling:
     seed: int
     constraint: Constraint | None = None
     length_penalty: LengthPenalty = "gnmt"
+    shortlist: Shortlist | None = None
 
     reorders_rows = False
     """In sampling, the hypothesis in a row always continues the hypothesis in the same row."""
@@ -61,7 +63,7 @@ class Sampling:
     @property
     def kind(self) -> Hashable:
         """The kind of batch. Sentences of the same kind can share a batch, even with different seeds."""
-        return Sampling, self.count, self.temperature, self.top_k, self.top_p, self.constraint
+        return Sampling, self.count, self.temperature, self.top_k, self.top_p, self.constraint, self.shortlist
 
     def new_history(self, source: Source) -> SearchHistory:
         """Return an empty search history for a sentence, with one random number generator per sample."""

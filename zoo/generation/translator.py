@@ -8,7 +8,7 @@ from contextlib import ExitStack, closing
 from functools import partial
 from typing import TYPE_CHECKING, Self, Unpack, cast, overload
 
-from compiler.program import TranslationModel
+from compiler.program import ShortlistDecoder, TranslationModel
 from specs import Spec, ZooError
 from zoo.generation.alignment import AlignedToken, AlignmentHead, align
 from zoo.generation.attention import Attention, attend
@@ -28,6 +28,7 @@ from zoo.generation.hypotheses import Hypothesis, SearchObserver
 from zoo.generation.preprocessing import Preprocessor, TextWithPrefix
 from zoo.generation.scoring import TokenScores, score_targets
 from zoo.generation.translation import EMPTY_TRANSLATION, Translation
+from zoo.models.shortlist import Shortlist
 from zoo.planning.capacity import max_sentences
 from zoo.report import Report
 from zoo.text.languages import LanguagePair, choose_direction
@@ -64,6 +65,7 @@ class Translator:
             the first call. None for an ensemble, or if the translator was created from a program.
         alignment_head: Attention head that aligns best. None: it is not known.
         constraint: Constraint on all outputs, if any.
+        shortlist: Shortlist of the tokens that a translation may contain, if the model has one.
     """
 
     verb = "translate"
@@ -103,6 +105,7 @@ class Translator:
         self.attention_program: Callable[[], EmittedProgram] | None = None
         self.alignment_head: AlignmentHead | None = None
         self.constraint: Constraint | None = None
+        self.shortlist: Shortlist | None = None
 
     def __reduce__(self) -> tuple[Callable[[], Translator], tuple[()]]:
         if self.reopen is None:
@@ -281,7 +284,7 @@ class Translator:
 
         with ExitStack() as stack:
             progress = stack.enter_context((report or Report()).progress(self.verb, len(sources), "sentences"))
-            strategy = config.strategy(self.constraint)
+            strategy = config.strategy(self.constraint, shortlist=self.shortlist)
             future = self._engine_for(config).submit(sources, strategy, convert, progress.advance)
             progress_bar = stack.pop_all()
         future.add_done_callback(lambda _: progress_bar.close())
@@ -309,14 +312,27 @@ class Translator:
         """Return the options, completed from the spec. If there are many hypotheses, the batch size is reduced.
 
         Raises:
-            ZooError: A value is out of range.
+            ZooError: A value is out of range, or the model or its backend does not support the shortlist.
         """
         given = options.get("max_batch_tokens")
         complete: GenerationOptions = {**options, "max_batch_tokens": self.max_batch_tokens if given is None else given}
         config = GenerationConfig.from_spec(self.spec, complete, n_best)
+        if config.shortlist:
+            self._require_shortlist()
         if config.rows > LARGE_BEAM:
             self.report.info(config.describe_cost(self.spec.decoding.beam))
         return config.model_copy(update={"max_batch_tokens": self._limited(config.max_batch_tokens, config.rows)})
+
+    def _require_shortlist(self) -> None:
+        """Raise ZooError if the model has no shortlist, or if the program cannot use it."""
+        hint = "`zoo decode --no-shortlist` and the option `shortlist=False` search without it"
+        if not issubclass(type(self.program), ShortlistDecoder):
+            name = "an ensemble" if isinstance(self.program, Ensemble) else f"the backend `{self.backend}`"
+            fix = "use a single model" if isinstance(self.program, Ensemble) else "use the backend `native`"
+            raise ZooError(f"{name} does not support a shortlist (`decoding.shortlist`)", hint=f"{fix}; {hint}")
+        if self.shortlist is None:
+            problem = f"the model `{self.spec.name}` has no shortlist, but `decoding.shortlist` requires one"
+            raise ZooError(problem, hint=f"`zoo shortlist RUN` adds one to a training run; {hint}")
 
     def _limited(self, max_batch_tokens: int, rows: int) -> int:
         """Return the maximum number of tokens in a batch if each sentence has `rows` hypotheses."""
@@ -355,7 +371,7 @@ class Translator:
             observer: Receives each step of a beam search.
         """
         sources = preprocessor.read_chunks(chunks, first)
-        strategy = config.strategy(self.constraint, observer)
+        strategy = config.strategy(self.constraint, observer, self.shortlist)
         with closing(self._engine_for(config).search(sources, strategy)) as results:
             for source, hypotheses in results:
                 yield from preprocessor.empty_translations()

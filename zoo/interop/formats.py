@@ -13,6 +13,7 @@ from torch import Tensor
 import specs
 from specs import Languages, Spec, ZooError
 from specs.languages import suggest_language
+from zoo.models.shortlist import Shortlist
 from zoo.publishing.proof import ReferenceLogProbabilities
 from zoo.text.vocabulary import Vocabulary
 
@@ -52,6 +53,8 @@ class ImportedModel:
     bundle's facts contain them."""
     notes: tuple[str, ...] = ()
     """Notes to show to the user."""
+    shortlist: Shortlist | None = None
+    """Vocabulary shortlist, if the model comes with one."""
 
 
 @dataclass(frozen=True)

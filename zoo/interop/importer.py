@@ -28,6 +28,7 @@ from zoo.interop.formats import (
 from zoo.interop.huggingface import formats as huggingface
 from zoo.interop.huggingface.importer import HuggingFaceMarianImport
 from zoo.interop.marian.importer import MarianImport
+from zoo.models import shortlist
 from zoo.models.folder import ModelFolder
 from zoo.models.registries.revision import is_name
 from zoo.models.weights import Weights
@@ -207,6 +208,8 @@ def _write(bundle: ModelFolder, model: ImportedModel) -> None:
     bundle.spec_file.write_text(model.spec.yaml(__version__), encoding="utf-8")
     model.vocabulary.save(bundle.folder)
     Weights(model.tensors).write(bundle.weights)
+    if model.shortlist:
+        model.shortlist.write(bundle.folder / shortlist.NAME)
 
 
 def _check_sentences(file: Path | None) -> list[str]:

@@ -13,9 +13,10 @@ from specs import Parsing, Spec, ZooError
 from zoo.files import manifest, storage
 from zoo.files.atomic import restore_replaced
 from zoo.files.manifest import Manifest
-from zoo.files.reading import read_bytes
-from zoo.models import weights
+from zoo.files.reading import file_exists, read_bytes
+from zoo.models import shortlist, weights
 from zoo.models.folder import MAX_SPEC_BYTES, SPEC, WEIGHTS, ModelFolder
+from zoo.models.shortlist import Shortlist
 from zoo.models.weights import Weights
 from zoo.text.trees.tokenizer import TreeTokenizer
 from zoo.text.vocabulary import Vocabulary
@@ -34,21 +35,24 @@ class Outline:
         vocabulary: The vocabulary.
         weights: The weights without tensors.
         digest: SHA-256 that identifies the spec and the weights. None for a training run, which has no manifest.
+        shortlist: The shortlist, if there is one.
     """
 
     spec: Spec
     vocabulary: Vocabulary
     weights: Weights
     digest: str | None
+    shortlist: Shortlist | None
 
 
 @dataclass(frozen=True)
 class Model:
-    """Spec, vocabulary and weights of one model."""
+    """Spec, vocabulary and weights of one model, and its shortlist, if it has one."""
 
     spec: Spec
     vocabulary: Vocabulary
     weights: Weights
+    shortlist: Shortlist | None = None
 
 
 def read_model(folder: Path) -> Model:
@@ -60,7 +64,7 @@ def read_model(folder: Path) -> Model:
     """
 
     def read(model: ModelFolder, listed: Manifest | None) -> Model:
-        spec, vocabulary = _read_spec_and_vocabulary(model, listed)
+        spec, vocabulary, lists = _read_light_files(model, listed)
         loaded = weights.read(model.weights, listed)
         try:
             check_weights(
@@ -68,7 +72,7 @@ def read_model(folder: Path) -> Model:
             )
         except ZooError as error:
             raise ZooError(error.problem, where=str(model.weights), hint=error.hint, exit_code=1) from None
-        return Model(spec, vocabulary, loaded)
+        return Model(spec, vocabulary, loaded, lists)
 
     return _read_one_version(folder, read)
 
@@ -80,12 +84,12 @@ def read_outline(folder: Path) -> Outline:
     """
 
     def read(model: ModelFolder, listed: Manifest | None) -> Outline:
-        spec, vocabulary = _read_spec_and_vocabulary(model, listed)
-        if listed is None:
-            return Outline(spec, vocabulary, Weights({}, weights.read_facts(model.weights)), None)
-        listed.check_file(WEIGHTS)
-        digests = [listed.entries[name].sha256 for name in (SPEC, WEIGHTS)]
-        return Outline(spec, vocabulary, Weights({}, weights.read_facts(model.weights)), " ".join(digests))
+        spec, vocabulary, lists = _read_light_files(model, listed)
+        digest = None
+        if listed is not None:
+            listed.check_file(WEIGHTS)
+            digest = " ".join(listed.entries[name].sha256 for name in (SPEC, WEIGHTS))
+        return Outline(spec, vocabulary, Weights({}, weights.read_facts(model.weights)), digest, lists)
 
     return _read_one_version(folder, read)
 
@@ -112,7 +116,9 @@ def _read_one_version(folder: Path, read: Callable[[ModelFolder, Manifest | None
     raise ZooError(f"`{folder}` was repeatedly replaced while it was read", hint=hint, exit_code=1)
 
 
-def _read_spec_and_vocabulary(model: ModelFolder, listed: Manifest | None) -> tuple[Spec, Vocabulary]:
+def _read_light_files(model: ModelFolder, listed: Manifest | None) -> tuple[Spec, Vocabulary, Shortlist | None]:
+    """Read all files but the weights."""
+
     def read(path: Path, max_bytes: int) -> bytes:
         return read_bytes(path, max_bytes) if listed is None else listed.read_file(path.name, max_bytes)
 
@@ -120,7 +126,10 @@ def _read_spec_and_vocabulary(model: ModelFolder, listed: Manifest | None) -> tu
     spec.require_text()
     vocabulary = Vocabulary.load(model.folder, read)
     _require_matching_vocabulary(model.folder, spec, vocabulary)
-    return spec, vocabulary
+    file, lists = model.folder / shortlist.NAME, None
+    if file_exists(file):
+        lists = Shortlist.parse(read(file, shortlist.MAX_BYTES), file, vocabulary.sizes)
+    return spec, vocabulary, lists
 
 
 def _require_matching_vocabulary(folder: Path, spec: Spec, vocabulary: Vocabulary) -> None:

@@ -32,6 +32,7 @@ from zoo.files.atomic import atomic_file, write_json
 from zoo.files.manifest import Manifest
 from zoo.files.reading import open_file
 from zoo.generation.batching import pad_sequences
+from zoo.generation.config import GenerationOptions
 from zoo.generation.translator import Translator
 from zoo.models.weights import check_header
 from zoo.report import Report, size
@@ -134,7 +135,8 @@ def translated_pairs(translator: Translator) -> list[tuple[str, str]]:
     """Return a few fixed sentences and the model's own translations of them."""
     sources = [sentence for sentence in _SAMPLE_SENTENCES if _is_short(sentence, "source", translator)] or ["a"]
     source, target = translator.spec.default_direction
-    targets = translator.translate(sources, source=source, target=target, split=False, search="beam", beam=1)
+    search: GenerationOptions = {"search": "beam", "beam": 1, "shortlist": False}
+    targets = translator.translate(sources, source=source, target=target, split=False, **search)
     # An untrained model may never end a sentence. Any target is good enough then.
     short = (target if _is_short(target, "target", translator) else "a" for target in targets)
     return list(zip(sources, short, strict=True))
@@ -346,4 +348,4 @@ def _decode(translator: Translator, sources: Sequence[str], references: Sequence
     metric, *_ = metrics_for(translator.spec.task)
     direction = translator.spec.default_direction
     texts = EvaluationSet(sources, references, [direction] * len(sources))
-    return ModelOutputs(translator, texts, search="beam"), metric
+    return ModelOutputs(translator, texts, search="beam", shortlist=False), metric

@@ -15,7 +15,7 @@ from zoo.files.reading import file_exists, read_json
 from zoo.files.storage import require_space
 from zoo.generation.loading import open_model
 from zoo.generation.translator import Translator
-from zoo.models import find, weights
+from zoo.models import find, shortlist, weights
 from zoo.models.folder import CARD, SCORES, ModelFolder, differing_fields, format_differences
 from zoo.models.local_store import model_path
 from zoo.models.weights import Weights
@@ -81,6 +81,8 @@ def publish(
         bundle.spec_file.write_text(spec.yaml(__version__), encoding="utf-8")
         translator.vocabulary.save(partial)
         source_weights.write(bundle.weights)
+        if translator.shortlist:
+            translator.shortlist.write(partial / shortlist.NAME)
         outputs = proof.decode_reference_outputs(translator, report) if with_text else None
         dev = read_split(spec, "dev", report, translator.vocabulary).pairs(spec.default_direction) if with_text else ()
         pairs = proof.choose_pairs(dev, translator)

@@ -59,7 +59,7 @@ class DevSet:
         self.report = Report()  # report only the first build
         translator = translator_class(self.spec.task)(program, self.vocabulary, self.spec, device=self.device)
         tokens = max(1, min(DEFAULT_MAX_BATCH_TOKENS, _MAX_LOGITS // self.spec.vocabulary.sizes[1])) if forced else None
-        return ModelOutputs(translator, self.texts, max_batch_tokens=tokens)
+        return ModelOutputs(translator, self.texts, max_batch_tokens=tokens, shortlist=False)
 
 
 @contextmanager

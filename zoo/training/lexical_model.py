@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from jaxtyping import Bool, Float64
+from jaxtyping import Bool, Float64, Int64
 
 ITERATIONS = 10
 Tokens = Sequence[int] | np.ndarray
@@ -33,14 +33,26 @@ class LexicalModel:
         """Number of target tokens. A key is the source token times this number, plus the target token."""
         self._keys, entry = np.unique(sources * self._targets + targets, return_inverse=True)
         source_of_key = self._keys // self._targets
-        self._probabilities = np.ones(len(self._keys))
+        self._probabilities: np.ndarray = np.ones(len(self._keys))
+        self._counts: np.ndarray = self._probabilities
         for _ in range(ITERATIONS):
             share = self._probabilities[entry]
             share /= np.bincount(occurrence, share)[occurrence]
-            expected = np.bincount(entry, share, minlength=len(self._keys))
-            self._probabilities = expected / np.bincount(source_of_key, expected)[source_of_key]
+            self._counts = np.bincount(entry, share, minlength=len(self._keys))
+            self._probabilities = self._counts / np.bincount(source_of_key, self._counts)[source_of_key]
         if not pairs:
-            self._keys, self._probabilities = np.array([-1]), np.zeros(1)
+            self._keys, self._probabilities, self._counts = np.array([-1]), np.zeros(1), np.zeros(1)
+
+    def expected_links(
+        self, min_count: float
+    ) -> tuple[Int64[np.ndarray, " links"], Int64[np.ndarray, " links"], Float64[np.ndarray, " links"]]:
+        """Return source tokens, target tokens, and the expected number of times that one was translated as the other.
+
+        Args:
+            min_count: Smallest expected number to return.
+        """
+        kept = self._counts >= min_count
+        return *np.divmod(self._keys[kept], self._targets), self._counts[kept]
 
     def shares(self, source: Tokens, target: Tokens) -> Shares:
         """Return the probability that each target token comes from each source token of a pair.

@@ -16,6 +16,7 @@ from specs.notation import quote_in_full
 from zoo.files.atomic import atomic_file, partial_target, remove_folder, write_json
 from zoo.files.reading import read_json
 from zoo.files.storage import require_utf8
+from zoo.models import shortlist
 from zoo.models.folder import RUN_IDENTITY, SCORES, SPEC, WEIGHTS, ModelFolder
 from zoo.report import Report
 from zoo.version import __version__
@@ -243,7 +244,7 @@ class Run(ModelFolder):
 _LOCK = ".lock"
 _OWN_FILES = {
     _LOCK,
-    *(SPEC, RUN_IDENTITY, "log.jsonl", "events", SCORES, "checkpoints", WEIGHTS),
+    *(SPEC, RUN_IDENTITY, "log.jsonl", "events", SCORES, "checkpoints", WEIGHTS, shortlist.NAME),
     *("answers.dev.jsonl", "answers.test.jsonl", "ensembles.json"),
     *("vocabulary.model", "vocabulary.source.model", "vocabulary.target.model", "vocabulary.target.json"),
 }

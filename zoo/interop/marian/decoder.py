@@ -94,7 +94,7 @@ def read_decoder(path: Path) -> Decoder:
     else:
         options.require({"skip-cost": (False,)})
     notes = tuple(
-        f"`{key}` of `{file.name}` is ignored: zoo's search considers all tokens"
+        f"`{key}` of `{file.name}` is ignored: by default, zoo's search considers all tokens"
         for key in _APPROXIMATIONS
         if options.any(key)
     )

@@ -18,6 +18,7 @@ from zoo.interop.marian.archive import Archive, open_archive
 from zoo.interop.marian.binary import is_binary_model, open_binary
 from zoo.interop.marian.decoder import SUFFIX, Decoder, model_files, read_decoder
 from zoo.interop.marian.network import architecture_fields, embedding_rows, read_embeddings, read_layers
+from zoo.interop.marian.shortlist import read_shortlist, shortlist_files
 from zoo.interop.marian.vocabulary import read_vocabulary
 from zoo.interop.sentencepiece_model import is_language_token
 from zoo.text.tokenizer import SPACE, Tokenizer
@@ -53,7 +54,8 @@ class MarianImport:
         with _open_model(decoder.model) as archive:
             options = archive.options()
             architecture = architecture_fields(options)
-            vocabulary = read_vocabulary(decoder.vocabularies, embedding_rows(archive, options))
+            rows = embedding_rows(archive, options)
+            vocabulary = read_vocabulary(decoder.vocabularies, rows)
             suppressed = [*([UNK] if decoder.suppresses_unknown else []), *vocabulary.control_characters]
             spec = imported_spec(
                 request,
@@ -75,7 +77,13 @@ class MarianImport:
         )
         search_notes = () if _searches_as_trained(spec) else (_SEARCH_NOTE,)
         notes = (*decoder.notes, *vocabulary.notes, *search_notes, *script_notes)
-        return ImportedModel(spec, vocabulary.vocabulary, tensors, origin, notes)
+        files, shortlist = shortlist_files(decoder.model.parent), None
+        if len(files) == 1:
+            shortlist = read_shortlist(files[0], vocabulary, rows)
+            notes += (f"the shortlist `{files[0].name}` is only used with `zoo decode --shortlist`",)
+        elif files:
+            notes += (f"no shortlist is imported: the folder has {len(files)}, {', '.join(f.name for f in files)}",)
+        return ImportedModel(spec, vocabulary.vocabulary, tensors, origin, notes, shortlist)
 
     def open_engine(self, path: Path, model: ImportedModel) -> Engine:
         """Open the model in Marian, through its Python package `pymarian`."""

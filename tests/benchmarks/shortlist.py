@@ -1,0 +1,130 @@
+"""Measure what a vocabulary shortlist saves and costs.
+
+With a model, sentences are translated without and with a shortlist that is estimated from sentence pairs:
+`python tests/benchmarks/shortlist.py MODEL --pairs train.en train.de --test dev.en dev.de`. For a model of two
+languages, the shortlist is estimated from both directions. Without `--pairs`, a model with the spec SPEC and random
+weights translates random sentences of 23 to 27 tokens, with random lists: `shortlist.py base vocabulary.size=32000`.
+
+Parts of 50 sentences are translated alternately without and with the shortlist, with one worker.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import sacrebleu
+
+import specs
+import zoo
+from compiler import TRANSLATE, build, graphs
+from compiler.initialization import initial_weights
+from specs import EOS
+from zoo.files import storage
+from zoo.generation.batching import Source
+from zoo.generation.config import GenerationConfig
+from zoo.generation.engine import Engine
+from zoo.models.shortlist import Shortlist
+from zoo.system.processors import host
+from zoo.training.benchmarks import LENGTH, random_sources, weights_avoiding
+from zoo.training.shortlist import BEST, FREQUENT, estimate_shortlist
+
+PART = 50  # sentences
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", help="name of a model, or with random weights of a spec")
+    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE")
+    parser.add_argument("--pairs", nargs=2, type=Path, metavar=("SOURCE", "TARGET"))
+    parser.add_argument("--test", nargs=2, type=Path, metavar=("SOURCE", "REFERENCE"))
+    parser.add_argument("--file", type=Path, help="read the shortlist from this file; if it does not exist, write it")
+    parser.add_argument("--precision", default="float32")
+    parser.add_argument("--batch", type=int, default=32, help="about this many sentences in a batch")
+    parser.add_argument("--sentences", type=int, default=1000)
+    parser.add_argument("--beam", type=int)
+    given = parser.parse_intermixed_args()
+    result = _trained(given) if given.test else _random(given)
+    shown = {key: str(value) if isinstance(value, Path) else value for key, value in vars(given).items()}
+    print(json.dumps({**shown, "processor": host().processor, **result}, default=str))
+
+
+def _trained(given: argparse.Namespace) -> dict[str, Any]:
+    translator = zoo.load(given.model, backend="native", precision=given.precision)
+    source, target = translator.spec.default_direction
+    translator.shortlist = _shortlist(given, translator)
+    texts, references = (file.read_text(encoding="utf-8").splitlines()[: given.sentences] for file in given.test)
+    lists = [len(translator.shortlist.tokens_of(translator.vocabulary.encode(text))) for text in texts]
+    options: Any = {"source": source, "target": target, "split": False, "workers": 1, "beam": given.beam}
+    # Sentences of Tatoeba have about 10 tokens, and shorter ones count as 16.
+    options["max_batch_tokens"] = 16 * given.batch if given.batch > 1 else 1
+
+    def translate(part: Sequence[str], shortlist: bool) -> list[str]:
+        return translator.translate(part, shortlist=shortlist, **options)
+
+    seconds, outputs = _alternately(translate, texts)
+    bleu = [sacrebleu.corpus_bleu(output, [references]).score for output in outputs]
+    changed = np.mean([one != other for one, other in zip(*outputs, strict=True)])
+    return {**_figures(seconds, lists), "bleu": bleu, "changed": changed}
+
+
+def _shortlist(given: argparse.Namespace, translator: Any) -> Shortlist:
+    vocabulary = translator.vocabulary
+    if given.file and given.file.exists():
+        return Shortlist.parse(given.file.read_bytes(), given.file, vocabulary.sizes)
+    one, other = (vocabulary.encode_all(file.read_text(encoding="utf-8").splitlines()) for file in given.pairs)
+    pairs = [*zip(one, other, strict=True), *(zip(other, one, strict=True) if translator.spec.languages else ())]
+    shortlist = estimate_shortlist(vocabulary, pairs)
+    if given.file:
+        shortlist.write(given.file)
+    return shortlist
+
+
+def _random(given: argparse.Namespace) -> dict[str, Any]:
+    spec, draw = specs.load(given.model, given.overrides), np.random.default_rng(0)
+    weights, (size, target_size) = (
+        weights_avoiding(spec, initial_weights(spec, graphs(spec, TRANSLATE))),
+        spec.vocabulary.sizes,
+    )
+    program = build(spec, weights=weights, backend="native", precision=given.precision, folder=storage.compiled())
+    lists = [draw.integers(EOS + 1, target_size, BEST) for _ in range(size)]
+    shortlist = Shortlist.from_lists(range(EOS, EOS + FREQUENT), lists)
+    sources = random_sources(spec, given.sentences)
+    strategies = [
+        GenerationConfig.from_spec(spec, {"shortlist": on}).strategy(shortlist=shortlist) for on in (False, True)
+    ]
+    tokens = given.batch * (LENGTH + 1) if given.batch > 1 else 1
+    with Engine(program, max_batch_tokens=tokens) as engine:
+
+        def translate(part: Sequence[list[int]], on: bool) -> list[Any]:
+            rows = [Source(index, tuple(row), LENGTH - 1) for index, row in enumerate(part)]
+            return engine.submit(rows, strategies[on]).result()
+
+        seconds, _ = _alternately(translate, sources)
+    return _figures(seconds, [len(shortlist.tokens_of(source)) for source in sources])
+
+
+def _alternately(translate: Callable[[Any, bool], list[Any]], texts: Sequence[Any]) -> tuple[list[float], list[Any]]:
+    """Return the seconds and the outputs without and with the shortlist."""
+    seconds, outputs = [0.0, 0.0], [[], []]
+    for on in (False, True):
+        translate(texts[:2], on)  # load the kernels, and allocate memory
+    for start in range(0, len(texts), PART):
+        for on in ((False, True), (True, False))[start // PART % 2]:
+            began = time.perf_counter()
+            outputs[on] += translate(texts[start : start + PART], on)
+            seconds[on] += time.perf_counter() - began
+    return seconds, outputs
+
+
+def _figures(seconds: Sequence[float], lists: Sequence[int]) -> dict[str, Any]:
+    return {"seconds": seconds, "ratio": seconds[0] / seconds[1], "mean_list": float(np.mean(lists))}
+
+
+if __name__ == "__main__":
+    main()
