@@ -1,0 +1,280 @@
+"""Search for the translations of texts: options, preprocessing and the search engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import Future
+from contextlib import ExitStack, closing
+from typing import TYPE_CHECKING, Unpack, cast
+
+from compiler.program import ShortlistDecoder, TranslationModel
+from specs import Spec, ZooError
+from zoo.generation.batching import MIN_ROW_TOKENS
+from zoo.generation.config import (
+    LARGE_BEAM,
+    GenerationConfig,
+    GenerationOptions,
+    TranslationOptions,
+    check_max_batch_tokens,
+)
+from zoo.generation.constraints import Constraint
+from zoo.generation.engine import Engine, resolve_workers
+from zoo.generation.ensemble import Ensemble
+from zoo.generation.hypotheses import Hypothesis, SearchObserver
+from zoo.generation.preprocessing import Preprocessor, TextWithPrefix
+from zoo.generation.translation import EMPTY_TRANSLATION, Translation
+from zoo.models.shortlist import Shortlist
+from zoo.planning.capacity import max_sentences
+from zoo.report import Report
+from zoo.text.languages import LanguagePair, choose_direction
+from zoo.text.sentences import checked_texts, zip_prefixes
+from zoo.text.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    import torch
+
+Prefixes = Iterable[str] | None
+
+
+class TextSearch:
+    """Base class of `Translator`, which searches for the translations of texts with their scores.
+
+    Attributes:
+        longest_source: Number of tokens of the longest source in training. Longer sentences cause a warning.
+        max_batch_tokens: Maximum number of source tokens in a batch, unless a call specifies another.
+        positions: Number of learned position embeddings, which limits the length of texts. None: no limit.
+        backend: Name of the backend that built the program. Empty if the translator was created from a program.
+        constraint: Constraint on all outputs, if any.
+        shortlist: Shortlist of the tokens that a translation may contain, if the model has one.
+    """
+
+    verb = "translate"
+    """The verb that progress bars show."""
+
+    def __init__(
+        self,
+        program: TranslationModel,
+        vocabulary: Vocabulary,
+        spec: Spec,
+        *,
+        longest_source: int | None = None,
+        report: Report | None = None,
+        device: torch.device | str = "cpu",
+        max_batch_tokens: int | None = None,
+    ) -> None:
+        """Prepare to search with a program. Worker threads start with the first call.
+
+        Args:
+            program: A program, or an ensemble of programs.
+            vocabulary: The vocabularies of source and target.
+            spec: The model's spec.
+            longest_source: Number of tokens of the longest source in training, if known.
+            report: Receives warnings.
+            device: Device of the program.
+            max_batch_tokens: Maximum number of source tokens in a batch, with EOS and padding. None for the default.
+        """
+        self.program, self.vocabulary, self.spec = program, vocabulary, spec
+        self.longest_source = longest_source
+        self.report = report or Report()
+        self.device = str(device)
+        self.max_batch_tokens = check_max_batch_tokens(max_batch_tokens)
+        architecture = spec.architecture
+        self.positions = architecture.max_positions
+        self.backend = ""
+        self.constraint: Constraint | None = None
+        self.shortlist: Shortlist | None = None
+
+    def hypotheses(
+        self,
+        texts: Iterable[str],
+        *,
+        n_best: int | None = None,
+        prefixes: Prefixes = None,
+        report: Report | None = None,
+        **options: Unpack[TranslationOptions],
+    ) -> list[list[Translation]]:
+        """Return the translations of each text with their scores. Progress goes to `report`.
+
+        If a text was split, its score and its log-probability are sums over its parts.
+
+        Raises:
+            TypeError: `texts` is one string instead of several.
+        """
+        pairs, config, preprocessor = self._prepare(texts, n_best, prefixes, options)
+        results = [[EMPTY_TRANSLATION]] * len(pairs)
+        progress_bar = (report or Report()).progress(self.verb, len(pairs), "sentences")
+        with preprocessor.warnings, progress_bar as progress:
+            for index, translations in self.translate_chunks([pairs], config, preprocessor):
+                results[index] = translations
+                progress.advance()
+        return results
+
+    def submit(
+        self,
+        texts: Iterable[str],
+        *,
+        n_best: int | None = None,
+        prefixes: Prefixes = None,
+        report: Report | None = None,
+        **options: Unpack[TranslationOptions],
+    ) -> Future[list[list[Translation]]]:
+        """Start to translate texts, and return at once. The result of the future is that of `hypotheses`.
+
+        A server can call this method from any thread. The texts of all calls share batches, and short calls do not wait
+        for long ones. `future.cancel()` ends the work within a few steps. `asyncio.wrap_future(future)` can be awaited.
+        A call with another value of `workers` or `max_batch_tokens` than the translator's has worker threads of its
+        own, and shares no batches.
+
+        Args:
+            texts: The texts, each of one line.
+            n_best: Number of translations per text (see `translate`).
+            prefixes: The prefix that each translation must start with.
+            report: Receives the progress, from several threads.
+            **options: Options for languages, sentence splitting and the search (see `TranslationOptions`).
+
+        Raises:
+            ZooError: The same errors as `translate`. Errors in texts and options are raised at once, and errors in the
+                search by the future.
+            TypeError: `texts` is one string instead of several.
+        """
+        pairs, config, preprocessor = self._prepare(texts, n_best, prefixes, options)
+        with preprocessor.warnings:
+            sources = [source for chunk in preprocessor.read_chunks([pairs], 0) for source in chunk]
+        if preprocessor.error:
+            raise preprocessor.error
+
+        def convert(hypotheses: Sequence[Sequence[Hypothesis]]) -> list[list[Translation]]:
+            results = [[EMPTY_TRANSLATION]] * len(pairs)
+            for source, found in zip(sources, hypotheses, strict=True):
+                translations = self._to_translations(preprocessor, source.index, found)
+                if joined := preprocessor.join(source, translations):
+                    results[source.index] = joined
+            return results
+
+        with ExitStack() as stack:
+            progress = stack.enter_context((report or Report()).progress(self.verb, len(sources), "sentences"))
+            strategy = config.strategy(self.constraint, shortlist=self.shortlist)
+            future = self._engine_for(config).submit(sources, strategy, convert, progress.advance)
+            progress_bar = stack.pop_all()
+        future.add_done_callback(lambda _: progress_bar.close())
+        return future
+
+    @property
+    def waiting_seconds(self) -> float:
+        """How long the oldest call waits whose translation has not begun, in seconds. 0 if there is none."""
+        engine = vars(self).get("_engine")
+        return 0.0 if engine is None else cast(Engine, engine).waiting_seconds
+
+    def _prepare(
+        self, texts: Iterable[str], n_best: int | None, prefixes: Prefixes, options: TranslationOptions
+    ) -> tuple[list[TextWithPrefix], GenerationConfig, Preprocessor]:
+        """Return the texts with their prefixes, the options of the search, and a preprocessor, after checking them."""
+        if isinstance(texts, str):
+            raise TypeError("`texts` is one string: pass a list of strings")
+        source, target, split = options.pop("source", None), options.pop("target", None), options.pop("split", True)
+        config = self.config(n_best, options)
+        pairs = list(zip_prefixes(texts, prefixes))
+        checked_texts(text for text, _ in pairs)  # report an invalid text before the work starts
+        return pairs, config, self.preprocessor(source, target, split=split)
+
+    def config(self, n_best: int | None, options: GenerationOptions) -> GenerationConfig:
+        """Return the options, completed from the spec. If there are many hypotheses, the batch size is reduced.
+
+        Raises:
+            ZooError: A value is out of range, or the model or its backend does not support the shortlist.
+        """
+        given = options.get("max_batch_tokens")
+        complete: GenerationOptions = {**options, "max_batch_tokens": self.max_batch_tokens if given is None else given}
+        config = GenerationConfig.from_spec(self.spec, complete, n_best)
+        if config.shortlist:
+            self._require_shortlist()
+        if config.rows > LARGE_BEAM:
+            self.report.info(config.describe_cost(self.spec.decoding.beam))
+        return config.model_copy(update={"max_batch_tokens": self._limited(config.max_batch_tokens, config.rows)})
+
+    def _require_shortlist(self) -> None:
+        """Raise ZooError if the model has no shortlist, or if the program cannot use it."""
+        hint = "`zoo decode --no-shortlist` and the option `shortlist=False` search without it"
+        if not issubclass(type(self.program), ShortlistDecoder):
+            name = "an ensemble" if isinstance(self.program, Ensemble) else f"the backend `{self.backend}`"
+            fix = "use a single model" if isinstance(self.program, Ensemble) else "use the backend `native`"
+            raise ZooError(f"{name} does not support a shortlist (`decoding.shortlist`)", hint=f"{fix}; {hint}")
+        if self.shortlist is None:
+            problem = f"the model `{self.spec.name}` has no shortlist, but `decoding.shortlist` requires one"
+            raise ZooError(problem, hint=f"`zoo shortlist RUN` adds one to a training run; {hint}")
+
+    def _limited(self, max_batch_tokens: int, rows: int) -> int:
+        """Return the maximum number of tokens in a batch if each sentence has `rows` hypotheses."""
+        return min(max_batch_tokens, MIN_ROW_TOKENS * max_sentences(self.spec, rows, self.device))
+
+    def _engine_for(self, config: GenerationConfig) -> Engine:
+        """Return the engine of the translator or, if the call has other limits, a new engine for this call."""
+        decoding, limits = self.spec.decoding, (config.workers, config.max_batch_tokens)
+        is_own = limits == (decoding.workers, self._limited(self.max_batch_tokens, decoding.beam))
+        if is_own and "_engine" in vars(self):
+            return cast(Engine, vars(self)["_engine"])
+        workers = resolve_workers(self.program, config.workers)
+        engine = Engine(self.program, self.device, workers=workers, max_batch_tokens=config.max_batch_tokens)
+        # `setdefault` is atomic: threads that call this function at the same time get the same engine.
+        return vars(self).setdefault("_engine", engine) if is_own else engine
+
+    def translate_chunks(
+        self,
+        chunks: Iterable[Sequence[TextWithPrefix]],
+        config: GenerationConfig,
+        preprocessor: Preprocessor,
+        *,
+        first: int = 0,
+        observer: SearchObserver | None = None,
+    ) -> Iterator[tuple[int, list[Translation]]]:
+        """Yield the index and the translations of each text, as soon as they are known.
+
+        A chunk is read when the search needs more sentences. If reading fails, all texts before the error are
+        translated before the error is raised.
+
+        Args:
+            chunks: Texts with their prefixes.
+            config: Options of the search.
+            preprocessor: The preprocessor that encodes the texts.
+            first: Index of the first text.
+            observer: Receives each step of a beam search.
+        """
+        sources = preprocessor.read_chunks(chunks, first)
+        strategy = config.strategy(self.constraint, observer, self.shortlist)
+        with closing(self._engine_for(config).search(sources, strategy)) as results:
+            for source, hypotheses in results:
+                yield from preprocessor.empty_translations()
+                translations = self._to_translations(preprocessor, source.index, hypotheses)
+                if joined := preprocessor.join(source, translations):
+                    yield source.index, joined
+        yield from preprocessor.empty_translations()
+        if preprocessor.error:
+            raise preprocessor.error
+
+    def preprocessor(
+        self, source: str | None = None, target: str | None = None, *, split: bool = False
+    ) -> Preprocessor:
+        """Return a new preprocessor for the texts of `translate_chunks`.
+
+        Args:
+            source: Code of the language of the texts (see `translate`).
+            target: Code of the language to translate into.
+            split: Whether to split texts into sentences if the model was trained on single sentences.
+
+        Raises:
+            ZooError: A language is missing or unknown.
+        """
+        direction = choose_direction(self.spec, source, target, self.report)
+        languages = LanguagePair.of(self.spec, self.vocabulary, direction)
+        arguments = (self.vocabulary, self.spec, self.positions, self.longest_source, self.report, languages)
+        return Preprocessor(*arguments, split=split)
+
+    def _to_translations(
+        self, preprocessor: Preprocessor, index: int, hypotheses: Sequence[Hypothesis]
+    ) -> list[Translation]:
+        """Return the hypotheses of a text as translations. `preprocessor` has read the text, which has this index."""
+        start = len(preprocessor.languages.target_tokens)
+        return [
+            Translation(self.vocabulary.decode(each.tokens[start:]), each.score, each.log_probability, each.tokens)
+            for each in hypotheses
+        ]
