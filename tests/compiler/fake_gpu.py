@@ -90,7 +90,7 @@ class FakeGpu(TorchDispatchMode):
 def fake_gpu() -> Iterator[FakeGpu]:
     """Run a block of code as on a machine with the GPU `cuda:0`, whose tensors have no values."""
     fake = FakeTensorMode()
-    with _device_guard(), fake, FakeGpu(fake) as gpu:
+    with device_guard(), fake, FakeGpu(fake) as gpu:
         try:
             yield gpu
         finally:
@@ -116,7 +116,7 @@ def _tensors(values: Iterable[Any]) -> list[Tensor]:
 
 
 @contextmanager
-def _device_guard() -> Iterator[None]:
+def device_guard() -> Iterator[None]:
     """Let tensors on `cuda` be indexed in a build of torch without CUDA.
 
     Indexing selects the device of the tensor first. A build without CUDA has nothing that could select a GPU, and
