@@ -1,17 +1,17 @@
 """Triton kernels that inductor generates for a GPU, compiled or interpreted on a machine without one.
 
-Run as `python -m tests.compiler.gpu_kernels ARCHITECTURE CAPABILITY PRECISION`, such as `pre 80 float32`. It builds
-programs with the backend `inductor`, compares them with the backend `eager` and the interpreter, and prints the result
-as JSON. The programs have the graphs for a GPU and their layers are compiled for a GPU, but their tensors are on the
-CPU. With TRITON_INTERPRET=1, Triton's interpreter runs the kernels on these tensors. Otherwise each kernel is compiled
-to PTX and to machine code, and PyTorch runs the layers.
+Run as `python -m tests.compiler.gpu_kernels ARCHITECTURE train|translate CAPABILITY PRECISION`. It builds a program
+with the backend `inductor`, compares its gradients with those of `eager` or its results with those of the interpreter,
+and prints the differences and the kernels as JSON. The program has the graphs for a GPU and its layers are compiled for a
+GPU, but its tensors are on the CPU. With TRITON_INTERPRET=1, Triton's interpreter runs the kernels on these tensors.
+Otherwise each kernel is compiled to PTX and to machine code, and PyTorch runs the layers.
 """
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from copy import deepcopy
 from dataclasses import asdict, dataclass
@@ -30,20 +30,23 @@ from torch._inductor.graph import GraphLowering
 from torch._inductor.runtime.hints import DeviceProperties
 from torch._inductor.runtime.triton_heuristics import CachingAutotuner, GridExpr
 from torch.fx.passes.fake_tensor_prop import FakeTensorProp
+from torch.utils._pytree import tree_map
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
 import specs
-from compiler import TRANSLATE, EmittedProgram, Purpose, graphs
+from compiler import TRANSLATE, Purpose, graphs
 from compiler.backends import BACKENDS
 from compiler.backends.backend import BuildRequest
-from compiler.backends.conformance import _random_batch, disagreement
+from compiler.backends.conformance import _expected, _random_batch
 from compiler.initialization import initial_weights
-from compiler.stream import Stream
+from specs import PAD
 from tests.compiler.fake_gpu import DEVICE, device_guard
 from tests.compiler.test_conformance import ARCHITECTURES
 from tests.conftest import SMALL
 
+STEPS = 3
+"""Number of decoder steps that are compared."""
 INTERPRETED = triton.knobs.runtime.interpret
 REPLACED = {
     "async_compile = AsyncCompile()": "async_compile = kernels",
@@ -86,6 +89,9 @@ class Libdevice:
     def __getattr__(self, name: str) -> Any:
         return getattr(tl.math, name)
 
+    def pow(self, x: Any, y: Any) -> Any:
+        return tl.exp2(y * tl.log2(x))
+
     def tanh(self, x: Any) -> Any:
         return 2 * tl.sigmoid(2 * x) - 1
 
@@ -109,8 +115,9 @@ class GpuCompiler:
         with _inductor_for_gpu(self.capability), fake:
             moved = [_on_gpu(value) for value in inputs]
             for node in module.graph.nodes:
-                if node.kwargs.get("device") is not None:
-                    node.kwargs = {**node.kwargs, "device": DEVICE}
+                node.args, node.kwargs = tree_map(
+                    lambda value: DEVICE if isinstance(value, torch.device) else value, (node.args, node.kwargs)
+                )
             FakeTensorProp(module, fake).propagate_dont_convert_inputs(*moved)
             load = partial(self._load, original)
             with mock.patch.object(GraphLowering, "compile_to_module", lambda lowering: load(lowering)):
@@ -201,38 +208,50 @@ def _inductor_for_gpu(capability: int) -> Iterator[None]:
         yield
 
 
-def gradients(made: EmittedProgram, source: Stream, target: Tensor) -> dict[str, Tensor]:
-    """Return the gradient of the loss with respect to each parameter."""
-    made.zero_grad()
-    made(source, target).smoothed.backward()
-    return {name: parameter.grad for name, parameter in made.named_parameters() if parameter.grad is not None}
+def _gradient_error(made: Any, expected: Any) -> float:
+    """Return the largest difference between two programs' gradients, relative to the largest gradient."""
+    batch = _random_batch(made.spec, 0)
+    for each in (made, expected):
+        each(*batch).smoothed.backward()
+    pairs = [(made.get_parameter(name).grad, parameter.grad) for name, parameter in expected.named_parameters()]
+    return max(float((a - b).abs().max()) for a, b in pairs) / max(float(b.abs().max()) for _, b in pairs)
+
+
+def _result_errors(made: Any, weights: Mapping[str, Tensor]) -> dict[str, float]:
+    """Return the largest differences of scores and of decoder steps from the interpreter, in nats."""
+    source, target = _random_batch(made.spec, 0)
+    expected = _expected(made.spec, Purpose.SCORE, source, target, weights)
+    with torch.no_grad():
+        score, state, steps = made.score(source, target), made.encode(source), []
+        for token in target[:, :STEPS].split(1, dim=1):
+            log_probabilities, state = made.advance(state, token)
+            steps.append(log_probabilities[:, 0])
+    labels = target[:, 1 : STEPS + 1]
+    decoded = torch.stack(steps, 1).gather(2, labels[..., None])[..., 0] * (labels != PAD)
+    pairs = {"score": (score, expected), "steps": (decoded, expected[:, :STEPS])}
+    return {name: float((actual - wanted).abs().max()) for name, (actual, wanted) in pairs.items()}
 
 
 def main() -> None:
-    name, capability, precision = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+    name, purpose, capability, precision = sys.argv[1:]
     # The interpreter draws other random numbers than PyTorch.
     architecture = {**SMALL["architecture"], **ARCHITECTURES[name], "N": 1, "dropout": 0.0 if INTERPRETED else 0.1}
     spec = specs.load("tiny", {**SMALL, "architecture": architecture})
-    compiler, compile_layer = GpuCompiler(capability), torch.compile
+    compiler, compile_layer = GpuCompiler(int(capability)), torch.compile
+    purposes = TRANSLATE if purpose == "translate" else (Purpose.TRAIN,)
+    optimised = graphs(spec, purposes, "cuda", precision)
+    weights = initial_weights(spec, optimised)
+    request = BuildRequest(spec, optimised, weights, "cpu", precision)
 
     def compile_for_gpu(layer: Any, *, options: Any, **others: Any) -> Any:
         return compile_layer(layer, backend=compiler, **others)
 
-    def build(purposes: Sequence[Purpose], precision: str, backend: str) -> Any:
-        optimised = graphs(spec, purposes, "cuda", precision)
-        weights = initial_weights(spec, optimised)
-        request = BuildRequest(spec, optimised, weights, "cpu", precision)
-        return BACKENDS[backend].build(request), weights
-
     with mock.patch("torch.compile", compile_for_gpu):
-        (made, _), (eager, _) = (build((Purpose.TRAIN,), "float32", backend) for backend in ("inductor", "eager"))
-        batch = _random_batch(spec, 0)
-        actual, expected = gradients(made, *batch), gradients(eager, *batch)
-        translating, weights = build(TRANSLATE, precision, "inductor")
-        differences = disagreement(translating, weights=weights)
-    largest = max(float(gradient.abs().max()) for gradient in expected.values())
-    errors = [float((actual[name] - gradient).abs().max()) / largest for name, gradient in expected.items()]
-    differences["gradients"] = max(errors)
+        made: Any = BACKENDS["inductor"].build(request)
+    if purpose == "translate":
+        differences = _result_errors(made, weights)
+    else:
+        differences = {"gradients": _gradient_error(made, BACKENDS["eager"].build(request))}
     print(json.dumps({"differences": differences, "kernels": [asdict(k) for k in compiler.kernels.values()]}))
 
 

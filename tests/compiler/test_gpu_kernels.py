@@ -35,32 +35,34 @@ def run(folder: Path, *arguments: str, interpret: bool) -> tuple[dict[str, float
 
 
 @pytest.mark.parametrize(
-    ("architecture", "capability", "precision"),
+    ("architecture", "purpose", "capability", "precision"),
     [
-        ("pre", "80", "float32"),
-        ("pre", "90", "bfloat16"),
-        ("modern", "80", "bfloat16"),
-        ("modern", "90", "float32"),
-        ("student", "80", "bfloat16"),
-        ("mixture", "90", "bfloat16"),
+        ("pre", "translate", "80", "float32"),
+        ("pre", "translate", "90", "bfloat16"),
+        ("pre", "train", "90", "float32"),
+        ("modern", "translate", "80", "bfloat16"),
+        ("student", "translate", "90", "bfloat16"),
+        ("mixture", "train", "80", "float32"),
     ],
 )
 def test_kernels_are_compiled_to_machine_code(
-    tmp_path: Path, architecture: str, capability: str, precision: str
+    tmp_path: Path, architecture: str, purpose: str, capability: str, precision: str
 ) -> None:
-    _, kernels = run(tmp_path, architecture, capability, precision, interpret=False)
-    assert len(kernels) > 20
+    _, kernels = run(tmp_path, architecture, purpose, capability, precision, interpret=False)
+    assert kernels
     for kernel in kernels:
         assert re.search(rf"^\.target sm_{capability}a?$", kernel["ptx"], re.MULTILINE)
         assert f".visible .entry {kernel['name']}(" in kernel["ptx"]
         assert kernel["code_bytes"]
 
 
-@pytest.mark.parametrize("architecture", ["pre", "modern", "student", "mixture"])
-def test_interpreted_kernels_compute_what_other_backends_compute(tmp_path: Path, architecture: str) -> None:
-    """Scores, decoder steps and gradients. Each kernel runs at least once."""
-    differences, kernels = run(tmp_path, architecture, "80", "float32", interpret=True)
-    assert set(differences) == {"score", "decode_step", "gradients"}
-    assert max(differences.values()) < 1e-5
-    assert len(kernels) > 20
+@pytest.mark.parametrize("purpose", ["translate", "train"])
+@pytest.mark.parametrize("architecture", ["pre", "modern", "mixture"])
+def test_interpreted_kernels_compute_what_other_backends_compute(
+    tmp_path: Path, architecture: str, purpose: str
+) -> None:
+    """Each kernel runs at least once."""
+    differences, kernels = run(tmp_path, architecture, purpose, "80", "float32", interpret=True)
+    assert set(differences) == ({"gradients"} if purpose == "train" else {"score", "steps"})
+    assert max(differences.values()) < 1e-4
     assert min(kernel["runs"] for kernel in kernels) > 0
