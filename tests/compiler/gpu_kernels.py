@@ -1,10 +1,10 @@
 """Triton kernels that inductor generates for a GPU, compiled or interpreted on a machine without one.
 
 Run as `python -m tests.compiler.gpu_kernels ARCHITECTURE train|translate CAPABILITY PRECISION`. It builds a program
-with the backend `inductor`, compares its gradients with those of `eager` or its results with those of the interpreter,
-and prints the differences and the kernels as JSON. The program has the graphs for a GPU and its layers are compiled for a
-GPU, but its tensors are on the CPU. With TRITON_INTERPRET=1, Triton's interpreter runs the kernels on these tensors.
-Otherwise each kernel is compiled to PTX and to machine code, and PyTorch runs the layers.
+with the backend `inductor`, and prints its kernels as JSON. It also prints how far the program's gradients differ from
+those of `eager`, or its results from those of the interpreter. The program has the graphs for a GPU and its layers are
+compiled for a GPU, but its tensors are on the CPU. With TRITON_INTERPRET=1, Triton's interpreter runs the kernels on
+these tensors. Otherwise each kernel is compiled to PTX and to machine code, and PyTorch runs the layers.
 """
 
 from __future__ import annotations
