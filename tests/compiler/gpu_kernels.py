@@ -69,6 +69,7 @@ PROPERTIES = SimpleNamespace(
     shared_memory_per_block_optin=163 << 10,
     L2_cache_size=40 << 20,
     name="GPU",
+    gcnArchName="",
 )
 """Sizes of an A100, by which inductor chooses block sizes. An H100 has at least as much of everything."""
 
