@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
-from compiler.lowering.positions import ROUNDING, alibi_slope
+from compiler.lowering.positions import ROUNDING
 
 
 def distances(stream: Shaped[Tensor, "batch length ..."]) -> Int[Tensor, "1 1 length length"]:
@@ -62,8 +62,10 @@ def relative_bias(
 
 def alibi_bias(distance: Int[Tensor, "batch 1 n m"], heads: int) -> Float[Tensor, "batch h n m"]:
     """Return minus the absolute distance times the slope of each head (Press et al. 2022, section 3)."""
-    slopes = torch.tensor([alibi_slope(head, heads) for head in range(heads)], device=distance.device)
-    return -distance.abs() * slopes[:, None, None]
+    # Computed on the device, because a CUDA graph cannot contain a copy of `alibi_slope(head, heads)` from the CPU.
+    head, power = torch.arange(heads, dtype=torch.float64, device=distance.device), 1 << (heads.bit_length() - 1)
+    exponent = torch.where(head < power, -8 * (head + 1), -4 * (2 * (head - power) + 1)) / power
+    return -distance.abs() * (2**exponent).float()[:, None, None]
 
 
 def rotate(

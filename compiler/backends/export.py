@@ -96,8 +96,9 @@ def _example(made: EmittedProgram, name: str, purpose: Purpose) -> Tensor:
     type_ = made.graphs[purpose].inputs[name]
     shape = [size(**{**EXAMPLE_SIZES, **fixed_sizes(made.graphs[purpose])}) for size in type_.shape]
     if type_.kind is ValueKind.INTEGER:
-        return torch.full(shape, 3)
-    return torch.zeros(shape, dtype=torch.bool if type_.kind is ValueKind.MASK else next(made.parameters()).dtype)
+        return torch.full(shape, 3, device=made.device)
+    dtype = torch.bool if type_.kind is ValueKind.MASK else next(made.parameters()).dtype
+    return torch.zeros(shape, dtype=dtype, device=made.device)
 
 
 def assemble_program(

@@ -13,8 +13,7 @@ Run it in the root of the repository. It takes up to 40 minutes. Without names a
 A part writes FOLDER/PART.json after each result, so that an interrupted run keeps its results. A part ends at its time
 limit (`--limit` sets one for all parts). A part that fails does not stop the others. The table is printed at the end;
 `--table` only prints it, from the files of earlier runs. Each run first measures the peak rates of matrix products and
-copies, and also reports speeds as fractions of them. Without a GPU, or with `--toy`, models are small and run on the
-CPU.
+copies, and also reports speeds as fractions of them. With `--toy`, models are small and run on the CPU.
 
 For a machine with torch but no network, download the packages as a folder of wheels with `pip download --no-deps
 --only-binary :all: --python-version 3.12 -d wheels` of pydantic pydantic-core annotated-types typing-inspection pyyaml
@@ -90,12 +89,14 @@ def _arguments() -> argparse.Namespace:
     given = parser.parse_args()
     if strange := set(given.parts) - PARTS.keys():
         parser.error(f"`{min(strange)}` is not a part; the parts are {', '.join(PARTS)}")
+    if not (given.toy or given.table or torch.cuda.is_available()):
+        parser.error("torch finds no GPU on this machine; use `--toy` to run small models on the CPU")
     return given
 
 
 def _setting(given: argparse.Namespace) -> Setting:
     """Measure the peak rates of the device, and write them to limits.json."""
-    toy = given.toy or not torch.cuda.is_available()
+    toy = given.toy
     device = torch.device("cpu" if toy else "cuda")
     best = device_speed(device, "bfloat16")
     limits: Figures = {

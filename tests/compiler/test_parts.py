@@ -51,6 +51,12 @@ def test_alibi_slopes_are_those_of_its_paper() -> None:
     assert sixteen == pytest.approx([2.0 ** (-n / 2) for n in range(1, 17)])
     twelve = [alibi_slope(head, 12) for head in range(12)]
     assert twelve == pytest.approx([*(2.0**-n for n in range(1, 9)), *(2.0 ** -(n + 0.5) for n in range(4))])
+    for heads in range(1, 34):
+        bias = distances.alibi_bias(torch.tensor([[[[-3, 0, 2]]]]), heads)[0, :, 0]
+        expected = torch.tensor([[-3.0, 0.0, -2.0]]) * torch.tensor(
+            [[alibi_slope(head, heads)] for head in range(heads)]
+        )
+        torch.testing.assert_close(bias, expected)
 
 
 @pytest.mark.parametrize("causal", [False, True])

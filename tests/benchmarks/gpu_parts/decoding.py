@@ -17,7 +17,7 @@ from compiler.size import Size
 from compiler.stream import Stream
 from specs import BOS, Spec
 from tests.benchmarks.gpu_parts.setting import Absent, Figures, Setting
-from tests.benchmarks.peers import Marian
+from tests.benchmarks.peers import Transformers
 from zoo.training.benchmarks import LENGTH, random_sources, translations, weights_avoiding
 
 BATCHES = (1, 32, 256, 1024)
@@ -139,7 +139,7 @@ def _waits(setting: Setting, work: Any, steps: int) -> float | str:
 def _generate(setting: Setting, spec: Spec, batch: int) -> Figures:
     if importlib.util.find_spec("transformers") is None:
         raise Absent("transformers is not installed: `pip install transformers`")
-    peer = Marian(spec)
+    peer = Transformers(spec)
     peer.model.to(setting.device, torch.bfloat16)
     sources = random_sources(spec, max(batch, 4))
     taken = setting.seconds(lambda: peer.run(sources, batch), 1)

@@ -1,15 +1,18 @@
-"""The benchmark script for GPUs runs at toy size on a CPU: each part has results, or a reason for having none."""
+"""The benchmark script for GPUs runs at toy size on a CPU, and refuses what it cannot do before it starts."""
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from tests.benchmarks import gpu
 
 ROOT = Path(__file__).parents[3]
 
@@ -22,6 +25,33 @@ def run(*arguments: str) -> tuple[str, dict[str, dict[str, dict[str, Any]]]]:
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout, {file.stem: json.loads(file.read_text()) for file in Path("figures").glob("*.json")}
+
+
+def test_the_help_gives_each_part_in_order_with_its_time() -> None:
+    parts = re.findall(r"^- (\w+): .*?(\d+) seconds", gpu.__doc__ or "", re.MULTILINE | re.DOTALL)
+    assert [(name, int(seconds)) for name, seconds in parts] == [(n, part.seconds) for n, part in gpu.PARTS.items()]
+    minutes = re.search(r"up to (\d+) minutes", gpu.__doc__ or "")
+    assert minutes
+    assert sum(part.seconds for part in gpu.PARTS.values()) <= 60 * int(minutes[1])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["correct"], "torch finds no GPU on this machine; use `--toy`"),
+        (["--toy", "correct", "speed"], "`speed` is not a part; the parts are correct, training"),
+    ],
+)
+def test_the_script_refuses_an_unknown_part_and_a_machine_without_a_gpu(
+    arguments: list[str], message: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    monkeypatch.setattr("sys.argv", ["gpu", *arguments])
+    with pytest.raises(SystemExit) as ended:
+        gpu.main()
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err
+    assert not Path("build").exists()
 
 
 @pytest.mark.slow
@@ -47,6 +77,7 @@ def test_each_part_has_results() -> None:
     assert training["compiled after them"] == 0
     assert min(training[name] for name in ("target tokens/s", "of the peak", "step, s", "100,000 steps, h")) > 0
 
+    assert min(found["decoding"][f"Hugging Face, batch {batch}"]["sentences/s"] for batch in (1, 3)) > 0
     for batch in (1, 3):
         step = found["decoding"][f"eager, batch {batch}"]
         assert min(step[name] for name in ("sentences/s", "the program's step, us", "of the copy rate")) > 0

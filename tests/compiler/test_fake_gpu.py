@@ -1,0 +1,285 @@
+"""Programs run on a GPU without values: nothing mixes devices, and the host waits for nothing.
+
+These are the preconditions of CUDA graphs. A decoder step that is recorded must also have the same shapes at every
+position, and must not copy from the CPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_flatten
+
+from compiler import TRANSLATE, EmittedProgram, Purpose, graphs
+from compiler.backends.backend import BuildRequest
+from compiler.backends.eager import functions, program
+from compiler.backends.export import TRANSLATING, export_programs, refuse
+from compiler.cuda_graph import Results
+from compiler.decoder import CACHE_BLOCK
+from compiler.emit import emit
+from compiler.experts import _BalanceGradient
+from compiler.initialization import initial_weights
+from compiler.recurrences import _GatedAverage
+from compiler.runtime import _ChunkedLoss, _Smoothing
+from compiler.stream import Stream
+from specs import BOS, EOS, PAD, Spec
+from tests.compiler.fake_gpu import DEVICE, FakeGpu, HostWait, fake_gpu, waits_for_host
+from tests.compiler.test_conformance import ARCHITECTURES
+
+QUICK = ("pre", "additive", "student", "t5", "modern", "alibi", "speech", "bytenet", "restricted", "lstm", "mixture")
+"""Architectures that contain every kind of sub-layer and of positions. The others are tested in the slow tests."""
+FEATURES = {name for name, architecture in ARCHITECTURES.items() if "source" in architecture}
+
+
+def architectures(*quick: str) -> Any:
+    """Return a decorator that runs a test with the architectures `quick`, and with all others in the slow tests."""
+    slow = [pytest.param(name, marks=pytest.mark.slow) for name in ARCHITECTURES if name not in quick]
+    return pytest.mark.parametrize("name", [*quick, *slow])
+
+
+@pytest.fixture
+def spec(small: Callable[..., Spec]) -> Callable[[str], Spec]:
+    """A function that returns the spec of an architecture with as few layers as possible."""
+
+    def make(name: str) -> Spec:
+        return small(**{**ARCHITECTURES[name], "N": 2 if name == "dilated" else 1})
+
+    return make
+
+
+@pytest.fixture
+def gpu() -> Iterator[FakeGpu]:
+    with fake_gpu() as made, torch.no_grad():
+        yield made
+
+
+def request(spec: Spec, device: str, precision: str = "float32", *purposes: Purpose) -> BuildRequest:
+    optimised = graphs(spec, purposes or TRANSLATE, device, precision)
+    return BuildRequest(spec, optimised, initial_weights(spec, optimised), device, precision)
+
+
+def built_for_cpu(spec: Spec) -> EmittedProgram:
+    """Return a program on the CPU that runs the graphs for a GPU."""
+    wanted = replace(request(spec, "cuda"), device="cpu")
+    code = emit(wanted.graphs.values())
+    return program(wanted, functions(code), code)
+
+
+def built(spec: Spec, device: str = "cuda:0", precision: str = "float32", *purposes: Purpose) -> EmittedProgram:
+    """Return the program that the backend `eager` builds. It does not record steps."""
+    wanted = request(spec, device, precision, *purposes)
+    code = emit(wanted.graphs.values())
+    return program(wanted, functions(code), code)
+
+
+def sources(name: str, device: str, sentences: int = 2) -> Stream:
+    rows = [torch.randn(length, 5) for length in (19, 13)] if name in FEATURES else [[5, 6, 7, EOS], [5, EOS]]
+    return Stream.pad([rows[number % 2] for number in range(sentences)]).to(device)
+
+
+def targets(device: str) -> Tensor:
+    return torch.tensor([[BOS, 5, 6, EOS], [BOS, 7, EOS, PAD]]).to(device)
+
+
+def verbs(made: EmittedProgram, name: str) -> Iterator[Any]:
+    """Call each method of a program, with tensors on the devices on which a search passes them. Yield the results."""
+    device = str(made.device)
+    yield made.score(sources(name, device), targets(device))
+    state = made.encode(sources(name, device))
+    yield state
+    best, state = made.top_k(state, torch.full((2, 1), BOS).to(device), 5)
+    yield best, state
+    state = made.select(state, torch.arange(2), torch.zeros(2, 3, dtype=torch.long).to(device))
+    yield state
+    best, state = made.top_k(
+        state, torch.full((6, 3), 7).to(device), 5, torch.ones(18, 101, dtype=torch.bool).to(device)
+    )
+    yield best, state
+    for counts in ([1] * 6, [0, 1, 0, 1, 1, 0]):
+        state = made.rewind(state, torch.tensor(counts))  # the program reads the counts, so they are on the CPU
+        yield state
+    state = made.select(state, torch.tensor([1]), torch.zeros(1, 1, dtype=torch.long).to(device))
+    yield state
+    state = made.join(state, made.encode(sources(name, device)))
+    yield state
+    yield made.advance(state, torch.full((3, 1), 8).to(device))
+
+
+def tensors(results: Any) -> list[Tensor]:
+    """Return the tensors in the results of a method, including those in states."""
+    parts = results if type(results) is tuple else (results,)
+    return [
+        leaf
+        for part in parts
+        for leaf in tree_flatten(vars(part) if hasattr(part, "carried") else part)[0]
+        if isinstance(leaf, Tensor)
+    ]
+
+
+@architectures(*QUICK)
+def test_every_verb_runs_on_one_gpu_without_waiting(spec: Callable[[str], Spec], gpu: FakeGpu, name: str) -> None:
+    made = built(spec(name), precision="bfloat16" if name == "modern" else "float32")
+    assert {parameter.device for parameter in made.parameters()} == {DEVICE}
+    for results in verbs(made, name):
+        found = tensors(results)
+        assert {(type(tensor), tensor.device) for tensor in found} == {(FakeTensor, DEVICE)}
+
+
+class FakeRecorder:
+    """Recorder of decoder steps on a fake GPU. It counts them."""
+
+    def __init__(self, gpu: FakeGpu) -> None:
+        self.gpu, self.recordings = gpu, 0
+
+    def __call__(self, function: Callable[[], Results]) -> tuple[Results, Callable[[], object]]:
+        function()
+        with self.gpu.capture():
+            results = function()
+        self.recordings += 1
+        return results, lambda: None
+
+
+@architectures("student", "modern", "alibi")
+def test_a_recorded_step_copies_nothing_from_the_cpu_and_serves_all_positions_and_rounded_sizes(
+    spec: Callable[[str], Spec], gpu: FakeGpu, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(FakeTensor, "data_ptr", lambda self: self.untyped_storage()._cdata, raising=False)
+    made, recorder = built(spec(name)), FakeRecorder(gpu)
+    made.record_steps(recorder)
+    for rows in (5, 6):
+        state = made.encode(sources(name, "cuda:0", rows))
+        for position in range(CACHE_BLOCK):
+            _, state = made.top_k(state, torch.full((rows, 1), position, device=DEVICE), 5)
+    assert recorder.recordings == 1
+
+
+LOSS_WAITS = {"index"}
+"""Operations of the loss for which the host waits. The loss selects the labels that are not padding, and then computes
+logits for these only. The host waits to know how many there are. Training steps are not recorded as CUDA graphs."""
+
+
+@architectures("pre", "student", "mixture")
+def test_the_loss_runs_on_one_gpu_and_waits_only_for_the_number_of_labels(
+    spec: Callable[[str], Spec], gpu: FakeGpu, name: str
+) -> None:
+    """Without gradients: torch cannot run a backward pass on fake tensors of a GPU if it was built without CUDA."""
+    made = built(spec(name), "cuda:0", "float32", Purpose.TRAIN)
+    with pytest.raises(HostWait, match="index needs values"):
+        made(sources(name, "cuda:0"), targets("cuda:0"))
+    gpu.ignores_padding = True
+    for is_training in (True, False):
+        loss = made.train(is_training)(sources(name, "cuda:0"), targets("cuda:0"))
+        assert {(type(tensor), tensor.device) for tensor in loss} == {(FakeTensor, DEVICE)}
+
+
+def test_our_gradients_are_computed_on_one_gpu(gpu: FakeGpu) -> None:
+    """Each autograd function of the package runs forward and backward. torch computes all other gradients."""
+
+    def run(function: Any, *inputs: Any) -> list[Tensor]:
+        context = SimpleNamespace(mark_non_differentiable=lambda *_: None)
+        context.save_for_backward = lambda *saved: setattr(context, "saved_tensors", saved)
+        results = function.forward(context, *inputs)
+        results = results if isinstance(results, tuple) else (results,)
+        return tensors((*results, *function.backward(context, *results)))
+
+    x, gates = (torch.zeros(shape, device=DEVICE) for shape in ((2, 7, 4), (2, 7, 3)))
+    labels = torch.zeros(14, dtype=torch.long, device=DEVICE)
+    found = [*run(_GatedAverage, x, x), *run(_BalanceGradient, gates, 0.1)]
+    for bias in (None, torch.zeros(9, device=DEVICE)):
+        for dtype in (torch.float32, torch.bfloat16):
+            rows, table = x.flatten(0, 1).to(dtype), torch.zeros(16, 4, device=DEVICE, dtype=dtype)
+            table = table[:9] if bias is not None else table
+            found += run(_ChunkedLoss, rows, table, bias, labels, _Smoothing(0.1, True), 9, True)
+    assert {(type(tensor), tensor.device) for tensor in found} == {(FakeTensor, DEVICE)}
+
+
+@architectures("alibi")
+def test_programs_are_exported_for_a_gpu(spec: Callable[[str], Spec], gpu: FakeGpu, name: str) -> None:
+    wanted = request(spec(name), "cuda:0")
+    if problem := refuse(wanted):
+        pytest.skip(problem)
+    exported = export_programs(wanted)
+    for purpose in TRANSLATING:
+        nodes = [node for node in exported[purpose].graph.nodes if "val" in node.meta]
+        found = [tensor for node in nodes for tensor in tensors(node.meta["val"])]
+        assert {tensor.device for tensor in found} == {DEVICE}
+
+
+class WaitCollector(TorchDispatchMode):
+    """Collects the names of the operations for which the host would wait if the tensors were on a GPU."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names: set[str] = set()
+
+    def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if waits_for_host(operation, args):
+            self.names.add(operation._schema.name.removeprefix("aten::"))
+        return operation(*args, **(kwargs or {}))
+
+
+@architectures(*QUICK)
+def test_no_verb_reads_values_of_real_tensors(
+    spec: Callable[[str], Spec], name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The same with values, on the graphs for a GPU. Only `rewind` and `select` read tensors that are on the CPU."""
+    monkeypatch.setattr("compiler.program._is_asynchronous", lambda tensor: True)
+    made = built_for_cpu(spec(name))
+    reads = []
+    walk = verbs(made, name)
+    with torch.no_grad():
+        while True:
+            with WaitCollector() as waits:
+                results = next(walk, None)
+            if results is None:
+                break
+            reads.append(waits.names)
+    score, encode, top_k, select, masked, rewind, uneven, fewer, join, advance = reads
+    assert [score, encode, top_k, select, masked, join, advance] == [set()] * 7
+    assert {"_local_scalar_dense"} >= rewind | uneven | fewer
+
+    made = built(spec(name), "cpu", "float32", Purpose.TRAIN)
+    with WaitCollector() as waits:
+        made(sources(name, "cpu"), targets("cpu"))
+    assert waits.names == LOSS_WAITS
+
+
+REFUSED: dict[str, tuple[str, Callable[[Tensor], object]]] = {
+    "item": ("_local_scalar_dense needs values", lambda x: x.sum().item()),
+    "truth": ("_local_scalar_dense needs values", lambda x: bool(x.any())),
+    "list": ("_local_scalar_dense needs values", lambda x: x.tolist()),
+    "cpu": ("copies from the GPU to cpu", lambda x: x.cpu()),
+    "to": ("copies from the GPU to cpu", lambda x: x.to("cpu", non_blocking=True)),
+    "copy_": ("copies from the GPU to the CPU", lambda x: torch.zeros(4).copy_(x)),
+    "mask": ("index needs values", lambda x: x[x > 0]),
+    "assignment": ("index_put_ needs values", lambda x: x.__setitem__(x > 0, torch.zeros(1, device=DEVICE))),
+    "nonzero": ("nonzero needs values", lambda x: x.nonzero()),
+    "masked_select": ("masked_select needs values", lambda x: x.masked_select(x > 0)),
+    "equal": ("equal needs values", lambda x: torch.equal(x, x)),
+    "repeats": ("repeat_interleave needs values", lambda x: x.repeat_interleave(x.long())),
+    "devices": ("on the CPU and on the GPU", lambda x: x + torch.zeros(4)),
+    "index on the CPU": ("on the CPU and on the GPU", lambda x: x.index_select(0, torch.tensor([1]))),
+    "constant": ("copies from the CPU while a CUDA graph", lambda x: torch.tensor([1.0], device=DEVICE)),
+    "copy from the CPU": ("copies from the CPU while a CUDA graph", lambda x: x.copy_(torch.zeros(4))),
+}
+
+
+@pytest.mark.parametrize("operation", REFUSED)
+def test_the_fake_gpu_refuses_what_a_recording_refuses(gpu: FakeGpu, operation: str) -> None:
+    message, function = REFUSED[operation]
+    with gpu.capture(), pytest.raises(AssertionError, match=message):
+        function(torch.zeros(4, device=DEVICE))
+
+
+def test_the_cpu_still_has_values_beside_a_fake_gpu(gpu: FakeGpu) -> None:
+    x = torch.tensor([1, 2, 3])
+    assert (int(x.max()), x[x > 1].tolist(), bool((x == 2).any())) == (3, [2, 3], True)
+    assert (x.to(DEVICE) + 1).device == DEVICE
