@@ -24,7 +24,7 @@ from compiler.backends.eager import functions, program
 from compiler.backends.export import TRANSLATING, export_programs, refuse
 from compiler.cuda_graph import Results
 from compiler.decoder import CACHE_BLOCK
-from compiler.emit import emit
+from compiler.emission import emit
 from compiler.experts import _BalanceGradient
 from compiler.initialization import initial_weights
 from compiler.recurrences import _GatedAverage
