@@ -1,4 +1,4 @@
-"""Reader of Marian's binary shortlists, such as `lex.50.50.ende.s2t.bin` of Firefox Translations.
+"""Reader of Marian's binary shortlists, such as `lex.50.50.deen.s2t.bin` of Firefox Translations.
 
 The file begins with six integers: a magic number, a checksum of what follows it, the number of most frequent target
 tokens, the maximum length of a list, the number of offsets, and the number of tokens in all lists. The offsets follow,
