@@ -144,7 +144,7 @@ def _invoke(arguments: Sequence[str], name: str | None) -> int | None:
     if name is not None and name not in COMMANDS and name not in GROUPS:
         raise unknown_command(name, list(COMMANDS))
     needs_help = not arguments or (list(arguments) == [name] and name in GROUPS)
-    # Other commands are neither imported nor registered, which would take longer than some commands.
+    # Register only the commands that are needed: importing all of them takes longer than some commands run.
     needed = [each for each in COMMANDS if name is None or f"{each} ".startswith(f"{name} ")]
     command = typer.main.get_command(build_app(needed))
     with command.make_context("zoo", [*arguments, *(["--help"] if needs_help else [])]) as context:

@@ -231,7 +231,8 @@ Shortlist = Annotated[
     typer.Option(
         "--shortlist/--no-shortlist",
         show_default=SPEC_DEFAULT,
-        help="Choose only from the tokens that the model's vocabulary shortlist gives for a sentence, which is faster.",
+        help="Compute only the logits of the tokens in the model's vocabulary shortlist. This is faster, and needs the "
+        "backend native.",
     ),
 ]
 Device = Annotated[

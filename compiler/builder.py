@@ -1,4 +1,4 @@
-"""Builder of graphs. With it, the modules in `lower/` describe a model layer by layer, like the paper's figures."""
+"""Builder of graphs. With it, the modules in `lowering/` describe a model layer by layer, like the paper's figures."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Modules that are imported when one of their names is first used.
 
-Importing torch takes about a second, and the native backend translates without it. A module on the way of `zoo decode`
-therefore imports torch in this way:
+Importing torch takes about a second, and the native backend translates without it. A module that `zoo decode` imports
+must therefore import torch like this:
 
     if TYPE_CHECKING:
         import torch

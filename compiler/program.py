@@ -158,7 +158,8 @@ class SearchingDecoder(Protocol[State]):
         Args:
             state: The state.
             microseconds: Return after at least one step if this time has passed.
-            allowed: True for the tokens that may be chosen: by hypotheses that are too short for EOS, and by others.
+            allowed: Mask of permitted tokens. Row 0 applies to hypotheses below the minimum length, row 1 to all
+                others. None permits all tokens.
         """
 
     def keep(self, state: State, sentences: Sequence[int], /) -> State:
@@ -173,7 +174,7 @@ class ShortlistDecoder(Protocol[State]):
     """Method of a program that can restrict each sentence to a list of tokens, and computes only their logits."""
 
     def restrict(self, state: State, tokens: Sequence[Int64[np.ndarray, " listed"]], /) -> State:
-        """Return the state whose sentences choose their tokens from lists.
+        """Return the state with each sentence restricted to its list of tokens.
 
         Log-probabilities are normalised over the list of the sentence. Other tokens have the log-probability -inf.
 

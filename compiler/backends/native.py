@@ -162,7 +162,7 @@ class _Packer:
         return fields
 
     def _place(self, key: object, size: int, write: Callable[[int], None]) -> int:
-        """Reserve memory for a tensor, unless it has a place already, and return its offset."""
+        """Reserve memory for a tensor, unless memory is already reserved for it, and return its offset."""
         if key not in self._offsets:
             self._offsets[key] = self._size
             self._writers.append((self._size, write))

@@ -143,7 +143,7 @@ def load_kernels(folder: Path | None) -> Any:
 
 @cache
 def kernels_artefact(folder: Path | None) -> Artefact:
-    """Return the place of the kernels for this processor in a folder."""
+    """Return the artefact of the kernels for this processor in a folder."""
     sources = sorted([*KERNELS.glob("*.cpp"), *KERNELS.glob("*.hpp")])
     text = header() + "".join(source.read_text(encoding="utf-8") for source in sources)
     key = {"kernels": text, "flags": " ".join(FLAGS), "compiler": _compiler_version(), "processor": processor()}

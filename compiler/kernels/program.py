@@ -89,7 +89,7 @@ class PackedModel:
 class KernelState:
     """Decoder state in the kernels.
 
-    Every sentence has the same number of rows, `beams`. It is 0 in a search, because the numbers may differ then.
+    Every sentence has the same number of rows, `beams`. During a search, it is 0, because the numbers may differ.
     """
 
     def __init__(self, program: KernelProgram, handle: int | None, sentences: int) -> None:
@@ -166,7 +166,7 @@ class KernelProgram:
         return state
 
     def restrict(self, state: KernelState, tokens: Sequence[Int64[np.ndarray, " listed"]]) -> KernelState:
-        """Return the state whose sentences choose their tokens from lists (see `ShortlistDecoder.restrict`)."""
+        """Restrict each sentence to its list of tokens (see `ShortlistDecoder.restrict`)."""
         counts, listed = _as_array([len(each) for each in tokens], np.int64), np.concatenate(tokens).astype(np.int64)
         raise_for(self.library.zoo_restrict(self.handle, state.handle, listed.ctypes.data, counts.ctypes.data))
         return state

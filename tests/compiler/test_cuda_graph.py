@@ -76,7 +76,7 @@ class TapeRecorder:
 @pytest.fixture(autouse=True)
 def _as_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Do not ask the device whether there are ties."""
-    monkeypatch.setattr("compiler.program._is_asynchronous", lambda tensor: True)
+    monkeypatch.setattr("compiler.top_k._is_asynchronous", lambda tensor: True)
 
 
 @pytest.fixture
@@ -202,7 +202,7 @@ def test_a_cuda_graph_is_bitwise_equal_to_the_step(small: Callable[..., Spec], p
 def test_the_tape_refuses_a_step_that_waits_for_the_device(
     two: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("compiler.program._is_asynchronous", lambda tensor: False)
+    monkeypatch.setattr("compiler.top_k._is_asynchronous", lambda tensor: False)
     _, recorded, _ = two()
     with pytest.raises(AssertionError, match="the host waits"):
         list(_steps(recorded, torch.tensor([[5, 6, EOS]]), [torch.tensor([BOS])], 5))

@@ -231,7 +231,7 @@ def test_no_verb_reads_values_of_real_tensors(
     spec: Callable[[str], Spec], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same with values, on the graphs for a GPU. Only `rewind` and `select` read tensors that are on the CPU."""
-    monkeypatch.setattr("compiler.program._is_asynchronous", lambda tensor: True)
+    monkeypatch.setattr("compiler.top_k._is_asynchronous", lambda tensor: True)
     made = built_for_cpu(spec(name))
     reads = []
     walk = verbs(made, name)

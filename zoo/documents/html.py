@@ -44,7 +44,7 @@ class XmlTags:
         splitting: Names of elements that are segments of their own.
         non_splitting: Names of elements that are part of the sentence around them.
         copied: Names of elements that are copied with their content.
-        outline: Whether to find further elements that split: those whose parent has no text of its own.
+        outline: Whether an element is also a segment if its parent is a segment that contains only elements.
     """
 
     splitting: frozenset[str] = frozenset()
@@ -54,7 +54,7 @@ class XmlTags:
 
 
 def parse_xml(text: str, tags: XmlTags = XmlTags()) -> list[Fragment]:
-    """Return the fragments of a fragment of XML."""
+    """Return the fragments of an XML text."""
     parser = _XmlParser(text, tags)
     parser.feed(text)
     parser.close()

@@ -83,7 +83,7 @@ class Engine:
 
     @property
     def waiting_seconds(self) -> float:
-        """How long the oldest request waits of which no sentence is decoded yet, in seconds. 0 if there is none."""
+        """Waiting time of the oldest request that has not begun, in seconds. 0 if no request waits."""
         return self._queue.waiting_seconds
 
     def close(self) -> None:

@@ -52,7 +52,7 @@ class PackedProgram(KernelProgram):
 
 
 def artefact(outline: Outline, device: str, precision: str | None, backend: str | None) -> Artefact | None:
-    """Return the place of the packed model in the cache, or None if a model is not packed with these options.
+    """Return the artefact of the packed model in the cache, or None if a model is not packed with these options.
 
     Arguments are those of `zoo.load`.
     """
@@ -71,7 +71,7 @@ def read_or_build(stored: Artefact | None, build: Callable[[], Program]) -> Prog
     """Return the program of a packed model. If it is not in the cache, build the complete program and store it.
 
     Args:
-        stored: The place of the packed model in the cache. None: it is not stored.
+        stored: The artefact of the packed model. None: it is not stored.
         build: Function that builds the complete program.
     """
     if stored is not None and stored.use():

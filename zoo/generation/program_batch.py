@@ -87,7 +87,11 @@ class ProgramBatch(Generic[State]):
         return []
 
     def step(self, min_rows: int = 0) -> list[SearchHistory]:
-        """Run steps until a quarter of the sentences is done, or for MAX_MICROSECONDS. Return their histories."""
+        """Run steps until a quarter of the sentences are done or MAX_MICROSECONDS have passed.
+
+        Returns:
+            The histories of the sentences that are done.
+        """
         kept = [number for number, history in enumerate(self.histories) if not history.done]
         if len(kept) < len(self.histories):  # the others were cancelled
             self.histories = [self.histories[number] for number in kept]

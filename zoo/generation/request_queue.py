@@ -86,7 +86,7 @@ class RequestQueue:
 
     @property
     def waiting_seconds(self) -> float:
-        """How long the oldest request waits whose first sentence has not left the queue. 0 if there is none."""
+        """Waiting time of the oldest request that has not begun, in seconds. 0 if no request waits."""
         with self.changed:
             added = next((request.added for request in self._waiting if request.added is not None), None)
         return 0.0 if added is None else time.monotonic() - added

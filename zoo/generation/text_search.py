@@ -161,7 +161,7 @@ class TextSearch:
 
     @property
     def waiting_seconds(self) -> float:
-        """How long the oldest call waits whose translation has not begun, in seconds. 0 if there is none."""
+        """Waiting time of the oldest request that has not begun, in seconds. 0 if no request waits."""
         engine = vars(self).get("_engine")
         return 0.0 if engine is None else cast(Engine, engine).waiting_seconds
 
@@ -194,14 +194,16 @@ class TextSearch:
 
     def _require_shortlist(self) -> None:
         """Raise ZooError if the model has no shortlist, or if the program cannot use it."""
-        hint = "`zoo decode --no-shortlist` and the option `shortlist=False` search without it"
+        hint = "or turn the shortlist off with `--no-shortlist` (in Python: `shortlist=False`)"
         if not issubclass(type(self.program), ShortlistDecoder):
-            name = "an ensemble" if isinstance(self.program, Ensemble) else f"the backend `{self.backend}`"
-            fix = "use a single model" if isinstance(self.program, Ensemble) else "use the backend `native`"
-            raise ZooError(f"{name} does not support a shortlist (`decoding.shortlist`)", hint=f"{fix}; {hint}")
+            name = f"the backend `{self.backend}`" if self.backend else "this program"
+            fix = "use the backend `native`"
+            if isinstance(self.program, Ensemble):
+                name, fix = "an ensemble", "use a single model"
+            raise ZooError(f"{name} does not support a shortlist (`decoding.shortlist`)", hint=f"{fix}, {hint}")
         if self.shortlist is None:
             problem = f"the model `{self.spec.name}` has no shortlist, but `decoding.shortlist` requires one"
-            raise ZooError(problem, hint=f"`zoo shortlist RUN` adds one to a training run; {hint}")
+            raise ZooError(problem, hint=f"create one with `zoo shortlist RUN`, {hint}")
 
     def _limited(self, max_batch_tokens: int, rows: int) -> int:
         """Return the maximum number of tokens in a batch if each sentence has `rows` hypotheses."""

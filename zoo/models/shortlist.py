@@ -19,13 +19,14 @@ if TYPE_CHECKING:
 NAME = "shortlist.safetensors"
 """Name of the file in the folder of a run or bundle."""
 MAX_BYTES = 1 << 30
-_RESTORE_HINT = "restore it from the source of the model; in a run, `zoo shortlist RUN` writes it again"
+_RESTORE_HINT = "copy the file again from where you got the model, or run `zoo shortlist RUN`"
 
 
 class Shortlist:
     """Table of the target tokens that the search for a sentence considers.
 
-    A sentence may choose from the tokens of its source tokens, and from the tokens that all sentences have.
+    The search considers the target tokens listed for each source token, and the tokens that are common to all
+    sentences.
 
     Attributes:
         common: Tokens of every sentence, with EOS, ascending.

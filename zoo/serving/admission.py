@@ -38,7 +38,11 @@ class Admission:
         self.used_characters: Counter[str] = Counter()
         self._queued_texts = self._queued_characters = 0
         metrics.gauge("zoo_queued_texts", "Texts that wait or are translated.", lambda: self._queued_texts)
-        metrics.gauge("zoo_queued_characters", "Their characters.", lambda: self._queued_characters)
+        metrics.gauge(
+            "zoo_queued_characters",
+            "Characters of the texts that wait or are translated.",
+            lambda: self._queued_characters,
+        )
         metrics.gauge("zoo_open_requests", "Requests that are being answered.", lambda: self.open_requests)
 
     @property

@@ -62,7 +62,7 @@ def router(service: Service, documents: Documents) -> APIRouter:
             for translation, text in zip(translations, texts, strict=True):
                 translation["billed_characters"] = len(text)
         if model_type := read_string(given, "model_type"):
-            for translation in translations:  # there is one model, so it is the one of both qualities
+            for translation in translations:  # the same model serves both types
                 translation["model_type_used"] = model_type.removeprefix("prefer_")
         return JSONResponse({"translations": translations})  # a dictionary would be validated first
 
@@ -105,7 +105,7 @@ def _add_document_routes(routes: APIRouter, service: Service, documents: Documen
         given, name, content = await read_upload(request)
         key = _authorize(service, request, given)
         if not (name := PurePath(read_string(given, "filename", default=name) or "").name):
-            raise ServingError(400, "`file` is missing")
+            raise ServingError(400, "`file` is missing; send the document as `multipart/form-data`")
         target, source = require_string(given, "target_lang"), read_string(given, "source_lang") or None
         _check_languages(service, source, target)
         _check_options(given, target)
@@ -114,7 +114,9 @@ def _add_document_routes(routes: APIRouter, service: Service, documents: Documen
         if (read_string(given, "output_format") or suffix[1:]).lower() != suffix[1:]:
             raise ServingError(400, f"`output_format` should be `{suffix[1:]}`, the format of the document")
         task, characters = await documents.start_document(key, content, name, source, target)
-        task.add_done_callback(lambda done: done.cancelled() or done.exception())  # a client may never ask for it
+        task.add_done_callback(
+            lambda done: done.cancelled() or done.exception()
+        )  # asyncio logs it otherwise, if no client asks for the status
         document_id, document_key = secrets.token_hex(16).upper(), secrets.token_hex(32).upper()
         handle = (document_id, document_key, key)
         started[handle] = task, characters
@@ -126,7 +128,9 @@ def _add_document_routes(routes: APIRouter, service: Service, documents: Documen
         key = _authorize(service, request, given)
         handle = (document_id, require_string(given, "document_key"), key)
         if handle not in started:
-            raise ServingError(404, "there is no such document; documents are removed after ten minutes")
+            raise ServingError(
+                404, "there is no such document; check its ID, its key and the API key, or upload the document again"
+            )
         return started[handle]
 
     @routes.api_route("/document/{document_id}", methods=["GET", "POST"])
@@ -145,7 +149,9 @@ def _add_document_routes(routes: APIRouter, service: Service, documents: Documen
     async def result(request: Request, document_id: str) -> Response:
         task, _ = await find(request, document_id)
         if not task.done():
-            raise ServingError(503, "the document is not translated yet", "document", _RETRY_SECONDS)
+            raise ServingError(
+                503, "the document is not translated yet; wait until its status is `done`", "document", _RETRY_SECONDS
+            )
         content, _ = documents.files.get(task.result())
         return Response(content, media_type="application/octet-stream", headers={"Cache-Control": "no-store"})
 

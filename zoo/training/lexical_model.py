@@ -46,7 +46,7 @@ class LexicalModel:
     def expected_links(
         self, min_count: float
     ) -> tuple[Int64[np.ndarray, " links"], Int64[np.ndarray, " links"], Float64[np.ndarray, " links"]]:
-        """Return source tokens, target tokens, and the expected number of times that one was translated as the other.
+        """Return pairs of source and target tokens, and how often the one is expected to be translated as the other.
 
         Args:
             min_count: Smallest expected number to return.

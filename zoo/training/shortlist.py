@@ -18,9 +18,10 @@ from zoo.training.initial_model import prepare_corpus
 from zoo.training.lexical_model import LexicalModel, Tokens
 from zoo.training.run import Run
 
-FREQUENT, BEST = 100, 100
-"""Number of the most frequent target tokens, which each sentence may contain, and of target tokens per source token.
-They are the values that Marian's documentation recommends."""
+FREQUENT = 100
+"""Number of the most frequent target tokens, which every sentence may contain, as Marian's documentation recommends."""
+BEST = 100
+"""Number of target tokens per source token, as Marian's documentation recommends."""
 MAX_PAIRS = 500_000
 """Number of pairs from which a shortlist is estimated. More take longer, and change little."""
 _BLOCK_PAIRS = 50_000
@@ -46,7 +47,9 @@ def make_shortlist(run: Run, report: Report) -> Path:
     prepared, vocabulary = prepare_corpus(spec, report), Vocabulary.load(run.folder)
     if not prepared.vocabulary.has_same_tokens_as(vocabulary):
         hint = "restore the original corpus, or train again"
-        raise ZooError(f"the corpus has changed since `{run.folder}` was trained: its vocabulary is another", hint=hint)
+        raise ZooError(
+            f"the corpus of `{run.folder}` has changed since training: it now gives a different vocabulary", hint=hint
+        )
     store = prepared.store("train")
     estimate_shortlist(vocabulary, _sample(store, report)).write(file := run.folder / NAME)
     return file

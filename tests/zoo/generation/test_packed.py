@@ -53,7 +53,7 @@ def test_the_second_opening_uses_packed_weights_with_equal_results(name: str) ->
     assert "complete" not in vars(second.program)
 
 
-def test_what_packed_weights_cannot_do_is_done_by_the_complete_program(name: str) -> None:
+def test_other_methods_use_the_complete_program(name: str) -> None:
     first, second = opened(name), opened(name)
     translation = first.translate(TEXTS[0])
     assert second.score(TEXTS[0], translation) == pytest.approx(first.score(TEXTS[0], translation))
@@ -93,7 +93,7 @@ def test_damaged_packed_weights_are_packed_again(name: str) -> None:
     assert type(opened(name).program) is PackedProgram
 
 
-def test_a_full_disk_prevents_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_model_translates_if_the_disk_is_full(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     make = Artefact.make
 
     def refuse(stored: Artefact, write: Callable[[Path], None], **options: Any) -> Path:

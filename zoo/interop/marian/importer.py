@@ -80,9 +80,13 @@ class MarianImport:
         files, shortlist = shortlist_files(decoder.model.parent), None
         if len(files) == 1:
             shortlist = read_shortlist(files[0], vocabulary, rows)
-            notes += (f"the shortlist `{files[0].name}` is only used with `zoo decode --shortlist`",)
+            use = "to use it, add `--shortlist --backend native` to `zoo decode`"
+            notes += (f"the shortlist `{files[0].name}` is imported; {use}",)
         elif files:
-            notes += (f"no shortlist is imported: the folder has {len(files)}, {', '.join(f.name for f in files)}",)
+            names = ", ".join(file.name for file in files)
+            notes += (
+                f"the folder has {len(files)} shortlists ({names}), so none is imported; leave one and import again",
+            )
         return ImportedModel(spec, vocabulary.vocabulary, tensors, origin, notes, shortlist)
 
     def open_engine(self, path: Path, model: ImportedModel) -> Engine:
