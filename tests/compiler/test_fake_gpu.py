@@ -201,7 +201,7 @@ def test_our_gradients_are_computed_on_one_gpu(gpu: FakeGpu) -> None:
     assert {(type(tensor), tensor.device) for tensor in found} == {(FakeTensor, DEVICE)}
 
 
-@architectures("alibi")
+@architectures("no positions")
 def test_programs_are_exported_for_a_gpu(spec: Callable[[str], Spec], gpu: FakeGpu, name: str) -> None:
     wanted = request(spec(name), "cuda:0")
     if problem := refuse(wanted):
