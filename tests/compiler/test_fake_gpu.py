@@ -124,7 +124,7 @@ def tensors(results: Any) -> list[Tensor]:
     ]
 
 
-@architectures(*QUICK)
+@architectures("pre", "student", "t5", "modern", "alibi", "speech", "restricted", "mixture")
 def test_every_verb_runs_on_one_gpu_without_waiting(spec: Callable[[str], Spec], gpu: FakeGpu, name: str) -> None:
     made = built(spec(name), precision="bfloat16" if name == "modern" else "float32")
     assert {parameter.device for parameter in made.parameters()} == {DEVICE}
@@ -147,7 +147,7 @@ class FakeRecorder:
         return results, lambda: None
 
 
-@architectures("student", "modern", "alibi")
+@architectures("student", "alibi")
 def test_a_recorded_step_copies_nothing_from_the_cpu_and_serves_all_positions_and_rounded_sizes(
     spec: Callable[[str], Spec], gpu: FakeGpu, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -201,7 +201,7 @@ def test_our_gradients_are_computed_on_one_gpu(gpu: FakeGpu) -> None:
     assert {(type(tensor), tensor.device) for tensor in found} == {(FakeTensor, DEVICE)}
 
 
-@architectures("alibi")
+@architectures("no positions")
 def test_programs_are_exported_for_a_gpu(spec: Callable[[str], Spec], gpu: FakeGpu, name: str) -> None:
     wanted = request(spec(name), "cuda:0")
     if problem := refuse(wanted):
