@@ -145,7 +145,8 @@ def _invoke(arguments: Sequence[str], name: str | None) -> int | None:
         raise unknown_command(name, list(COMMANDS))
     needs_help = not arguments or (list(arguments) == [name] and name in GROUPS)
     # Register only the commands that are needed: importing all of them takes longer than some commands run.
-    needed = [each for each in COMMANDS if name is None or f"{each} ".startswith(f"{name} ")]
+    is_first = name is not None and arguments[0] == name.split()[0]
+    needed = [each for each in COMMANDS if not is_first or f"{each} ".startswith(f"{name} ")]
     command = typer.main.get_command(build_app(needed))
     with command.make_context("zoo", [*arguments, *(["--help"] if needs_help else [])]) as context:
         status: int | None = command.invoke(context)

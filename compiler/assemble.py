@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -13,6 +14,7 @@ from compiler.backends.backend import BuildRequest
 from compiler.emitted import EmittedProgram
 from compiler.graph import Purpose, stored_tensors
 from compiler.initialization import initial_weights
+from compiler.kernels.program import PackedModel
 from compiler.options import compile_options
 from compiler.passes import TRANSLATE, graphs
 from compiler.program import Program
@@ -29,6 +31,7 @@ def build(
     precision: str | None = None,
     backend: str | None = None,
     folder: Path | None = None,
+    packed: PackedModel | None = None,
 ) -> Program:
     """Build a program from a spec, and return the program.
 
@@ -43,6 +46,7 @@ def build(
         backend: Overrides `compilation.backend` of the spec.
         folder: The folder in which compiled files are cached. None: a temporary folder, which is deleted when the
             process ends.
+        packed: The weights as the backend `native` packs them, if they are packed.
 
     Raises:
         ZooError: The weights do not fit the spec, or the device or backend is not available or cannot run the model.
@@ -50,7 +54,7 @@ def build(
     chosen, request = prepare_build(
         spec, purposes, weights=weights, device=device, precision=precision, backend=backend, folder=folder
     )
-    return build_program(backend or spec.compilation.backend, chosen, request)
+    return build_program(backend or spec.compilation.backend, chosen, replace(request, packed=packed))
 
 
 def trainable(

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from compiler.graph import Graphs, Purpose
+from compiler.kernels.program import PackedModel
 from compiler.options import PRECISIONS
 from compiler.program import Program
 from specs import Spec
@@ -29,6 +30,8 @@ class BuildRequest:
     precision: str = "float32"
     folder: Path | None = None
     """The folder in which compiled files are cached. None: a temporary folder, deleted when the process ends."""
+    packed: PackedModel | None = None
+    """The weights as the backend `native` packs them, if they are packed."""
 
 
 @dataclass(frozen=True)

@@ -39,11 +39,11 @@ class NativeProgram(KernelProgram):
     device = torch.device("cpu")
 
     def __init__(self, request: BuildRequest) -> None:
-        """Compile and load the kernels, generate the instructions and pack the weights."""
+        """Compile and load the kernels, generate the instructions and pack the weights, unless they are packed."""
         self.request, self.spec, self.graphs = request, request.spec, request.graphs
         self.precision = request.precision
         library = load_kernels(request.folder)
-        super().__init__(library, _Packer(request, library).pack())
+        super().__init__(library, request.packed or _Packer(request, library).pack())
 
     def encode(self, source: Stream) -> KernelState:
         """Encode sources that end with EOS. Return the state before the first step. Padding is skipped."""
@@ -88,7 +88,8 @@ class NativeProgram(KernelProgram):
         rows = state.sentences * state.beams
         if len(counts) != rows:
             raise ValueError(f"got {len(counts)} counts for a state with {rows} rows: pass one for each row")
-        raise_for(self.library.zoo_rewind(state.handle, _as_int64(counts).ctypes.data))
+        array = _as_int64(counts)
+        raise_for(self.library.zoo_rewind(state.handle, array.ctypes.data))
         return state
 
     def select(
@@ -152,9 +153,7 @@ class _Packer:
             elif name == "matrix":
                 fields[name] = self._place_matrix(i) if value else None
             elif name == "constants":
-                fields[name] = (
-                    self._place_tensor(value, lambda: torch.tensor(i.constants), len(value)) if value else None
-                )
+                fields[name] = self._place_constants(value) if value else None
             elif name in POINTERS:
                 fields[name] = None if value is None else self._place_parameter(value)
             else:

@@ -78,7 +78,7 @@ struct Bytes {
 // 8-bit integers, scales and offsets; then the panels. All but the panels have one element per column.
 struct alignas(LINE) Matrix {
     int64_t in, out, depth, panels;  // depth: number of groups of rows
-    int64_t has_bias, quantised;
+    int64_t quantised;
 
     int64_t columns() const { return panels * PANEL; }
     const float* bias() const { return reinterpret_cast<const float*>(this + 1); }
@@ -129,13 +129,12 @@ Matrix matrix_head(int64_t in, int64_t out, bool quantised) {
     if (in < 0 || out < 0 || in > (quantised ? MAX_INT8_ROWS : 1 << 30) || out > (1 << 30))
         throw std::length_error("matrix");
     const int grouped = quantised ? GROUP : 1;
-    return {in, out, (in + grouped - 1) / grouped, (out + PANEL - 1) / PANEL, 0, quantised};
+    return {in, out, (in + grouped - 1) / grouped, (out + PANEL - 1) / PANEL, quantised};
 }
 
 // Writes the head and the biases of a packed matrix.
 Matrix* start_matrix(void* to, int64_t in, int64_t out, bool quantised, const float* bias) {
     Matrix* m = new (to) Matrix(matrix_head(in, out, quantised));
-    m->has_bias = bias != nullptr;
     float* biases = const_cast<float*>(m->bias());
     for (int64_t i = 0; i < m->columns(); i++) biases[i] = bias && i < out ? bias[i] : 0.0f;
     return m;
@@ -160,7 +159,6 @@ class ColumnTable {
     Block<char> pack(const int64_t* chosen, int64_t count) const {
         Block<char> memory(matrix_head(m.in, count, m.quantised).size());
         Matrix* packed = start_matrix(memory.data, m.in, count, m.quantised, nullptr);
-        packed->has_bias = m.has_bias;
         char* to = const_cast<char*>(packed->data());
         float *bias = const_cast<float*>(packed->bias()), *scales = const_cast<float*>(packed->scales());
         int32_t* offsets = const_cast<int32_t*>(packed->offsets());

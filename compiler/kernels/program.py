@@ -6,6 +6,7 @@ import ctypes
 import json
 import mmap
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -30,9 +31,13 @@ class Memory:
 
     def __init__(self, size: int) -> None:
         """Allocate `size` bytes, filled with zeros, in huge pages if possible: they make the kernels faster."""
-        self._map = mmap.mmap(-1, max(1, size), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        try:
+            self._map = mmap.mmap(-1, max(1, size), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        except OSError as error:
+            raise MemoryError(f"{size:,} bytes of weights do not fit into memory") from error
         if hasattr(mmap, "MADV_HUGEPAGE"):
-            self._map.madvise(mmap.MADV_HUGEPAGE)
+            with suppress(OSError):  # the system may have no huge pages
+                self._map.madvise(mmap.MADV_HUGEPAGE)
         self.size = size
         self.address = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
 
@@ -167,6 +172,8 @@ class KernelProgram:
 
     def restrict(self, state: KernelState, tokens: Sequence[Int64[np.ndarray, " listed"]]) -> KernelState:
         """Restrict each sentence to its list of tokens (see `ShortlistDecoder.restrict`)."""
+        if len(tokens) != state.sentences:
+            raise ValueError(f"got {len(tokens)} lists for a state with {state.sentences} sentences: pass one for each")
         counts, listed = _as_array([len(each) for each in tokens], np.int64), np.concatenate(tokens).astype(np.int64)
         raise_for(self.library.zoo_restrict(self.handle, state.handle, listed.ctypes.data, counts.ctypes.data))
         return state

@@ -80,7 +80,7 @@ OPTIONS = {
     "compare": ["A", "B", "--set", "--references", "--language", "--json", *_EXECUTION],
     "serve": [
         *("--model", "--host", "--port", "--keys", "--new-key", "--cors", "--max-memory", "--idle-minutes"),
-        *("--max-texts", "--max-characters", "--max-body-bytes", "--max-queue", "--timeout", *_EXECUTION),
+        *("--max-texts", "--max-characters", "--max-body-bytes", "--max-queue", "--max-wait", "--timeout", *_EXECUTION),
     ],
     "import": ["SOURCE", "--name", "--format", "--languages", "--positions", "--check", "--replace"],
     "publish": ["RUN|NAME", "--name", "--replace", "--to", "--alias", "--text", "--notes"],
@@ -142,6 +142,7 @@ def test_help_and_version(zoo: Zoo) -> None:
         result = zoo(*arguments)
         assert result.status == 0
         assert "Usage: zoo" in result.out
+    assert zoo("--help", "decode").out == zoo("--help").out
     assert re.fullmatch(r"zoo \d+\.\d+\.\d+\S*\n", zoo("--version").out)
 
 

@@ -27,6 +27,7 @@ from compiler.backends import BACKENDS, BuildRequest
 from compiler.backends.conformance import disagreement
 from compiler.instruction import MAX_INT8_ROWS
 from compiler.kernels import library
+from compiler.kernels.program import PackedModel
 from compiler.stream import Stream
 from specs import Features, Spec, ZooError
 
@@ -238,6 +239,22 @@ def test_bfloat16_is_close_to_float32(small: Callable[..., Spec]) -> None:
     weights = build(small()).weights()
     errors = disagreement(build(small(), TRANSLATE, weights=weights, precision="bfloat16"), weights=weights)
     assert all(1e-5 < error < 0.05 for error in errors.values()), errors
+
+
+@pytest.mark.parametrize("precision", ["float32", "int8"])
+@pytest.mark.parametrize("architecture", ["post", "pre", "gelu", "student", "t5", "modern", "alibi"])
+def test_packed_weights_that_were_stored_give_equal_results(
+    small: Callable[..., Spec], built: Callable[..., Any], tmp_path: Path, architecture: str, precision: str
+) -> None:
+    """Bitwise, at another address. The pointers of these architectures lead to all kinds of weights."""
+    program = built("native", small(**{**ARCHITECTURES[architecture], "output_bias": True}), precision)
+    program.model.write(tmp_path)
+    stored = PackedModel.read(tmp_path)
+    assert bytes(stored.weights.content) == bytes(program.model.weights.content)
+    assert stored.weights.address != program.model.weights.address
+    again = build(program.spec, weights=program.weights(), backend="native", precision=precision, packed=stored)
+    assert again.model is stored
+    assert all(torch.equal(*pair) for pair in zip(_walk(again), _walk(program), strict=True))
 
 
 @pytest.mark.usefixtures("all_cores")

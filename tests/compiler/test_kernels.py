@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import errno
+import mmap
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import product
@@ -15,6 +17,7 @@ from torch.nn.functional import layer_norm
 
 from compiler import runtime
 from compiler.instruction import MAX_INT8_ROWS, Opcode, Status
+from compiler.kernels.program import Memory
 from compiler.recurrences import ssru
 from compiler.top_k import top_k
 from tests.compiler.conftest import ACTIVATIONS, attention
@@ -358,6 +361,19 @@ def test_a_matrix_that_is_too_large_is_refused(library: Any) -> None:
     for shape in ((MAX_INT8_ROWS + 1, 1, 1), (2**40, 1, 0), (1, 2**40, 0), (-1, 1, 0)):
         assert library.zoo_matrix_bytes(*shape, ctypes.byref(size)) == Status.TOO_LARGE
     assert library.zoo_matrix_bytes(MAX_INT8_ROWS, 1, 1, ctypes.byref(size)) == Status.DONE
+
+
+def test_memory_needs_no_huge_pages_and_says_if_there_is_too_little(monkeypatch: pytest.MonkeyPatch) -> None:
+    class WithoutHugePages(mmap.mmap):
+        def madvise(self, *_: int) -> None:
+            raise OSError(errno.EINVAL, "Invalid argument")
+
+    monkeypatch.setattr(mmap, "mmap", WithoutHugePages)
+    memory = Memory(100)
+    memory.content[:] = bytes(range(100))
+    assert ctypes.string_at(memory.address, 100) == bytes(range(100))
+    with pytest.raises(MemoryError, match="do not fit into memory"):
+        Memory(2**60)
 
 
 def step_status(program: Any, state: int, tokens: Tensor) -> int:

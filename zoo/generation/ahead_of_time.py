@@ -18,6 +18,7 @@ from specs import Spec
 from zoo.files import storage
 from zoo.files.storage import folder_bytes
 from zoo.generation.compilation import BackendOptions, message_if_slow
+from zoo.generation.loading import open_model
 from zoo.models import find
 from zoo.models.loading import read_model
 from zoo.planning.capacity import require_memory_to_translate
@@ -57,8 +58,11 @@ def compile_model(name: str, *, report: Report | None = None, **options: Unpack[
     Raises:
         ZooError: There is no model of this name.
     """
-    model = read_model(find.model(name, report))
-    return compile_spec(model.spec, weights=model.weights.tensors, report=report, **options)
+    folder = find.model(name, report)
+    model = read_model(folder)
+    compiled = compile_spec(model.spec, weights=model.weights.tensors, report=report, **options)
+    open_model(folder, report=report, **options)  # stores the packed weights of a published model
+    return compiled
 
 
 def compile_spec(

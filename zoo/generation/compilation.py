@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from compiler import Program, Purpose
+    from compiler.kernels.program import PackedModel
 
 QUIET_SECONDS = 2.0
 """Seconds before a message tells the user that compilation is running."""
@@ -49,6 +50,7 @@ def build_with_message(
     device: str,
     precision: str | None = None,
     backend: str | None = None,
+    packed: PackedModel | None = None,
 ) -> Program:
     """Return the program that `compiler.build` builds. Show a message if compilation takes long.
 
@@ -58,7 +60,7 @@ def build_with_message(
     message = f"compiling the program; this is done once on this machine, and the result is stored in {folder}"
     options = {"device": device, "precision": precision, "backend": backend}
     with message_if_slow(report, message):
-        program = compiler.build(spec, purposes, weights=weights, folder=folder, **options)  # type: ignore[arg-type]
+        program = compiler.build(spec, purposes, weights=weights, folder=folder, packed=packed, **options)  # type: ignore[arg-type]
     if program.backend == LAZY_BACKEND:
         report.info(LAZY_MESSAGE)
     return program

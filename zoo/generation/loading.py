@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -21,7 +22,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from compiler import EmittedProgram, Program
+    from compiler.kernels.program import PackedModel
 
+_MAX_ATTEMPTS = 20
 ATTENTION_BACKEND = "eager"
 """Backend that computes attention weights, even if the model translates with a different backend.
 
@@ -58,19 +61,29 @@ def open_model(
     Raises:
         ZooError: The folder has no valid model, or the device, precision or backend is not available.
     """
-    report, outline, options = report or WarningsReport(), read_outline(folder), (device, precision, backend)
+    report = report or WarningsReport()
+    options: BackendOptions = {"device": device, "precision": precision, "backend": backend}
+    for _ in range(_MAX_ATTEMPTS):
+        with suppress(_ReplacedError):
+            return _open_version(folder, options, max_batch_tokens, report)
+    return _open_version(folder, options, max_batch_tokens, report)
 
-    def build_complete() -> Program:
+
+def _open_version(folder: Path, options: BackendOptions, max_batch_tokens: int | None, report: Report) -> Translator:
+    """Open a model. Raise _ReplacedError if another process replaces the model meanwhile."""
+    outline = read_outline(folder)
+    given = options["device"], options["precision"], options["backend"]
+
+    def build_complete(model: PackedModel | None) -> Program:
         weights = _read_weights(folder, outline)
-        how: BackendOptions = {"device": device, "precision": precision, "backend": backend}
-        return build_with_message(outline.spec, compiler.TRANSLATE, weights, report, **how)
+        return build_with_message(outline.spec, compiler.TRANSLATE, weights, report, packed=model, **options)
 
     def build_attention() -> EmittedProgram:
-        weights = _read_weights(folder, outline)
-        how: BackendOptions = {"device": device, "precision": precision, "backend": ATTENTION_BACKEND}
-        return cast("EmittedProgram", compiler.build(outline.spec, [compiler.Purpose.ATTEND], weights=weights, **how))
+        weights, purposes = _read_weights(folder, outline), [compiler.Purpose.ATTEND]
+        how: BackendOptions = {**options, "backend": ATTENTION_BACKEND}
+        return cast("EmittedProgram", compiler.build(outline.spec, purposes, weights=weights, **how))
 
-    stored = packed.artefact(outline, *options)
+    stored = packed.artefact(outline, *given)
     program = packed.read_or_build(stored, build_complete)
     translator = translator_class(outline.spec.task)(
         program,
@@ -78,30 +91,27 @@ def open_model(
         outline.spec,
         longest_source=outline.weights.longest_source,
         report=report,
-        device="cpu" if stored is not None else compiler.find_device(device),
+        device="cpu" if stored is not None else compiler.find_device(options["device"]),
         max_batch_tokens=max_batch_tokens,
     )
     translator.backend, translator.shortlist = program.backend, outline.shortlist
     translator.alignment_head = AlignmentHead.parse(outline.weights.facts.get("alignment_head"))
     translator.attention_program = cache(build_attention)
-    translator.reopen = partial(
-        open_model,
-        folder.absolute(),
-        device=device,
-        precision=precision,
-        backend=backend,
-        max_batch_tokens=max_batch_tokens,
-    )
+    translator.reopen = partial(open_model, folder.absolute(), max_batch_tokens=max_batch_tokens, **options)
     return translator
+
+
+class _ReplacedError(ZooError):
+    """Error of a model that another process has replaced since it was opened."""
 
 
 def _read_weights(folder: Path, outline: Outline) -> Mapping[str, Tensor]:
     """Return the tensors of a model whose outline was read before.
 
     Raises:
-        ZooError: The model was replaced in the meantime.
+        _ReplacedError: The model was replaced in the meantime.
     """
     model = read_model(folder)
     if model.weights.facts != outline.weights.facts:
-        raise ZooError(f"the model in `{folder}` was replaced", hint="open the model again", exit_code=1)
+        raise _ReplacedError(f"the model in `{folder}` was replaced", hint="open the model again", exit_code=1)
     return model.weights.tensors

@@ -8,25 +8,31 @@ depends on.
 from __future__ import annotations
 
 import hashlib
+import shutil
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cache, cached_property
+from functools import cache
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING, Any, cast
 
 import compiler
+import specs
 from compiler.artefact import Artefact
-from compiler.host import may_have_gpu
+from compiler.host import cpp_compiler, may_have_gpu
 from compiler.kernels.library import kernels_artefact, load_kernels
 from compiler.kernels.program import KernelProgram, PackedModel
 from specs import Parsing
 from zoo.files import storage
+from zoo.models import weights
 from zoo.models.loading import Outline
 
 if TYPE_CHECKING:
     from compiler import Program
 
 BACKENDS = ("auto", "native")
+Build = Callable[["PackedModel | None"], "Program"]
+"""Function that builds the complete program of a model. If its weights are packed, the program shares them."""
 
 
 class PackedProgram(KernelProgram):
@@ -35,18 +41,22 @@ class PackedProgram(KernelProgram):
     The complete program is built when one of its methods or attributes is first used, which imports torch.
     """
 
-    def __init__(self, library: Any, model: PackedModel, build: Callable[[], Program]) -> None:
+    def __init__(self, library: Any, model: PackedModel, build: Build) -> None:
         """Open a packed model. `build` builds the complete program."""
-        self._build = build
+        self._build, self._lock = build, Lock()
+        self._complete: Program | None = None
         super().__init__(library, model)
 
-    @cached_property
+    @property
     def complete(self) -> Program:
-        """The complete program, with weights of its own."""
-        return self._build()
+        """The complete program, which shares the packed weights."""
+        with self._lock:  # several worker threads may need it at the same time
+            if self._complete is None:
+                self._complete = self._build(self.model)
+        return self._complete
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or name == "handle":  # not set yet
+        if name.startswith("_") or name in ("handle", "complete"):  # not set yet, or an error in `complete`
             raise AttributeError(name)
         return getattr(self.complete, name)
 
@@ -60,14 +70,15 @@ def artefact(outline: Outline, device: str, precision: str | None, backend: str 
     precision = precision or compilation.precision
     is_native = (backend or compilation.backend) in BACKENDS
     on_cpu = device == "cpu" or (device == "auto" and not may_have_gpu())
-    if not is_native or not on_cpu or outline.digest is None or isinstance(outline.spec.task, Parsing):
+    is_translator = not isinstance(outline.spec.task, Parsing)
+    if not (is_native and on_cpu and outline.digest and is_translator and cpp_compiler()):
         return None
     kernels = kernels_artefact(storage.compiled()).folder.name
-    key = {"model": outline.digest, "precision": precision, "kernels": kernels, "compiler": _compiler_digest()}
-    return Artefact(storage.compiled(), "packed", key)
+    key = {"model": outline.digest, "precision": precision, "kernels": kernels, "code": _code_digest()}
+    return Artefact(storage.compiled(), f"packed-{outline.spec.name}-{precision}", key)
 
 
-def read_or_build(stored: Artefact | None, build: Callable[[], Program]) -> Program:
+def read_or_build(stored: Artefact | None, build: Build) -> Program:
     """Return the program of a packed model. If it is not in the cache, build the complete program and store it.
 
     Args:
@@ -75,19 +86,30 @@ def read_or_build(stored: Artefact | None, build: Callable[[], Program]) -> Prog
         build: Function that builds the complete program.
     """
     if stored is not None and stored.use():
-        packed = PackedProgram(load_kernels(storage.compiled()), PackedModel.read(stored.folder), build)
-        return cast("Program", packed)
-    program = build()
-    if stored is not None and isinstance(program, KernelProgram):
-        with suppress(OSError):  # the next process builds the program again
-            stored.make(program.model.write, elsewhere=False)
+        with suppress(OSError):  # another process may remove the cache
+            model = PackedModel.read(stored.folder)
+            return cast("Program", PackedProgram(load_kernels(storage.compiled()), model, build))
+    program = build(None)
+    if stored is not None:
+        store(stored, program)
     return program
 
 
+def store(stored: Artefact, program: Program) -> None:
+    """Store the packed model of a program, in place of those of the model's earlier revisions."""
+    if isinstance(program, KernelProgram):
+        with suppress(OSError):  # the next process builds the program again
+            stored.make(program.model.write, elsewhere=False)
+            for other in stored.folder.parent.glob(f"{stored.folder.name.rpartition('-')[0]}-*"):
+                if other != stored.folder:
+                    shutil.rmtree(other, ignore_errors=True)
+
+
 @cache
-def _compiler_digest() -> str:
-    """Return the SHA-256 of the compiler's code, which determines the instructions."""
-    folder, state = Path(compiler.__file__).parent, hashlib.sha256()
-    for file in sorted(folder.rglob("*.py")):
+def _code_digest() -> str:
+    """Return the SHA-256 of the code that determines the instructions and the packed weights."""
+    state = hashlib.sha256()
+    packages = (Path(str(package.__file__)).parent for package in (compiler, specs))
+    for file in (*(file for folder in packages for file in sorted(folder.rglob("*.py"))), Path(weights.__file__)):
         state.update(file.read_bytes())
     return state.hexdigest()

@@ -127,7 +127,7 @@ def _read_light_files(model: ModelFolder, listed: Manifest | None) -> tuple[Spec
     vocabulary = Vocabulary.load(model.folder, read)
     _require_matching_vocabulary(model.folder, spec, vocabulary)
     file, lists = model.folder / shortlist.NAME, None
-    if file_exists(file):
+    if file_exists(file) if listed is None else shortlist.NAME in listed.entries:
         lists = Shortlist.parse(read(file, shortlist.MAX_BYTES), file, vocabulary.sizes)
     return spec, vocabulary, lists
 

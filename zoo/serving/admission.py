@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections import Counter
-from collections.abc import Awaitable, Iterator, Sequence
+from collections.abc import Awaitable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -14,7 +14,7 @@ from fastapi import Request
 from zoo.serving.answer import Options
 from zoo.serving.errors import ClientGone, ServingError
 from zoo.serving.metrics import Metrics
-from zoo.serving.pool import ModelPool
+from zoo.serving.pool import PooledModel
 from zoo.serving.settings import Settings, hash_key
 
 LINE_BREAKS = re.compile(r"(\s*[\r\n]\s*)")
@@ -32,8 +32,8 @@ class Admission:
         used_characters: Number of characters that each API key has translated, by the key's SHA-256.
     """
 
-    def __init__(self, settings: Settings, pool: ModelPool, metrics: Metrics) -> None:
-        self._limits, self._keys, self._pool = settings.limits, settings.keys, pool
+    def __init__(self, settings: Settings, metrics: Metrics) -> None:
+        self._limits, self._keys = settings.limits, settings.keys
         self.open_requests, self.draining = 0, False
         self.used_characters: Counter[str] = Counter()
         self._queued_texts = self._queued_characters = 0
@@ -92,8 +92,17 @@ class Admission:
             raise ServingError(400, "`prefix` needs texts of one line")
 
     @contextmanager
-    def admit(self, key: str, texts: Sequence[str]) -> Iterator[None]:
-        """Count the texts as queued in the body of `with`. Raise ServingError if the server is busy."""
+    def admit(self, key: str, texts: Sequence[str], models: Iterable[PooledModel] = ()) -> Iterator[None]:
+        """Count the texts as queued in the body of `with`.
+
+        Args:
+            key: SHA-256 of the client's API key.
+            texts: The texts.
+            models: The models that will translate the texts.
+
+        Raises:
+            ServingError: The queue is full, a request waits too long for one of the models, or a quota is used.
+        """
         characters, limits, quota = sum(map(len, texts)), self._limits, self._keys.get(key)
         if quota is not None and self.used_characters[key] + characters > quota:
             raise ServingError(456, f"the limit of this API key, {quota:,} characters, is reached", "quota")
@@ -102,7 +111,7 @@ class Admission:
             or self._queued_characters + characters > limits.queued_characters
         ):
             raise ServingError(429, "the queue is full; try again later", "queue", _RETRY_SECONDS)
-        waiting = (loaded.translator.waiting_seconds for loaded in self._pool.loaded_models())
+        waiting = (model.loaded.translator.waiting_seconds for model in models if model.loaded is not None)
         if max(waiting, default=0.0) > limits.wait_seconds:
             raise ServingError(429, "the server is busy; try again later", "wait", _RETRY_SECONDS)
         self.used_characters[key] += characters

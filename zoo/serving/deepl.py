@@ -14,7 +14,7 @@ from specs.notation import quote
 from zoo.documents.document import FORMATS, HTML, XML, Format
 from zoo.documents.html import XmlTags, parse_xml
 from zoo.serving.answer import Options
-from zoo.serving.documents import DOCUMENT_SECONDS, Documents
+from zoo.serving.documents import DOCUMENT_SECONDS, Documents, Outcome
 from zoo.serving.errors import ServingError
 from zoo.serving.files import MAX_SECONDS
 from zoo.serving.languages import AUTO, base_code, language_name, match_code
@@ -75,11 +75,11 @@ def router(service: Service, documents: Documents) -> APIRouter:
             raise ServingError(400, "`type` should be `source` or `target`")
         if kind == "source":
             return [{"language": code.upper(), "name": language_name(code)} for code in directions]
-        targets = sorted({code for codes in directions.values() for code in codes})
+        targets = {code for codes in directions.values() for code in codes}
+        targets = {regional for code in targets for regional in _TARGET_REGIONS.get(code, (code.lower(),))}
         return [
             {"language": regional.upper(), "name": language_name(regional), "supports_formality": False}
-            for code in targets
-            for regional in _TARGET_REGIONS.get(code, (code,))
+            for regional in sorted(targets)
         ]
 
     @routes.api_route("/usage", methods=["GET", "POST"])
@@ -97,7 +97,7 @@ def router(service: Service, documents: Documents) -> APIRouter:
 
 def _add_document_routes(routes: APIRouter, service: Service, documents: Documents) -> None:
     """Add the paths for documents. A client uploads a document, asks until it is translated, and downloads it."""
-    started: dict[tuple[str, str, str], tuple[asyncio.Task[str], int]] = {}
+    started: dict[tuple[str, str, str], tuple[asyncio.Task[Outcome], int]] = {}
     """Task and number of characters for each document's ID and key and the client's API key."""
 
     @routes.post("/document")
@@ -114,16 +114,13 @@ def _add_document_routes(routes: APIRouter, service: Service, documents: Documen
         if (read_string(given, "output_format") or suffix[1:]).lower() != suffix[1:]:
             raise ServingError(400, f"`output_format` should be `{suffix[1:]}`, the format of the document")
         task, characters = await documents.start_document(key, content, name, source, target)
-        task.add_done_callback(
-            lambda done: done.cancelled() or done.exception()
-        )  # asyncio logs it otherwise, if no client asks for the status
         document_id, document_key = secrets.token_hex(16).upper(), secrets.token_hex(32).upper()
         handle = (document_id, document_key, key)
         started[handle] = task, characters
         asyncio.get_running_loop().call_later(DOCUMENT_SECONDS + MAX_SECONDS, started.pop, handle, None)
         return {"document_id": document_id, "document_key": document_key}
 
-    async def find(request: Request, document_id: str) -> tuple[asyncio.Task[str], int]:
+    async def find(request: Request, document_id: str) -> tuple[asyncio.Task[Outcome], int]:
         given = await parameters(request)
         key = _authorize(service, request, given)
         handle = (document_id, require_string(given, "document_key"), key)
@@ -138,10 +135,8 @@ def _add_document_routes(routes: APIRouter, service: Service, documents: Documen
         task, characters = await find(request, document_id)
         if not task.done():
             return {"document_id": document_id, "status": "queued"}
-        try:
-            task.result()
-        except ServingError as error:
-            return {"document_id": document_id, "status": "error", "error_message": error.message}
+        if message := task.result().error:
+            return {"document_id": document_id, "status": "error", "error_message": message}
         done = {"status": "done", "seconds_remaining": 0, "billed_characters": characters}
         return {"document_id": document_id, **done}
 
@@ -152,7 +147,9 @@ def _add_document_routes(routes: APIRouter, service: Service, documents: Documen
             raise ServingError(
                 503, "the document is not translated yet; wait until its status is `done`", "document", _RETRY_SECONDS
             )
-        content, _ = documents.files.get(task.result())
+        if message := task.result().error:
+            raise ServingError(503, message, "document")
+        content, _ = documents.files.get(task.result().secret)
         return Response(content, media_type="application/octet-stream", headers={"Cache-Control": "no-store"})
 
 

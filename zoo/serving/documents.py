@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TypeVar
 
 from fastapi import Request
@@ -15,13 +17,26 @@ from zoo.generation.translation import Translation
 from zoo.serving.answer import Answer, Options
 from zoo.serving.errors import ServingError
 from zoo.serving.files import TemporaryFiles
-from zoo.serving.service import Plan, Service, readable_errors, routes_of
+from zoo.serving.service import Plan, Service, models_of, readable_errors, routes_of
 
+LOG = logging.getLogger("zoo.serving")
 DOCUMENT_SECONDS = 600.0
 """Maximum time to translate a document if the client does not wait for the response."""
 _T = TypeVar("_T")
 _DETECTED_CHARACTERS = 2_000
 """Length of the beginning of a document from which its language is detected."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a document: the secret of its translation in `Documents.files`, or an error message."""
+
+    secret: str = ""
+    error: str = ""
+
+
+async def _same_language() -> Outcome:
+    return Outcome(error="Source and target language are the same")
 
 
 class Documents:
@@ -63,7 +78,7 @@ class Documents:
                 for index, plan in enumerate(plans)
             ]
 
-        with self._service.admission.admit(key, texts):
+        with self._service.admission.admit(key, texts, models_of(plans)):
             return await self._service.admission.unless_disconnected(request, work())
 
     async def translate_document(
@@ -76,36 +91,40 @@ class Documents:
             ClientGone: The client has disconnected.
         """
         document, text, plan = await self._plan_document(content, name, source, target)
-        with self._service.admission.admit(key, [text]):
+        with self._service.admission.admit(key, [text], models_of([plan])):
             return await self._service.admission.unless_disconnected(request, self._translate_planned(document, plan))
 
     async def start_document(
         self, key: str, content: bytes, name: str, source: str | None, target: str
-    ) -> tuple[asyncio.Task[str], int]:
+    ) -> tuple[asyncio.Task[Outcome], int]:
         """Start to translate a document. The work continues when the request has been answered.
 
         The arguments and errors are those of `translate_document`.
 
         Returns:
-            A task, whose result is the secret of the translated document in `files`, and the number of characters.
-            The task fails if the document is already in the target language.
+            A task, which never fails, and the number of characters.
         """
         document, text, plan = await self._plan_document(content, name, source, target)
-        admission = self._service.admission.admit(key, [text])
+        if plan.route is None:
+            return asyncio.create_task(_same_language()), len(text)
+        admission = self._service.admission.admit(key, [text], models_of([plan]))
         admission.__enter__()  # an error must be the response to this request
-
-        async def work() -> str:
-            if plan.route is None:
-                raise ServingError(400, "Source and target language are the same")
-            try:
-                async with asyncio.timeout(DOCUMENT_SECONDS):
-                    return self.files.add(await self._translate_planned(document, plan), name)
-            except TimeoutError:
-                raise ServingError(503, f"the document took more than {DOCUMENT_SECONDS:g} seconds", "time") from None
-
-        task = asyncio.create_task(work())
+        task = asyncio.create_task(self._outcome(document, plan, name))
         task.add_done_callback(lambda _: admission.__exit__(None, None, None))
         return task, len(text)
+
+    async def _outcome(self, document: Document, plan: Plan, name: str) -> Outcome:
+        """Translate a document. Errors are returned: an exception in a task would keep the document in memory."""
+        try:
+            async with asyncio.timeout(DOCUMENT_SECONDS):
+                return Outcome(secret=self.files.add(await self._translate_planned(document, plan), name))
+        except TimeoutError:
+            return Outcome(error=f"the document took more than {DOCUMENT_SECONDS:g} seconds")
+        except ServingError as error:
+            return Outcome(error=error.message)
+        except Exception as error:  # its message may contain a text of the client, so only its type is logged
+            LOG.error("a document failed with %s", type(error).__name__)
+            return Outcome(error="internal error; the log of the server has the details")
 
     async def _plan_document(
         self, content: bytes, name: str, source: str | None, target: str

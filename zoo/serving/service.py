@@ -53,7 +53,7 @@ class Service:
 
     def __init__(self, settings: Settings, pool: ModelPool) -> None:
         self.settings, self.pool, self.metrics = settings, pool, Metrics()
-        self.admission = Admission(settings, pool, self.metrics)
+        self.admission = Admission(settings, self.metrics)
         self._scoring = ThreadPoolExecutor(1, "score")
         self.metrics.gauge("zoo_loaded_models", "Models in memory.", lambda: len(pool.loaded_models()))
 
@@ -83,7 +83,7 @@ class Service:
             ClientGone: The client has disconnected.
         """
         plans = self.plan(texts, source, target, options, model)
-        with self.admission.admit(key, texts):
+        with self.admission.admit(key, texts, models_of(plans)):
             work = self.translate_groups(texts, plans, options)
             return await self.admission.unless_disconnected(request, work)
 
@@ -101,7 +101,7 @@ class Service:
         Each result has the index of the text. The work is cancelled when the iterator is closed.
         """
         plans = self.plan(texts, source, target, options, model)
-        admission = self.admission.admit(key, texts)
+        admission = self.admission.admit(key, texts, models_of(plans))
         admission.__enter__()  # an error must precede the response, whose iterator starts later
 
         async def one(index: int) -> tuple[int, Answer | ServingError]:
@@ -224,7 +224,7 @@ class Service:
                 name, revision = parsers[0].name, loaded.revision
                 return [Answer(each, parser.spec.corpus.source, None, name, revision) for each in results]
 
-        with self.admission.admit(key, texts):
+        with self.admission.admit(key, texts, parsers[:1]):
             return await self.admission.unless_disconnected(request, work())
 
     def detect(self, text: str) -> list[tuple[str, float]]:
@@ -308,6 +308,11 @@ class Service:
         self.metrics.sentences.labels(model.name).inc(len(lines))
         self.metrics.tokens.labels(model.name).inc(sum(len(best.tokens) for best, *_ in results))
         return results
+
+
+def models_of(plans: Iterable[Plan]) -> list[PooledModel]:
+    """Return the models that translate some texts."""
+    return [route.model for route in routes_of(plans)]
 
 
 def routes_of(plans: Iterable[Plan]) -> list[Route]:

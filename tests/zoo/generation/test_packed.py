@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +19,10 @@ from compiler.backends import BACKENDS
 from compiler.backends.native import NativeProgram
 from specs import ZooError
 from zoo.files import storage
-from zoo.generation import packed
+from zoo.generation import loading, packed
+from zoo.generation.ahead_of_time import compile_model
 from zoo.generation.packed import PackedProgram
+from zoo.generation.search_tree import record_search
 from zoo.publishing.publish import publish
 from zoo.training.run import Run
 
@@ -78,6 +82,8 @@ def test_a_new_revision_is_packed_again(name: str, trained: Callable[..., Run]) 
     assert type(opened(name).program) is PackedProgram
     publish(other(trained).folder, name=name, replace=True)
     assert type(opened(name).program) is NativeProgram
+    assert type(opened(name).program) is PackedProgram
+    assert len([*storage.compiled().glob("packed-*")]) == 1
 
 
 def test_damaged_packed_weights_are_packed_again(name: str) -> None:
@@ -113,6 +119,74 @@ def test_a_model_that_was_replaced_does_not_score(name: str, trained: Callable[.
     assert translator.translate("we read")
     with pytest.raises(ZooError, match="was replaced"):
         translator.score("we read", "wir lesen")
+
+
+def test_a_model_that_is_replaced_while_it_is_opened_is_opened_again(
+    name: str, trained: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, folder = loading.read_model, other(trained).folder
+
+    def replace(*arguments: Any) -> Any:
+        monkeypatch.setattr(loading, "read_model", read)
+        publish(folder, name=name, replace=True)
+        return read(*arguments)
+
+    monkeypatch.setattr(loading, "read_model", replace)
+    translator = opened(name)
+    assert translator.hypotheses(TEXTS) == opened(folder).hypotheses(TEXTS)
+
+
+def test_a_cache_that_is_removed_while_it_is_read_is_written_again(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened(name)
+    use = Artefact.use
+
+    def remove(stored: Artefact) -> bool:
+        used = use(stored)
+        if stored.folder.name.startswith("packed"):
+            monkeypatch.setattr(Artefact, "use", use)
+            shutil.rmtree(stored.folder)
+        return used
+
+    monkeypatch.setattr(Artefact, "use", remove)
+    assert type(opened(name).program) is NativeProgram
+    assert type(opened(name).program) is PackedProgram
+
+
+def test_threads_share_the_complete_program(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened(name)
+    built, build = [], loading.build_with_message
+    monkeypatch.setattr(loading, "build_with_message", lambda *given, **how: (built.append(1), build(*given, **how))[1])
+    program = opened(name).program
+    with ThreadPoolExecutor(8) as threads:
+        assert len({id(each) for each in threads.map(lambda _: program.complete, range(8))}) == 1
+    assert built == [1]
+    assert program.complete.model is program.model
+
+
+def test_an_ensemble_of_packed_models_and_the_tree_of_a_search(name: str) -> None:
+    opened(name)
+    packed_model = opened(name)
+    ensemble = type(packed_model).ensemble([packed_model, opened(name)])
+    assert ensemble.translate(TEXTS) == packed_model.translate(TEXTS)
+    assert record_search(opened(name), TEXTS[0]).result.text == packed_model.translate(TEXTS[0])
+
+
+def test_zoo_compile_packs_a_published_model(name: str) -> None:
+    compile_model(name, backend="native")
+    assert type(opened(name).program) is PackedProgram
+
+
+@pytest.mark.parametrize("backend", ["auto", "native"])
+def test_without_a_compiler_another_backend_is_used_or_the_error_has_a_hint(
+    name: str, monkeypatch: pytest.MonkeyPatch, backend: str
+) -> None:
+    monkeypatch.setenv("PATH", "")
+    if backend == "auto":
+        assert opened(name, backend=backend).backend == "eager"
+    else:
+        with pytest.raises(ZooError) as caught:
+            opened(name, backend=backend)
+        assert "g++" in (caught.value.hint or "")
 
 
 def test_a_machine_with_a_gpu_uses_packed_weights_on_request_only(name: str, monkeypatch: pytest.MonkeyPatch) -> None:

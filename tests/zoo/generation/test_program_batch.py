@@ -250,6 +250,14 @@ def test_a_batch_that_does_not_fit_into_memory_is_split(
     assert 3 >= sizes[-1] >= 1
 
 
+def test_counts_of_any_integer_type_can_be_taken_back(program: NativeProgram) -> None:
+    results = []
+    for counts in (torch.tensor([1, 2]), torch.tensor([1, 2], dtype=torch.int32), torch.tensor([1, 9, 2, 9])[::2]):
+        _, state = program.advance(program.encode(Stream.pad([(5, EOS), (6, EOS)])), torch.tensor([[BOS, 5, 6]] * 2))
+        results.append(program.advance(program.rewind(state, counts), torch.tensor([[7]] * 2))[0])
+    assert all(torch.equal(result, results[0]) for result in results)
+
+
 def test_invalid_calls_are_refused(program: NativeProgram) -> None:
     with pytest.raises(IndexError, match="does not exist"):
         program.search(program.encode(Stream.pad([(5, EOS), (6, EOS)])), 1, None)
@@ -269,6 +277,8 @@ def test_invalid_calls_are_refused(program: NativeProgram) -> None:
     ):
         with pytest.raises(ValueError, match=r"zip|argument|prefix|one for each"):
             program.start_search(sources, *few)
+    with pytest.raises(ValueError, match="got 1 lists"):
+        program.start_search(sources, none, [options] * 2, penalties, [np.array([EOS, 5])])
     state = program.start_search(sources, none, [options] * 2, penalties)
     for kept in ([2], [-1], [1, 0], [0, 0]):
         with pytest.raises(IndexError, match="does not exist"):

@@ -64,12 +64,13 @@ def read_shortlist(file: Path, vocabulary: ImportedVocabulary, rows: tuple[int, 
         row = token.row
         own = [] if row is None else ids[tokens[offsets[row] : offsets[row + 1]]].tolist()
         lists.append([*own, int(ids[row])] if vocabulary.vocabulary.shared and row is not None else own)
-    return Shortlist.from_lists(ids[common], map(np.unique, lists))
+    known = (np.unique([each for each in own if each >= 0]).astype(np.int64) for own in lists)
+    return Shortlist.from_lists(ids[common][ids[common] >= 0], known)
 
 
 def _ids_of_rows(numbering: Numbering, rows: int) -> np.ndarray:
-    """Return zoo's ID of each token of the original model."""
-    ids = np.zeros(rows, np.int64)
+    """Return zoo's ID of each token of the original model, or -1 for a token that zoo does not have."""
+    ids = np.full(rows, -1)
     for id, token in enumerate(numbering.tokens):
         if token.row is not None and not token.input_only:
             ids[token.row] = id
