@@ -34,7 +34,7 @@ def faults():
 faults()
 before = faults()
 tune_process_memory()
-for _ in range(8):
+for _ in range(16):
     torch.ones(2**24)
 print(before, faults(), os.environ["ONEDNN_PRIMITIVE_CACHE_CAPACITY"], os.environ["LRU_CACHE_CAPACITY"])
 """
@@ -85,8 +85,8 @@ def _route() -> str:
 def test_a_tuned_process_keeps_memory_and_caches_few_products(capacity: str) -> None:
     """64 MiB are 16,384 pages of 4 KiB; each is a page fault if the system provides it again.
 
-    The capacity is 64, unless the environment sets another one. Eight rounds come first, because glibc keeps up to
-    seven remainders of aligned blocks of one size, and does not merge them.
+    The capacity is 64, unless the environment sets another one. Sixteen rounds come first, because glibc keeps up to
+    seven remainders of aligned blocks of each of two sizes, and does not merge them.
     """
     environment = {key: value for key, value in os.environ.items() if key not in CAPACITIES}
     environment |= dict.fromkeys(CAPACITIES, capacity) if capacity != "64" else {}

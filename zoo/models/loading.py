@@ -28,7 +28,7 @@ _RESTORE_HINT = "restore the folder from the source of the model"
 
 @dataclass(frozen=True)
 class Outline:
-    """What a model consists of, without the tensors of its weights. Reading it does not need torch.
+    """Spec, vocabulary and shortlist of one model, and facts about its weights. Reading them does not need torch.
 
     Attributes:
         spec: The spec.

@@ -29,7 +29,7 @@ _DETECTED_CHARACTERS = 2_000
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a document: the secret of its translation in `Documents.files`, or an error message."""
+    """Result of a document: the secret of its translation in `Documents.files`, or an error message."""
 
     secret: str = ""
     error: str = ""

@@ -130,7 +130,7 @@ def test_a_bundle_that_is_between_two_renames_is_read(bundle: Path) -> None:
 
 def test_a_bundle_that_is_always_being_replaced_is_an_error(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(manifest.Manifest, "is_current", False)
-    monkeypatch.setattr(loading, "_read", lambda model, listed: (_ for _ in ()).throw(ZooError("torn")))
+    monkeypatch.setattr(loading, "_read_light_files", lambda model, listed: (_ for _ in ()).throw(ZooError("torn")))
     with pytest.raises(ZooError, match="repeatedly replaced"):
         read_model(bundle)
 
