@@ -104,7 +104,7 @@ def test_a_corpus_with_another_vocabulary_is_refused(run: Run) -> None:
         Path(f"pairs.{language}").write_text("aa bb cc dd ee ff gg\nother words than before\n" * 9, encoding="utf-8")
     spec = run.spec.model_copy(update={"vocabulary": run.spec.vocabulary.model_copy(update={"size": 50})})
     run.spec_file.write_text(spec.yaml(), encoding="utf-8")
-    with pytest.raises(ZooError, match="the corpus of .* has changed"):
+    with pytest.raises(ZooError, match=r"the corpus of .* has changed"):
         make_shortlist(run, Report())
 
 
