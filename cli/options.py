@@ -15,7 +15,7 @@ from specs.limits import MAX_ALPHA, MAX_BEAM, MAX_TOKENS
 
 SPEC_DEFAULT = "the spec's"
 FILES_PANEL = "Comparing files"
-_EXECUTION_PANEL = "Execution"
+EXECUTION_PANEL = "Execution"
 
 
 def complete_spec(incomplete: str) -> list[str]:
@@ -239,7 +239,7 @@ Device = Annotated[
     str,
     typer.Option(
         metavar="auto|cpu|cuda|cuda:N",
-        rich_help_panel=_EXECUTION_PANEL,
+        rich_help_panel=EXECUTION_PANEL,
         help="Device to compute on. auto selects the GPU if there is one, otherwise the CPU.",
     ),
 ]
@@ -248,7 +248,7 @@ Precision = Annotated[
     typer.Option(
         metavar="float32|bfloat16|int8",
         show_default=SPEC_DEFAULT,
-        rich_help_panel=_EXECUTION_PANEL,
+        rich_help_panel=EXECUTION_PANEL,
         help="Data type of weights and matrix products. bfloat16 and int8 change the results slightly.",
     ),
 ]
@@ -259,7 +259,7 @@ Backend = Annotated[
         autocompletion=complete_backend,
         metavar="NAME",
         show_default=SPEC_DEFAULT,
-        rich_help_panel=_EXECUTION_PANEL,
+        rich_help_panel=EXECUTION_PANEL,
         help="Backend that runs the model: auto, or one that `zoo doctor` lists.",
     ),
 ]
@@ -271,7 +271,7 @@ MaxBatchTokens = Annotated[
         min=1,
         max=MAX_TOKENS,
         show_default="4096",
-        rich_help_panel=_EXECUTION_PANEL,
+        rich_help_panel=EXECUTION_PANEL,
         help="Maximum number of source tokens in a batch, counting padding. A smaller number needs less memory.",
     ),
 ]

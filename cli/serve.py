@@ -11,6 +11,7 @@ import typer
 import zoo
 from cli import options
 from specs import ZooError
+from specs.limits import MAX_TOKENS
 
 SERVE_EXAMPLES = (
     "zoo serve"
@@ -18,6 +19,7 @@ SERVE_EXAMPLES = (
     "\n\nzoo serve --new-key --keys keys.txt && zoo serve --keys keys.txt --host 0.0.0.0"
 )
 _LIMITS = "Limits"
+_CPU_BATCH_TOKENS = 1024
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -101,7 +103,18 @@ def serve(
     device: options.Device = "auto",
     precision: options.Precision = None,
     backend: options.Backend = None,
-    max_batch_tokens: options.MaxBatchTokens = None,
+    max_batch_tokens: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=1,
+            max=MAX_TOKENS,
+            show_default="1024 on a CPU, 4096 on a GPU",
+            rich_help_panel=options.EXECUTION_PANEL,
+            help="Maximum number of source tokens in a batch, counting padding. With smaller batches, answers are "
+            "faster under load.",
+        ),
+    ] = None,
 ) -> None:
     """Translate for other programs over HTTP.
 
@@ -121,6 +134,7 @@ def serve(
         hint = "install it with `pip install 'transformer-zoo[serve]'`"
         raise ZooError(f"`zoo serve` needs the package `{error.name}`", hint=hint) from None
     from cli.console import report
+    from compiler.host import may_have_gpu
     from zoo.generation.loading import open_model
     from zoo.report import Report
     from zoo.system.memory import machine_memory
@@ -138,6 +152,8 @@ def serve(
         wait_seconds=max_wait,
         request_seconds=timeout,
     )
+    if max_batch_tokens is None and (device == "cpu" or (device == "auto" and not may_have_gpu())):
+        max_batch_tokens = _CPU_BATCH_TOKENS
     settings = Settings(limits, read_keys(keys) if keys else {}, tuple(cors or ()))
     pool = ModelPool(
         model or zoo.names(),
