@@ -51,10 +51,10 @@ class FakeGpu(TorchDispatchMode):
             with unset_fake_temporarily():
                 return operation(*args, **kwargs)
         name = operation._schema.name.removeprefix("aten::")
-        if self.ignores_padding and name == "index" and waits_for_host(operation, args):
+        if self.ignores_padding and name == "index" and makes_host_wait(operation, args):
             values, (mask,) = args
             return values.flatten(0, mask.ndim - 1)
-        if waits_for_host(operation, args):
+        if makes_host_wait(operation, args):
             raise HostWait(f"{name} needs values of a tensor on the GPU")
         on_cpu = [tensor for tensor in tensors if tensor.device.type == "cpu"]
         if name in ("_to_copy", "copy_") and on_cpu:
@@ -97,7 +97,7 @@ def fake_gpu() -> Iterator[FakeGpu]:
             _sinusoid_table.cache_clear()  # it contains fake tensors
 
 
-def waits_for_host(operation: Any, args: Sequence[Any]) -> bool:
+def makes_host_wait(operation: Any, args: Sequence[Any]) -> bool:
     """Return whether the host must read values of tensors to continue after an operation, or to size its result."""
     if operation._schema.name in ("aten::index", "aten::index_put", "aten::index_put_"):
         return any(tensor.dtype in (torch.bool, torch.uint8) for tensor in _tensors(args[1]))

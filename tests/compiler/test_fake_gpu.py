@@ -31,7 +31,7 @@ from compiler.recurrences import _GatedAverage
 from compiler.runtime import _ChunkedLoss, _Smoothing
 from compiler.stream import Stream
 from specs import BOS, EOS, PAD, Spec
-from tests.compiler.fake_gpu import DEVICE, FakeGpu, HostWait, fake_gpu, waits_for_host
+from tests.compiler.fake_gpu import DEVICE, FakeGpu, HostWait, fake_gpu, makes_host_wait
 from tests.compiler.test_conformance import ARCHITECTURES
 
 QUICK = ("pre", "additive", "student", "t5", "modern", "alibi", "speech", "bytenet", "restricted", "lstm", "mixture")
@@ -89,7 +89,7 @@ def targets(device: str) -> Tensor:
     return torch.tensor([[BOS, 5, 6, EOS], [BOS, 7, EOS, PAD]]).to(device)
 
 
-def verbs(made: EmittedProgram, name: str) -> Iterator[Any]:
+def call_each_method(made: EmittedProgram, name: str) -> Iterator[Any]:
     """Call each method of a program, with tensors on the devices on which a search passes them. Yield the results."""
     device = str(made.device)
     yield made.score(sources(name, device), targets(device))
@@ -125,10 +125,10 @@ def tensors(results: Any) -> list[Tensor]:
 
 
 @architectures("pre", "student", "t5", "modern", "alibi", "speech", "restricted", "mixture")
-def test_every_verb_runs_on_one_gpu_without_waiting(spec: Callable[[str], Spec], gpu: FakeGpu, name: str) -> None:
+def test_every_method_runs_on_one_gpu_without_waiting(spec: Callable[[str], Spec], gpu: FakeGpu, name: str) -> None:
     made = built(spec(name), precision="bfloat16" if name == "modern" else "float32")
     assert {parameter.device for parameter in made.parameters()} == {DEVICE}
-    for results in verbs(made, name):
+    for results in call_each_method(made, name):
         found = tensors(results)
         assert {(type(tensor), tensor.device) for tensor in found} == {(FakeTensor, DEVICE)}
 
@@ -221,20 +221,20 @@ class WaitCollector(TorchDispatchMode):
         self.names: set[str] = set()
 
     def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if waits_for_host(operation, args):
+        if makes_host_wait(operation, args):
             self.names.add(operation._schema.name.removeprefix("aten::"))
         return operation(*args, **(kwargs or {}))
 
 
 @architectures(*QUICK)
-def test_no_verb_reads_values_of_real_tensors(
+def test_no_method_reads_values_of_real_tensors(
     spec: Callable[[str], Spec], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same with values, on the graphs for a GPU. Only `rewind` and `select` read tensors that are on the CPU."""
     monkeypatch.setattr("compiler.top_k._is_asynchronous", lambda tensor: True)
     made = built_for_cpu(spec(name))
     reads = []
-    walk = verbs(made, name)
+    walk = call_each_method(made, name)
     with torch.no_grad():
         while True:
             with WaitCollector() as waits:

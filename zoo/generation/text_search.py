@@ -62,7 +62,7 @@ class TextSearch:
         device: torch.device | str = "cpu",
         max_batch_tokens: int | None = None,
     ) -> None:
-        """Prepare to search with a program. Worker threads start with the first call.
+        """Create a translator from a program. To open a model by name, use `zoo.load` instead.
 
         Args:
             program: A program, or an ensemble of programs.

@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Self, Unpack, overload
 
-from compiler.program import TranslationModel
-from specs import Spec, ZooError
+from specs import ZooError
 from zoo.generation.alignment import AlignedToken, AlignmentHead, align
 from zoo.generation.attention import Attention, attend
 from zoo.generation.config import (
@@ -20,14 +19,11 @@ from zoo.generation.scoring import TokenScores, score_targets
 from zoo.generation.text_search import Prefixes, TextSearch
 from zoo.report import Report
 from zoo.text.sentences import checked_pairs
-from zoo.text.vocabulary import Vocabulary
 
 if TYPE_CHECKING:
-    import torch
-
     from compiler import EmittedProgram
 else:
-    from compiler.lazy import torch
+    pass
 
 
 class Translator(TextSearch):
@@ -47,30 +43,9 @@ class Translator(TextSearch):
         alignment_head: Attention head that aligns best. None: it is not known.
     """
 
-    def __init__(
-        self,
-        program: TranslationModel,
-        vocabulary: Vocabulary,
-        spec: Spec,
-        *,
-        longest_source: int | None = None,
-        report: Report | None = None,
-        device: torch.device | str = "cpu",
-        max_batch_tokens: int | None = None,
-    ) -> None:
-        """Create a translator from a program (see `TextSearch`). To open a model by name, use `zoo.load` instead."""
-        super().__init__(
-            program,
-            vocabulary,
-            spec,
-            longest_source=longest_source,
-            report=report,
-            device=device,
-            max_batch_tokens=max_batch_tokens,
-        )
-        self.reopen: Callable[[], Translator] | None = None
-        self.attention_program: Callable[[], EmittedProgram] | None = None
-        self.alignment_head: AlignmentHead | None = None
+    reopen: Callable[[], Translator] | None = None
+    attention_program: Callable[[], EmittedProgram] | None = None
+    alignment_head: AlignmentHead | None = None
 
     def __reduce__(self) -> tuple[Callable[[], Translator], tuple[()]]:
         if self.reopen is None:
