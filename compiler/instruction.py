@@ -39,6 +39,14 @@ class ActivationKind(IntEnum):
     GELU_TANH = 4
 
 
+class MatrixType(IntEnum):
+    """Type of the elements of a packed matrix."""
+
+    FLOAT32 = 0
+    BFLOAT16 = 1
+    INT8 = 2
+
+
 class Status(IntEnum):
     """Result of a call into the kernels, which cannot throw C++ exceptions into Python."""
 

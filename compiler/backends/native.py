@@ -22,7 +22,7 @@ from compiler.backends.eager import build_eager
 from compiler.emitted import EmittedProgram
 from compiler.graph import Purpose
 from compiler.host import cores, cpp_compiler
-from compiler.instruction import Instruction, Opcode, Operand, UnsupportedGraph
+from compiler.instruction import Instruction, MatrixType, Opcode, Operand, UnsupportedGraph
 from compiler.kernels.library import POINTERS, load_kernels
 from compiler.kernels.program import ALIGNMENT, Code, KernelProgram, KernelState, Memory, PackedModel, raise_for
 from compiler.native_codegen import generate_native_code
@@ -192,21 +192,22 @@ class _Packer:
         is_transposed, parameter = i.opcode is Opcode.LOGITS, self._parameters[i.matrix[0]]
         outer, inner = parameter.origin.shape if is_transposed else parameter.origin.shape[::-1]
         strides = (1, inner) if is_transposed else (outer, 1)
-        quantised, size = parameter.type == "int8", ctypes.c_int64()
-        status = self._library.zoo_matrix_bytes(inner, outer, quantised, ctypes.byref(size))
+        type_, size = MatrixType[parameter.type.upper()], ctypes.c_int64()
+        status = self._library.zoo_matrix_bytes(inner, outer, type_, ctypes.byref(size))
         raise_for(status, f"the weights `{parameter.name}`")
 
         def write(address: int) -> None:
             matrix, *others = map(self._parameter, i.matrix)
-            matrix = matrix.contiguous() if quantised else matrix.float().contiguous()
+            matrix = matrix.contiguous() if type_ is MatrixType.INT8 else matrix.float().contiguous()
             others = [other.float().contiguous() for other in others]
-            pointers = [matrix.data_ptr()]
-            if quantised:
-                scales, *others = others
-                pointers.append(scales.data_ptr())
-            pack = self._library.zoo_matrix_int8 if quantised else self._library.zoo_matrix
+            scales = [others.pop(0)] if type_ is MatrixType.INT8 else []
             bias = others[0].data_ptr() if others else None
-            raise_for(pack(*pointers, inner, outer, *strides, bias, address), f"the weights `{parameter.name}`")
+            shape = (inner, outer, *strides, bias)
+            if scales:
+                status = self._library.zoo_matrix_int8(matrix.data_ptr(), scales[0].data_ptr(), *shape, address)
+            else:
+                status = self._library.zoo_matrix(matrix.data_ptr(), *shape, type_, address)
+            raise_for(status, f"the weights `{parameter.name}`")
 
         return self._place((is_transposed, i.matrix), size.value, write)
 
@@ -234,6 +235,6 @@ native = Backend(
     unavailable_reason=_unavailable_reason,
     build=NativeProgram,
     device="cpu",
-    precisions=("float32", "int8"),
+    precisions=("float32", "bfloat16", "int8"),
     refuse=_refuse,
 )

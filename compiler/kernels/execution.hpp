@@ -3,7 +3,7 @@
 
 #include "abi.hpp"
 #include "attention.hpp"
-#include "matrix.hpp"
+#include "product.hpp"
 #include "rows.hpp"
 #include "state.hpp"
 #include "vocabulary.hpp"
@@ -43,7 +43,7 @@ struct Program {
 struct Workspace {
     std::vector<Block<float>> buffers;
     Block<float> scores, keys, block;
-    RowQuantiser quantised;
+    RowConverter convert;
 };
 thread_local Workspace workspace;
 
@@ -86,7 +86,7 @@ class Execution {
     float* at(int32_t buffer, int32_t column, int64_t row = 0) const {
         return work.buffers[size_t(buffer)].data + row * stride(buffer) + column;
     }
-    Rows<float> input(const Instruction& i) const { return {at(i.a, i.a_column), stride(i.a), rows(), nullptr}; }
+    Rows<Float32> input(const Instruction& i) const { return {at(i.a, i.a_column), stride(i.a), rows(), nullptr}; }
 
     void execute(const std::vector<Instruction>& instructions) {
         if (work.buffers.size() < program.strides.size()) work.buffers.resize(program.strides.size());
@@ -189,8 +189,7 @@ class Execution {
     void linear(const Instruction& i) {
         const Matrix& m = *static_cast<const Matrix*>(i.matrix);
         const Target to{at(i.out, i.out_column), stride(i.out), i.activation == RELU};
-        if (m.quantised) product(m, work.quantised(input(i), m.in), 0, m.panels, to);
-        else product(m, input(i), 0, m.panels, to);
+        work.convert(m, input(i), [&](const auto& rows) { product(m, rows, 0, m.panels, to); });
         if (i.activation > RELU)
             for_each_row([&](int64_t row) {
                 float* x = at(i.out, i.out_column, row);
@@ -354,13 +353,12 @@ class Execution {
 
     void logits(const Instruction& i) {
         const Matrix& m = *static_cast<const Matrix*>(i.matrix);
-        if (m.quantised) logits(i, m, work.quantised(input(i), m.in));
-        else logits(i, m, input(i));
+        work.convert(m, input(i), [&](const auto& rows) { logits(i, m, rows); });
     }
 
     // A sentence with a shortlist has a matrix of its own. Successive sentences without one share a product.
-    template <class E>
-    void logits(const Instruction& i, const Matrix& m, const Rows<E>& a) {
+    template <class T>
+    void logits(const Instruction& i, const Matrix& m, const Rows<T>& a) {
         int64_t row = 0;
         for (auto s = state.sentences.begin(); s != state.sentences.end();) {
             const Shortlist* list = s->shortlist.get();

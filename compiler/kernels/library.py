@@ -20,7 +20,7 @@ from typing import Any
 
 from compiler.artefact import Artefact, is_disk_full
 from compiler.host import cpp_compiler, cpuinfo
-from compiler.instruction import MAX_INT8_ROWS, ActivationKind, Instruction, Opcode, Status, StopReason
+from compiler.instruction import MAX_INT8_ROWS, ActivationKind, Instruction, MatrixType, Opcode, Status, StopReason
 from compiler.program import BeamOptions
 from specs import BOS, EOS, PAD, ZooError
 
@@ -56,11 +56,11 @@ class InstructionStruct(ctypes.Structure):
 
 
 SIGNATURES: Mapping[str, tuple[str, str]] = {
-    "zoo_matrix_bytes": ("int", "int64_t in, int64_t out, int64_t quantised, int64_t* result"),
+    "zoo_matrix_bytes": ("int", "int64_t in, int64_t out, int64_t type, int64_t* result"),
     "zoo_matrix": (
         "int",
         "const float* values, int64_t in, int64_t out, int64_t in_stride, int64_t out_stride, const float* bias, "
-        "void* to",
+        "int64_t type, void* to",
     ),
     "zoo_matrix_int8": (
         "int",
@@ -114,6 +114,7 @@ def header() -> str:
 
 {_c_enum("Opcode", Opcode)}
 {_c_enum("ActivationKind", ActivationKind)}
+{_c_enum("MatrixType", MatrixType)}
 {_c_enum("Status", Status)}
 {_c_enum("StopReason", StopReason)}
 constexpr int32_t OPCODES = {len(Opcode)};

@@ -72,31 +72,34 @@ int status_of(F f) {
 
 extern "C" {
 
-int zoo_matrix_bytes(int64_t in, int64_t out, int64_t quantised, int64_t* result) {
+int zoo_matrix_bytes(int64_t in, int64_t out, int64_t type, int64_t* result) {
     return status_of([&] {
-        *result = matrix_head(in, out, quantised != 0).size();
+        *result = matrix_head(in, out, MatrixType(type)).size();
     });
 }
 
 int zoo_matrix(const float* values, int64_t in, int64_t out, int64_t in_stride, int64_t out_stride, const float* bias,
-               void* to) {
+               int64_t type, void* to) {
     return status_of([&] {
-        const Matrix* m = start_matrix(to, in, out, false, bias);
-        pack<1>(values, const_cast<float*>(m->floats()), *m, in_stride, out_stride);
+        Matrix& m = *start_matrix(to, in, out, MatrixType(type), bias);
+        if (type == FLOAT32) pack<Float32>(values, m, in_stride, out_stride, [](float x) { return x; });
+        else pack<BFloat16>(values, m, in_stride, out_stride, [](float x) {
+                return uint16_t(BFloat16::round(splat(x))[0]);
+            });
     });
 }
 
 int zoo_matrix_int8(const int8_t* values, const float* scales, int64_t in, int64_t out, int64_t in_stride,
                     int64_t out_stride, const float* bias, void* to) {
     return status_of([&] {
-        const Matrix* m = start_matrix(to, in, out, true, bias);
-        pack<GROUP>(values, const_cast<int8_t*>(m->bytes()), *m, in_stride, out_stride);
-        float* packed_scales = const_cast<float*>(m->scales());
-        int32_t* offsets = const_cast<int32_t*>(m->offsets());
-        for (int64_t column = 0; column < m->columns(); column++) {
+        Matrix& m = *start_matrix(to, in, out, INT8, bias);
+        pack<Int8>(values, m, in_stride, out_stride, [](int8_t x) { return x; });
+        float* packed_scales = const_cast<float*>(m.scales());
+        int32_t* offsets = const_cast<int32_t*>(m.offsets());
+        for (int64_t column = 0; column < m.columns(); column++) {
             int32_t all = 0;
             for (int64_t row = 0; row < in && column < out; row++) all += values[row * in_stride + column * out_stride];
-            offsets[column] = -OFFSET * all;
+            offsets[column] = -Int8::OFFSET * all;
             packed_scales[column] = column < out ? scales[column] : 0.0f;
         }
     });

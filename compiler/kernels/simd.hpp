@@ -41,6 +41,11 @@ inline Vector load(const float* p) { return *reinterpret_cast<const LooseVector*
 inline void store(float* p, Vector v) { *reinterpret_cast<LooseVector*>(p) = v; }
 inline Vector splat(float x) { return x - Vector{}; }
 inline Ints bits(Vector v) { return reinterpret_cast<Ints>(v); }
+inline float as_float(uint32_t bits) {
+    float number;
+    std::memcpy(&number, &bits, sizeof(number));
+    return number;
+}
 inline Vector larger(Vector a, Vector b) { return a > b ? a : b; }  // b if a is NaN
 inline Vector smaller(Vector a, Vector b) { return a > b ? b : a; }  // a if a is NaN
 inline Vector relu(Vector v) { return v < 0.0f ? Vector{} : v; }     // NaN if v is NaN

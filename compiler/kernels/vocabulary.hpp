@@ -3,7 +3,7 @@
 #pragma once
 
 #include "abi.hpp"
-#include "matrix.hpp"
+#include "product.hpp"
 
 #include <vector>
 
@@ -109,8 +109,8 @@ struct TopK {
 
 // Computes the logits of rows a, a block of columns at a time, and calls f(row, logits, first, width). `block` is
 // scratch.
-template <class E, class F>
-void for_each_block(const Matrix& m, const Rows<E>& a, int64_t columns, Block<float>& block, F f) {
+template <class T, class F>
+void for_each_block(const Matrix& m, const Rows<T>& a, int64_t columns, Block<float>& block, F f) {
     constexpr int64_t MAX_NEAR = 64 << 10;  // floats of a block of logits
     const int64_t panels = (columns + PANEL - 1) / PANEL;
     const int64_t step = std::max(SUM_PANELS, std::min<int64_t>(MAX_NEAR / a.count / PANEL,
@@ -144,8 +144,8 @@ inline bool write_result(const RowSummary& s, int64_t count, float* values, int6
 }
 
 // Writes the top tokens of a row exactly: computes its logits again, and rounds them before the comparison.
-template <class E>
-void write_exact_result(const Matrix& m, const Rows<E>& row, const Columns& columns, Block<float>& block, float all,
+template <class T>
+void write_exact_result(const Matrix& m, const Rows<T>& row, const Columns& columns, Block<float>& block, float all,
                         int64_t count, float* values, int64_t* tokens, Allowed allowed) {
     TopValues found(count);
     for_each_block(m, row, columns.count, block, [&](int64_t, float* logits, int64_t first, int64_t width) {
@@ -158,8 +158,8 @@ void write_exact_result(const Matrix& m, const Rows<E>& row, const Columns& colu
 
 // Writes the top tokens of each row of a, and the log-probabilities of the whole vocabulary if `out.log_probabilities`
 // is not null. Probabilities are normalised over the columns of m; tokens that have no column have a probability of 0.
-template <class E>
-void vocabulary(const Matrix& m, const Rows<E>& a, const Columns& columns, int64_t vocabulary, Block<float>& block,
+template <class T>
+void vocabulary(const Matrix& m, const Rows<T>& a, const Columns& columns, int64_t vocabulary, Block<float>& block,
                 const TopK& out) {
     constexpr int64_t CHUNK = 256, EXTRA = 4;  // rows at a time; additional tokens, because rounding creates ties
     const int64_t end_column = columns.end();

@@ -16,10 +16,10 @@ from filelock import FileLock
 from torch import Tensor
 from torch.nn import functional
 
-from compiler import graphs
+from compiler import graphs, runtime
 from compiler.host import cpp_compiler
 from compiler.initialization import initial_weights
-from compiler.instruction import ActivationKind, Opcode, Status
+from compiler.instruction import ActivationKind, MatrixType, Opcode, Status
 from compiler.kernels.library import FLAGS, InstructionStruct, compile_kernels, declare_functions
 from compiler.kernels.program import Memory
 from specs import Spec
@@ -89,6 +89,16 @@ def attention(query: Tensor, keys: Tensor, values: Tensor, heads: int, scale: fl
     return ((q @ k.mT * scale).softmax(-1) @ v).transpose(0, 1).flatten(1)
 
 
+def multiplied(x: Tensor, w: Tensor, scales: Tensor, type_: MatrixType) -> Tensor:
+    """Multiply x by w times scales in torch, with the roundings of a type of matrix. Sums are in float32."""
+    if type_ is MatrixType.INT8:
+        return runtime.quantised_linear(x, w, scales)
+    weights = w.float() * scales
+    if type_ is MatrixType.BFLOAT16:
+        x, weights = x.bfloat16().float(), weights.bfloat16().float()
+    return x @ weights
+
+
 class HandWrittenProgram:
     """Program for the kernels whose instructions a test writes. Methods that create a buffer return its number."""
 
@@ -121,23 +131,32 @@ class HandWrittenProgram:
         width = table.shape[1]
         return self.add(Opcode.EMBED, to, out=self.buffer(width), width=width, rows=len(table), table=table, **fields)
 
-    def matrix(self, w: Tensor, bias: Tensor | None = None, scales: Tensor | None = None) -> int:
+    def matrix(
+        self,
+        w: Tensor,
+        bias: Tensor | None = None,
+        scales: Tensor | None = None,
+        type_: MatrixType = MatrixType.FLOAT32,
+    ) -> int:
         """Pack a matrix, of 8-bit integers if it has scales. Return its handle."""
+        type_ = type_ if scales is None else MatrixType.INT8
         shape = (*w.shape, *w.stride(), self.pointer(bias) if bias is not None else None)
         size = ctypes.c_int64()
-        assert self.library.zoo_matrix_bytes(*w.shape, scales is not None, ctypes.byref(size)) == Status.DONE
+        assert self.library.zoo_matrix_bytes(*w.shape, type_, ctypes.byref(size)) == Status.DONE
         memory = Memory(size.value)
         self.tensors.append(memory)
         if scales is None:
-            status = self.library.zoo_matrix(w.data_ptr(), *shape, memory.address)
+            status = self.library.zoo_matrix(w.data_ptr(), *shape, type_, memory.address)
         else:
             status = self.library.zoo_matrix_int8(w.data_ptr(), self.pointer(scales), *shape, memory.address)
         assert status == Status.DONE
         return memory.address
 
-    def weights(self, w: Tensor, scales: Tensor, quantised: bool) -> int:
-        """Pack w times scales, in 8 bits or as floats."""
-        return self.matrix(w, scales=scales) if quantised else self.matrix(w.float() * scales)
+    def weights(self, w: Tensor, scales: Tensor, type_: MatrixType, bias: Tensor | None = None) -> int:
+        """Pack w times scales, for an int8 matrix w."""
+        if type_ is MatrixType.INT8:
+            return self.matrix(w, bias, scales)
+        return self.matrix(w.float() * scales, bias, type_=type_)
 
     def logits(self, a: int, matrix: int, width: int, **fields: Any) -> None:
         self.vocabulary = width

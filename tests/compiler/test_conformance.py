@@ -235,13 +235,15 @@ def test_int8_is_close_to_float32(
     assert 1e-5 < errors[Purpose.DECODE_STEP] < 0.05, errors
 
 
-def test_bfloat16_is_close_to_float32(small: Callable[..., Spec]) -> None:
+@pytest.mark.parametrize("backend", ["eager", "native"])
+def test_bfloat16_is_close_to_float32(small: Callable[..., Spec], built: Callable[..., Any], backend: str) -> None:
     weights = build(small()).weights()
-    errors = disagreement(build(small(), TRANSLATE, weights=weights, precision="bfloat16"), weights=weights)
+    program = build(small(), TRANSLATE, weights=weights, backend=backend, precision="bfloat16")
+    errors = disagreement(program, weights=weights)
     assert all(1e-5 < error < 0.05 for error in errors.values()), errors
 
 
-@pytest.mark.parametrize("precision", ["float32", "int8"])
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
 @pytest.mark.parametrize("architecture", ["post", "pre", "gelu", "student", "t5", "modern", "alibi"])
 def test_packed_weights_that_were_stored_give_equal_results(
     small: Callable[..., Spec], built: Callable[..., Any], tmp_path: Path, architecture: str, precision: str

@@ -16,11 +16,11 @@ from torch import Tensor
 from torch.nn.functional import layer_norm
 
 from compiler import runtime
-from compiler.instruction import MAX_INT8_ROWS, Opcode, Status
+from compiler.instruction import MAX_INT8_ROWS, MatrixType, Opcode, Status
 from compiler.kernels.program import Memory
 from compiler.recurrences import ssru
 from compiler.top_k import top_k
-from tests.compiler.conftest import ACTIVATIONS, attention
+from tests.compiler.conftest import ACTIVATIONS, attention, multiplied
 
 pytestmark = pytest.mark.integration
 SHAPES = [(1, 16, 32), (4, 64, 130), (131, 37, 45), (13, 5, 7), (131, 1100, 50)]
@@ -46,15 +46,27 @@ def integer_rows(rows: int, inner: int) -> Tensor:
     return x
 
 
-def test_a_product_with_bias_and_activation_is_torchs(new_program: Any) -> None:
+@pytest.mark.parametrize("type_", [MatrixType.FLOAT32, MatrixType.BFLOAT16])
+def test_a_product_with_bias_and_activation_is_torchs(new_program: Any, type_: MatrixType) -> None:
     for (rows, inner, outer), kind in product(SHAPES, ACTIVATIONS):
         x, w, bias = torch.randn(rows, inner + 3), torch.randn(outer, inner).T / inner**0.5, torch.randn(outer)
         program = new_program()
         a, out = program.embed(x), program.buffer(outer + 9)
-        p = program.matrix(w, bias if kind else None)
+        p = program.matrix(w, bias if kind else None, type_=type_)
         program.add(Opcode.LINEAR, a=a, a_column=3, out=out, out_column=5, width=outer, activation=kind, matrix=p)
         program.output(out, outer, column=5)
-        close(program.run_once(rows), ACTIVATIONS[kind](x[:, 3:] @ w + bool(kind) * bias))
+        expected = multiplied(x[:, 3:], w, torch.ones(1), type_) + bool(kind) * bias
+        close(program.run_once(rows), ACTIVATIONS[kind](expected))
+
+
+def test_numbers_are_rounded_to_bfloat16_as_torch_does(new_program: Any) -> None:
+    """Halves are rounded to even."""
+    step = 2.0**-7
+    x = torch.tensor([1.0, 1 + step / 2, 1 + step * 3 / 2, 1 + step * 0.51, -1 - step / 2, 3e38])[:, None]
+    program = new_program()
+    out, one = program.buffer(1), program.matrix(torch.ones(1, 1), type_=MatrixType.BFLOAT16)
+    program.output(program.add(Opcode.LINEAR, a=program.embed(x), out=out, width=1, matrix=one), 1)
+    assert torch.equal(program.run_once(len(x)), x.bfloat16().float())
 
 
 def test_activations_are_torchs_far_from_zero(new_program: Any) -> None:
@@ -243,8 +255,8 @@ def check_top(actual: tuple[Tensor, ...], everything: Tensor, count: int, allowe
 
 
 @pytest.mark.parametrize("tied", [False, True])
-@pytest.mark.parametrize("quantised", [False, True])
-def test_top_k_tokens(new_program: Any, quantised: bool, tied: bool) -> None:
+@pytest.mark.parametrize("type_", MatrixType)
+def test_top_k_tokens(new_program: Any, type_: MatrixType, tied: bool) -> None:
     """Choose among all tokens or the allowed ones. The sum of probabilities includes suppressed tokens."""
     inner = 20
     for rows, ids, count in [(1, 6, 8), (5, 37, 3), (131, 1000, 8), (4, 5003, 12)]:
@@ -253,10 +265,10 @@ def test_top_k_tokens(new_program: Any, quantised: bool, tied: bool) -> None:
         x = x.round() if tied else x
         w, scales = table_with_ties(ids + 3, inner, tied)  # the last 3 columns are no tokens
         program = new_program()
-        program.logits(program.embed(x), program.weights(w, scales, quantised), ids)
+        program.logits(program.embed(x), program.weights(w, scales, type_), ids)
         results = program.first_step(rows, count)
         everything = results[3]
-        logits = (x.round() if quantised else x) @ (w.float() * scales)[:, :ids]
+        logits = multiplied(x, w, scales, type_)[:, :ids]
         close(everything, logits.log_softmax(-1))
         check_top(results, everything, count)
         check_top(program.first_step(rows, count, with_all=False), everything, count)
@@ -267,15 +279,14 @@ def test_top_k_tokens(new_program: Any, quantised: bool, tied: bool) -> None:
                 check_top(results, everything, count, allowed)
 
 
-@pytest.mark.parametrize("quantised", [False, True])
-def test_a_shortlist_restricts_each_sentence_to_its_tokens(new_program: Any, quantised: bool) -> None:
+@pytest.mark.parametrize("type_", MatrixType)
+def test_a_shortlist_restricts_each_sentence_to_its_tokens(new_program: Any, type_: MatrixType) -> None:
     """Other tokens have no probability. A state may contain sentences with and without a shortlist."""
     inner, ids, rows, count = 21, 700, 7, 5
     x, bias = integer_rows(rows, inner), torch.randn(ids)
     w, scales = torch.randint(-9, 10, (inner, ids), dtype=torch.int8), torch.rand(ids) / 50
     program = new_program()
-    matrix = program.matrix(w, bias, scales) if quantised else program.matrix(w.float() * scales, bias)
-    program.logits(program.embed(x), matrix, ids)
+    program.logits(program.embed(x), program.weights(w, scales, type_, bias), ids)
     tokens = torch.arange(rows)
     is_listed = torch.rand(5, ids) < torch.tensor([0.01, 0.1, 0.4, 0.9, 0.0])[:, None]
     is_listed[:4, [3, ids - 1]] = is_listed[4, ids - 2] = True  # the last list has no EOS
@@ -284,7 +295,7 @@ def test_a_shortlist_restricts_each_sentence_to_its_tokens(new_program: Any, qua
     assert program.restrict(restricted, lists) == Status.DONE
     assert program.library.zoo_join(restricted, free) == Status.DONE
     results = program.next(restricted, tokens, count)
-    logits = (x.round() if quantised else x) @ (w.float() * scales) + bias
+    logits = multiplied(x, w, scales, type_) + bias
     for row, listed in enumerate([*lists, *[torch.arange(ids)] * 2]):
         expected = torch.full((ids,), -torch.inf)
         expected[listed] = logits[row, listed].log_softmax(0)
@@ -334,18 +345,22 @@ def test_threads_can_share_a_program(new_program: Any) -> None:
         assert all(pool.map(run, [1, 300, 7, 131] * 20))
 
 
-def test_a_row_does_not_depend_on_the_other_rows(new_program: Any) -> None:
+@pytest.mark.parametrize("type_", MatrixType)
+@pytest.mark.parametrize("inner", [16, 200])
+def test_a_row_does_not_depend_on_the_other_rows(new_program: Any, inner: int, type_: MatrixType) -> None:
     """Bitwise: otherwise nearly tied hypotheses would change their order in another batch."""
-    x, w = torch.randn(300, 16), 4 * torch.randn(16, 8000)
+    x, w = torch.randn(300, inner), 4 * torch.randn(inner, 4000)
+    scales = torch.rand(4000) if type_ is MatrixType.INT8 else None
     program = new_program()
-    program.logits(program.embed(x), program.matrix(w), 8000)
+    matrix = program.matrix(w if scales is None else w.to(torch.int8), scales=scales, type_=type_)
+    program.logits(program.embed(x), matrix, 4000)
 
     def values(tokens: Tensor) -> Tensor:
         return program.next(program.start(tokens, [1] * len(tokens)), tokens, count=4, with_all=False)[0]
 
     together = values(torch.arange(300))
-    for rows in (torch.arange(1), torch.arange(30, 34), torch.arange(290, 300), torch.arange(100, 228)):
-        assert torch.equal(values(rows), together[rows])
+    for first, last in [(first, first + rows) for rows in range(1, 36) for first in (0, 265)] + [(100, 228)]:
+        assert torch.equal(values(torch.arange(first, last)), together[first:last])
 
 
 def test_an_unknown_opcode_is_refused(new_program: Any) -> None:
@@ -358,9 +373,11 @@ def test_an_unknown_opcode_is_refused(new_program: Any) -> None:
 
 def test_a_matrix_that_is_too_large_is_refused(library: Any) -> None:
     size = ctypes.c_int64()
-    for shape in ((MAX_INT8_ROWS + 1, 1, 1), (2**40, 1, 0), (1, 2**40, 0), (-1, 1, 0)):
-        assert library.zoo_matrix_bytes(*shape, ctypes.byref(size)) == Status.TOO_LARGE
-    assert library.zoo_matrix_bytes(MAX_INT8_ROWS, 1, 1, ctypes.byref(size)) == Status.DONE
+    too_large = [(MAX_INT8_ROWS + 1, 1, MatrixType.INT8)]
+    too_large += [(*shape, type_) for shape in ((2**40, 1), (1, 2**40), (-1, 1)) for type_ in MatrixType]
+    for arguments in too_large:
+        assert library.zoo_matrix_bytes(*arguments, ctypes.byref(size)) == Status.TOO_LARGE
+    assert library.zoo_matrix_bytes(MAX_INT8_ROWS, 1, MatrixType.INT8, ctypes.byref(size)) == Status.DONE
 
 
 def test_memory_needs_no_huge_pages_and_says_if_there_is_too_little(monkeypatch: pytest.MonkeyPatch) -> None:

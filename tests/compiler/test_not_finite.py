@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import layer_norm
 
-from compiler import TRANSLATE, graphs, runtime
+from compiler import TRANSLATE, graphs
 from compiler.backends import BACKENDS, BuildRequest
 from compiler.host import cpp_compiler
 from compiler.initialization import initial_weights
-from compiler.instruction import Opcode
+from compiler.instruction import MatrixType, Opcode
 from compiler.stream import Stream
 from specs import EOS, Spec
-from tests.compiler.conftest import ACTIVATIONS, attention
+from tests.compiler.conftest import ACTIVATIONS, attention, multiplied
 
 pytestmark = pytest.mark.integration
 NAN = [0x7FFFFFFF, 0x7FC00000, 0x7F800001, 0x7FC00001, 0x7FA00000, 0x7FC000FF, 0x7FD55555, 0x7FBFFF01]
@@ -64,18 +64,18 @@ def test_row_operations(new_program: Any) -> None:
         agree(program.run_once(ROWS), expected)
 
 
-@pytest.mark.parametrize("quantised", [False, True])
-def test_products(new_program: Any, quantised: bool) -> None:
+@pytest.mark.parametrize("type_", MatrixType)
+def test_products(new_program: Any, type_: MatrixType) -> None:
     """ReLU turns minus infinity into 0, as in torch."""
     outer = 23
     for inner in (WIDTH, 5, 37):
         x = with_bits(torch.randn(ROWS, inner))
         w, scales = torch.randint(-127, 128, (inner, outer), dtype=torch.int8), torch.rand(outer) / 127
         w[w == 0] = 1
-        expected = runtime.quantised_linear(x, w, scales) if quantised else x @ (w * scales)
+        expected = multiplied(x, w, scales, type_)
         for kind, activation in ACTIVATIONS.items():
             program = new_program()
-            out, matrix = program.buffer(outer), program.weights(w, scales, quantised)
+            out, matrix = program.buffer(outer), program.weights(w, scales, type_)
             program.add(Opcode.LINEAR, a=program.embed(x), out=out, width=outer, activation=kind, matrix=matrix)
             program.output(out, outer)
             agree(program.run_once(ROWS), activation(expected))
@@ -121,15 +121,15 @@ def test_attention(new_program: Any, bad: str, length: int) -> None:
         agree(actual, torch.cat(expected))
 
 
-@pytest.mark.parametrize("quantised", [False, True])
-def test_log_probabilities_of_a_bad_row_are_nan_and_its_tokens_exist(new_program: Any, quantised: bool) -> None:
+@pytest.mark.parametrize("type_", MatrixType)
+def test_log_probabilities_of_a_bad_row_are_nan_and_its_tokens_exist(new_program: Any, type_: MatrixType) -> None:
     for ids in (7, 300, 1000):
         x = with_bits(torch.randn(ROWS, WIDTH))
         w, scales = torch.randint(-127, 128, (WIDTH, ids), dtype=torch.int8), torch.rand(ids) / 127
         program = new_program()
-        program.logits(program.embed(x), program.weights(w, scales, quantised), ids)
+        program.logits(program.embed(x), program.weights(w, scales, type_), ids)
         values, chosen, ends, everything = program.first_step(ROWS, 4)
-        logits = runtime.quantised_linear(x, w, scales) if quantised else x @ (w * scales)
+        logits = multiplied(x, w, scales, type_)
         expected = logits.log_softmax(-1).isnan().any(1).tolist()
         for numbers in (values, ends[:, None], everything):
             assert numbers.isnan().all(1).tolist() == expected
@@ -170,7 +170,7 @@ def test_logits_of_minus_infinity_are_never_chosen(new_program: Any) -> None:
 
 
 @pytest.mark.skipif(cpp_compiler() is None, reason="no C++ compiler is installed")
-@pytest.mark.parametrize("precision", ["float32", "int8"])
+@pytest.mark.parametrize("precision", ["float32", "bfloat16", "int8"])
 def test_a_bad_number_in_any_weight_gives_nan_in_every_backend(small: Callable[..., Spec], precision: str) -> None:
     """Search refuses NaN, so that such a model translates nothing. Every third tensor is tried."""
     spec = small(N=1)
