@@ -2,6 +2,7 @@
 // log-probabilities in the same precision and order.
 #pragma once
 
+#include "drafts.hpp"
 #include "vocabulary.hpp"
 
 #include <algorithm>
@@ -21,16 +22,22 @@ class Beam {
     // `total` is the log-probability of the prefix. `penalties[n]` is the length penalty of n tokens with EOS.
     Beam(const BeamOptions& options, float total, const double* penalties)
         : options(options), length(options.length), penalties(penalties, penalties + options.max_length + 2),
-          live{{total, options.token, -1}}, parents{0} {}
+          live{{total, options.token, -1}}, parents{0} {
+        context.push(options.token);
+    }
 
     BeamOptions options;
     StopReason reason = RUNNING;
+    Context context;  // of the only hypothesis of a greedy search
 
     int64_t rows() const { return int64_t(live.size()); }
     int64_t token(int64_t row) const { return live[size_t(row)].token; }
     // For each row, the row of the previous step that it continues.
     const std::vector<int64_t>& rows_before() const { return parents; }
-    bool may_end() const { return length >= options.min_length; }
+    // Whether EOS is allowed `steps` steps from now.
+    bool may_end(int64_t steps) const { return length + steps >= options.min_length; }
+    // Maximum number of steps after the next one.
+    int64_t steps_left() const { return options.max_length - length; }
 
     // Selects the hypotheses of the next step. The results of the beam's rows start at row `first` of `top`.
     void step(const TopK& top, int64_t first) {

@@ -94,8 +94,8 @@ SIGNATURES: Mapping[str, tuple[str, str]] = {
     ),
     "zoo_search": (
         "int",
-        "void* program, void* state, int64_t microseconds, const uint8_t* allowed, int64_t vocabulary, "
-        "const int64_t** numbers, int64_t* count, const double** scores",
+        "void* program, void* state, int64_t microseconds, int64_t max_drafts, const uint8_t* allowed, "
+        "int64_t vocabulary, const int64_t** numbers, int64_t* count, const double** scores",
     ),
     "zoo_join": ("int", "void* first, void* second"),
     "zoo_free_state": ("void", "void* state"),

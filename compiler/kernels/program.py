@@ -113,6 +113,8 @@ class KernelProgram:
 
     backend = "native"
     concurrent = True
+    max_drafts = 3
+    """Maximum number of tokens that a greedy search drafts per step. 0 turns drafts off. The results are the same."""
 
     def __init__(self, library: Any, model: PackedModel) -> None:
         """Open a packed model.
@@ -187,7 +189,8 @@ class KernelProgram:
         numbers, count, scores = ctypes.c_void_p(), ctypes.c_int64(), ctypes.c_void_p()
         mask = None if allowed is None else allowed.ctypes.data
         outputs = (ctypes.byref(each) for each in (numbers, count, scores))
-        raise_for(self.library.zoo_search(self.handle, state.handle, microseconds, mask, self.vocabulary, *outputs))
+        arguments = (microseconds, self.max_drafts, mask, self.vocabulary, *outputs)
+        raise_for(self.library.zoo_search(self.handle, state.handle, *arguments))
         if not count.value:
             return [], state
         results = _read_results(numbers.value or 0, count.value, scores.value or 0)
