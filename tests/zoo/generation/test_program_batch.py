@@ -117,6 +117,47 @@ def test_hypotheses_and_scores_equal_those_of_the_search_in_python(
     assert reasons >= {"decided", "exhausted"}
 
 
+def test_drafts_change_no_result(program: NativeProgram, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each sentence is translated three times, so that the n-grams of its translation are known."""
+    monkeypatch.setattr(program_batch, "MAX_MICROSECONDS", 0)
+    for seed in range(30):
+        draw = random.Random(seed)
+        constraint = draw.choice([None, SuppressedTokens(FEW_TOKENS, SIZE), SuppressedTokens((5,), SIZE, None, 12)])
+        strategies = [random_strategy(draw, constraint, size) for size in draw.choice([(1,), (1, 1, 3), (1,) * 9])]
+        drawn = [random_history(draw, index, strategy) for index, strategy in enumerate(strategies)]
+        allowed = [
+            history for history in drawn if constraint is None or not {5, *constraint.tokens} & {*history.source.prefix}
+        ]
+        for _ in range(3):
+            batch, histories = None, [history.strategy.new_history(history.source) for history in allowed]
+            for history in histories:
+                started = start_batch(program, [history], CPU)
+                batch = started if batch is None or not batch.histories else batch.join(started)
+                if draw.random() < 0.5:
+                    batch.step()
+            if batch is not None:
+                finish(batch)
+            assert results(histories) == expected(program, histories)
+
+
+def test_drafts_save_steps(program: NativeProgram, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program_batch, "MAX_MICROSECONDS", 0)
+    strategy = BeamSearch(1, 0.6, 1, SuppressedTokens((), SIZE, None, 20))
+    counts = {}
+    for drafts in (3, 0):
+        monkeypatch.setattr(program, "max_drafts", drafts)
+        for _ in range(3):
+            batch = start_batch(program, [strategy.new_history(long_sources(1)[0])], CPU)
+            history, counts[drafts] = batch.histories[0], 0
+            while batch.histories:
+                batch.step()
+                counts[drafts] += 1
+        length = len(history.hypotheses()[0].tokens)
+        assert history.hypotheses() == expected(program, [history])[0][0]
+    assert counts[0] == length + 1
+    assert counts[3] <= length / 2
+
+
 def test_a_hypothesis_does_not_depend_on_the_number_of_others(program: NativeProgram) -> None:
     """Bitwise: compilers must not round differently in the code for one row and for several rows."""
     draw = random.Random(0)
