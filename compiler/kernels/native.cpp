@@ -13,10 +13,39 @@ void add_tokens(const NGrams& n_grams, Sentence& s, int64_t max_drafts, std::vec
     for (int64_t row = 0; row < s.rows; row++) read.push_back(s.beam->token(row));
     s.k = 1;
     if (s.beam->options.size > 1) return;
-    max_drafts = std::min(max_drafts, s.beam->steps_left());
-    Context context = s.beam->context;
-    for (int64_t token; s.k <= max_drafts && (token = n_grams.next(context)) >= 0; s.k++)
-        read.push_back(token), context.push(token);
+    Beam& beam = *s.beam;
+    Context context = beam.context;
+    PartialTree tree = beam.tree(0);
+    for (max_drafts = std::min(max_drafts, beam.steps_left()); s.k <= max_drafts; s.k++) {
+        int64_t token = n_grams.next(context);
+        if (token < 0) return;
+        context.push(token);
+        if (token == UNK && !beam.rules.words.empty()) token = tree.next_word(beam.rules);
+        if (beam.constrained()) {
+            if (!tree.allows(beam.rules, token)) return;
+            tree.add(beam.rules, token);
+        }
+        read.push_back(token);
+    }
+}
+
+// Appends the masks of the tokens that the hypotheses of a sentence may choose after each token that they read. `tokens`
+// are these tokens. `allowed` has one mask for sentences that may not end yet, and one for the others.
+void add_masks(Sentence& s, const int64_t* tokens, const uint8_t* allowed, int64_t vocabulary,
+               std::vector<uint8_t>& memory, std::vector<Allowed>& masks) {
+    for (int64_t row = 0; row < s.rows; row++) {
+        PartialTree tree = s.beam->tree(row);
+        for (int64_t i = 0; i < s.k; i++) {
+            if (!s.beam->constrained()) {
+                masks.push_back(allowed + (s.beam->may_end(i) ? vocabulary : 0));
+                continue;
+            }
+            if (i) tree.add(s.beam->rules, tokens[row * s.k + i]);
+            uint8_t* mask = memory.data() + int64_t(masks.size()) * vocabulary;
+            for (int64_t token = 0; token < vocabulary; token++) mask[token] = tree.allows(s.beam->rules, token);
+            masks.push_back(mask);
+        }
+    }
 }
 
 // Runs the steps of a sentence's search whose tokens were read, until a draft is wrong. Takes back the other drafts.
@@ -27,7 +56,9 @@ void run_steps(NGrams& n_grams, Sentence& s, const std::vector<int64_t>& read, c
     do {
         beam.step(top, first + steps++);
         if (beam.reason != RUNNING) return;
-        if (beam.options.size == 1) n_grams.add(beam.context, beam.token(0)), beam.context.push(beam.token(0));
+        if (beam.options.size > 1) continue;
+        const int64_t token = beam.rules.abstract(beam.token(0));
+        n_grams.add(beam.context, token), beam.context.push(token);
     } while (steps < s.k && beam.token(0) == read[size_t(first + steps)]);
     for (int64_t& position : s.positions) position -= s.k - steps;
     s.replace_rows(s.rows_after(beam.rows_before().data(), beam.rows()));
@@ -45,23 +76,27 @@ void search(Program& program, State& state, std::chrono::microseconds time_limit
     std::vector<int64_t> read, best, indices(state.sentences.size()), unfinished;
     std::vector<float> values, ends;
     std::vector<Allowed> masks;
+    std::vector<uint8_t> tree_masks;
     std::iota(indices.begin(), indices.end(), 0);
     state.results = {};
     for (size_t done = 0; done < enough;) {
         read.clear(), masks.clear(), unfinished.clear();
         int64_t count = 1;
         int64_t spare_rows = CHEAP_ROWS - state.rows();
+        const int64_t max_rows = std::max(CHEAP_ROWS, state.rows());
         for (Sentence& s : state.sentences) {
             if (!s.beam) throw std::out_of_range("beam");
+            const size_t first = read.size();
             add_tokens(program.n_grams, s, std::min(max_drafts, spare_rows), read);
             spare_rows -= s.rows * (s.k - 1);
-            for (int64_t i = 0; allowed && i < s.rows * s.k; i++)
-                masks.push_back(allowed + (s.beam->may_end(i / s.rows) ? vocabulary : 0));
+            if (s.beam->constrained()) tree_masks.resize(size_t(max_rows * vocabulary));
+            if (allowed || s.beam->constrained())
+                add_masks(s, read.data() + first, allowed, vocabulary, tree_masks, masks);
             count = std::max(count, s.beam->options.candidates);
         }
         const size_t rows = read.size();
         values.resize(rows * size_t(count)), best.resize(rows * size_t(count)), ends.resize(rows);
-        const TopK top{count, values.data(), best.data(), ends.data(), nullptr, allowed ? masks.data() : nullptr};
+        const TopK top{count, values.data(), best.data(), ends.data(), nullptr, masks.empty() ? nullptr : masks.data()};
         Execution(program, state, read.data()).step(top);
         int64_t first = 0;
         for (size_t i = 0; i < state.sentences.size(); i++) {
@@ -210,6 +245,19 @@ int zoo_start_search(void* state, const int64_t* options, const float* totals, c
             if (of->size < 1 || of->candidates < 1 || of->n_best < 1 || of->length < 0 || of->length > of->max_length)
                 throw std::out_of_range("options");
             s.beam.reset(new Beam(*of++, *totals++, penalties)), penalties += stride;
+        }
+    });
+}
+
+int zoo_constrain(void* state, const int32_t* kinds, int64_t vocabulary, int64_t max_opening_run, const int64_t* counts,
+                  const int64_t* words, const int64_t* prefixes, int64_t prefix_length) {
+    return status_of([&] {
+        for (Sentence& s : static_cast<State*>(state)->sentences) {
+            s.beam->rules = {{kinds, kinds + vocabulary}, {words, words + counts[2]}, max_opening_run};
+            PartialTree& tree = s.beam->tree(0);
+            tree.words_left = counts[0], tree.constituents_left = counts[1];
+            words += counts[2], counts += 3;
+            for (int64_t i = 0; i < prefix_length; i++) tree.add(s.beam->rules, *prefixes++);
         }
     });
 }

@@ -15,7 +15,7 @@ import numpy as np
 
 from compiler.instruction import Status, StopReason
 from compiler.kernels.library import POINTERS, InstructionStruct
-from compiler.program import BeamOptions, BeamResult
+from compiler.program import BeamOptions, BeamResult, TreeRules
 from specs import BOS
 
 if TYPE_CHECKING:
@@ -178,6 +178,18 @@ class KernelProgram:
             raise ValueError(f"got {len(tokens)} lists for a state with {state.sentences} sentences: pass one for each")
         counts, listed = _as_array([len(each) for each in tokens], np.int64), np.concatenate(tokens).astype(np.int64)
         raise_for(self.library.zoo_restrict(self.handle, state.handle, listed.ctypes.data, counts.ctypes.data))
+        return state
+
+    def constrain(self, state: KernelState, rules: TreeRules) -> KernelState:
+        """Restrict each sentence to well-formed trees (see `SearchingDecoder.constrain`)."""
+        counts = _concatenated([(each.words, each.constituents, len(each.word_tokens)) for each in rules.sentences])
+        words, prefixes = (
+            _concatenated([each.word_tokens for each in rules.sentences]),
+            _concatenated([each.prefix for each in rules.sentences]),
+        )
+        arguments = (rules.kinds.ctypes.data, self.vocabulary, rules.max_opening_run, counts.ctypes.data)
+        lists = (words.ctypes.data, prefixes.ctypes.data, len(rules.sentences[0].prefix))
+        raise_for(self.library.zoo_constrain(state.handle, *arguments, *lists))
         return state
 
     def search(

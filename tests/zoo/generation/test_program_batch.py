@@ -15,7 +15,7 @@ import specs
 from compiler.backends import BACKENDS
 from compiler.backends.native import NativeProgram
 from compiler.stream import Stream
-from specs import BOS, EOS
+from specs import BOS, EOS, UNK, ZooError
 from zoo.generation import program_batch
 from zoo.generation.batch import Batch
 from zoo.generation.batching import Source
@@ -140,6 +140,44 @@ def test_drafts_change_no_result(program: NativeProgram, monkeypatch: pytest.Mon
             assert results(histories) == expected(program, histories)
 
 
+@pytest.mark.parametrize("max_run", [None, 2])
+def test_trees_equal_those_of_the_search_in_python(
+    program: NativeProgram, monkeypatch: pytest.MonkeyPatch, max_run: int | None
+) -> None:
+    monkeypatch.setattr(program_batch, "MAX_MICROSECONDS", 0)
+    trees = BracketConstraint(range(4, 9), range(9, 14), range(14, 20), SIZE, max_run)
+    for seed in range(20):
+        draw = random.Random(seed)
+        strategies = [random_strategy(draw, trees, size) for size in draw.choice([(1,), (1, 1, 3), (4, 2), (8,)])]
+        drawn = [random_tree_source(draw, index) for index in range(len(strategies))]
+        for _ in range(3):
+            batch, histories = None, list(map(BeamSearch.new_history, strategies, drawn))
+            for history in histories:
+                started = start_batch(program, [history], CPU)
+                assert type(started) is ProgramBatch
+                batch = started if batch is None or not batch.histories else batch.join(started)
+                if draw.random() < 0.5:
+                    batch.step()
+            assert batch is not None
+            finish(batch)
+            assert results(histories) == expected(program, histories)
+
+
+def random_tree_source(draw: random.Random, index: int) -> Source:
+    words = draw.randrange(1, 7)
+    listed = draw.choice([(), draw.choices([UNK, *range(14, 20)], k=words)])
+    prefix = draw.choice([(), (draw.randrange(4, 9),)])
+    return Source(index, (*draw.choices(range(4, SIZE), k=4), EOS), words + 2 + draw.randrange(30), prefix, "",
+                  words, tuple(listed))  # fmt: skip
+
+
+def test_a_prefix_that_is_no_tree_is_refused(program: NativeProgram) -> None:
+    trees = BracketConstraint(range(4, 9), range(9, 14), range(14, 20), SIZE)
+    history = BeamSearch(1, 0.6, 1, trees).new_history(Source(0, (4, EOS), 9, (9,), word_count=2))
+    with pytest.raises(ZooError, match="not allowed"):
+        start_batch(program, [history], CPU)
+
+
 def test_drafts_save_steps(program: NativeProgram, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program_batch, "MAX_MICROSECONDS", 0)
     strategy = BeamSearch(1, 0.6, 1, SuppressedTokens((), SIZE, None, 20))
@@ -254,7 +292,7 @@ class Observer:
         (BeamSearch(2, 0.6), "search"),
         (BeamSearch(2, 0.6, 1, SuppressedTokens((5,), SIZE)), "search"),
         (BeamSearch(2, 0.6, observer=Observer()), "top_k"),
-        (BeamSearch(2, 0.6, 1, BracketConstraint([4], [5], range(6, SIZE), SIZE)), "top_k"),
+        (BeamSearch(2, 0.6, 1, BracketConstraint([4], [5], range(6, SIZE), SIZE)), "search"),
         (
             BeamSearch(2, 0.6, 1, SuppressedTokens((6,), SIZE, BracketConstraint([4], [5], range(6, SIZE), SIZE))),
             "top_k",
