@@ -10,7 +10,7 @@ namespace {
 // Rules for the trees of one sentence. `kinds` is empty if any output is allowed.
 struct BracketRules {
     enum Kind : int32_t { OTHER, WORD, BRACKETS };
-    std::vector<int32_t> kinds;  // of each token. BRACKETS + 2 n opens constituents with label n; the next number closes
+    std::vector<int32_t> kinds;  // of each token. BRACKETS + 2 n opens label n, the next number closes it
     std::vector<int64_t> words;  // token of each word, PAD if it may be any; empty if all words may be any
     int64_t max_opening_run = 0;
 

@@ -29,8 +29,8 @@ void add_tokens(const NGrams& n_grams, Sentence& s, int64_t max_drafts, std::vec
     }
 }
 
-// Appends the masks of the tokens that the hypotheses of a sentence may choose after each token that they read. `tokens`
-// are these tokens. `allowed` has one mask for sentences that may not end yet, and one for the others.
+// Appends the mask of allowed tokens after each of the tokens that a sentence's hypotheses read. `allowed` has one mask
+// for sentences that may not end yet, and one for the others.
 void add_masks(Sentence& s, const int64_t* tokens, const uint8_t* allowed, int64_t vocabulary,
                std::vector<uint8_t>& memory, std::vector<Allowed>& masks) {
     for (int64_t row = 0; row < s.rows; row++) {
@@ -76,7 +76,7 @@ void search(Program& program, State& state, std::chrono::microseconds time_limit
     std::vector<int64_t> read, best, indices(state.sentences.size()), unfinished;
     std::vector<float> values, ends;
     std::vector<Allowed> masks;
-    std::vector<uint8_t> tree_masks;
+    std::vector<uint8_t> tree_masks;  // of all rows
     std::iota(indices.begin(), indices.end(), 0);
     state.results = {};
     for (size_t done = 0; done < enough;) {
@@ -253,11 +253,17 @@ int zoo_constrain(void* state, const int32_t* kinds, int64_t vocabulary, int64_t
                   const int64_t* words, const int64_t* prefixes, int64_t prefix_length) {
     return status_of([&] {
         for (Sentence& s : static_cast<State*>(state)->sentences) {
-            s.beam->rules = {{kinds, kinds + vocabulary}, {words, words + counts[2]}, max_opening_run};
+            if (!s.beam || counts[0] < 0 || (counts[2] && counts[2] != counts[0])) throw std::out_of_range("words");
+            const BracketRules& rules = s.beam->rules = {
+                {kinds, kinds + vocabulary}, {words, words + counts[2]}, max_opening_run};
             PartialTree& tree = s.beam->tree(0);
             tree.words_left = counts[0], tree.constituents_left = counts[1];
             words += counts[2], counts += 3;
-            for (int64_t i = 0; i < prefix_length; i++) tree.add(s.beam->rules, *prefixes++);
+            for (int64_t i = 0; i < prefix_length; i++, prefixes++) {
+                if (*prefixes < 0 || *prefixes >= vocabulary || !tree.allows(rules, *prefixes))
+                    throw std::out_of_range("prefix");
+                tree.add(rules, *prefixes);
+            }
         }
     });
 }

@@ -14,6 +14,7 @@ import compiler
 import specs
 from compiler.backends import BACKENDS
 from compiler.backends.native import NativeProgram
+from compiler.program import TreeLimits, TreeRules
 from compiler.stream import Stream
 from specs import BOS, EOS, UNK, ZooError
 from zoo.generation import program_batch
@@ -358,6 +359,14 @@ def test_invalid_calls_are_refused(program: NativeProgram) -> None:
             program.start_search(sources, *few)
     with pytest.raises(ValueError, match="got 1 lists"):
         program.start_search(sources, none, [options] * 2, penalties, [np.array([EOS, 5])])
+    kinds = np.array([0] * 4 + [2] * 5 + [3] * 5 + [1] * (SIZE - 14), np.int32)
+    limits = TreeLimits(2, 3, (), ())
+    for tree in (limits._replace(word_tokens=(14,)), limits._replace(prefix=(9,)), limits._replace(prefix=(SIZE,))):
+        state = program.start_search(sources, none, [options] * 2, penalties)
+        with pytest.raises(IndexError, match="does not exist"):
+            program.constrain(state, TreeRules(kinds, 9, [tree] * 2))
+    with pytest.raises(IndexError, match="does not exist"):
+        program.constrain(program.encode(Stream.pad([(5, EOS)])), TreeRules(kinds, 9, [limits]))
     state = program.start_search(sources, none, [options] * 2, penalties)
     for kept in ([2], [-1], [1, 0], [0, 0]):
         with pytest.raises(IndexError, match="does not exist"):
