@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _CODE, _WEIGHTS = "code.json", "weights.bin"
 ALIGNMENT = 64
 """Alignment of each tensor in the packed weights, in bytes."""
+MAX_DRAFTS, MIN_DRAFT_BYTES = 3, 1 << 20
+"""Number of drafts per step, and the smallest model with drafts. In smaller models, drafts cost more than they save."""
 
 
 class Memory:
@@ -109,12 +111,13 @@ class KernelProgram:
 
     A call runs on the calling thread. Methods change states in place. A state is invalid after it was passed to a
     method.
+
+    Attributes:
+        max_drafts: Maximum number of tokens that a greedy search drafts per step. It does not change any result.
     """
 
     backend = "native"
     concurrent = True
-    max_drafts = 3
-    """Maximum number of tokens that a greedy search drafts per step. 0 turns drafts off. The results are the same."""
 
     def __init__(self, library: Any, model: PackedModel) -> None:
         """Open a packed model.
@@ -124,6 +127,7 @@ class KernelProgram:
             model: The model, packed by the same kernels.
         """
         self.library, self.model, self.vocabulary = library, model, model.code.vocabulary
+        self.max_drafts = MAX_DRAFTS if model.weights.size >= MIN_DRAFT_BYTES else 0
         self.handle: int | None = None
         code = model.code
         instructions = [self._instructions(part) for part in (code.encode, code.step)]

@@ -54,6 +54,7 @@ def program(request: Any, tmp_path_factory: pytest.TempPathFactory) -> NativePro
     folder = tmp_path_factory.getbasetemp()
     native = compiler.build(spec, compiler.TRANSLATE, weights=weights, backend="native", folder=folder)
     assert isinstance(native, NativeProgram)
+    native.max_drafts = 3
     return native
 
 
