@@ -125,7 +125,9 @@ def test_drafts_change_no_result(program: NativeProgram, monkeypatch: pytest.Mon
     for seed in range(30):
         draw = random.Random(seed)
         constraint = draw.choice([None, SuppressedTokens(FEW_TOKENS, SIZE), SuppressedTokens((5,), SIZE, None, 12)])
-        strategies = [random_strategy(draw, constraint, size) for size in draw.choice([(1,), (1, 1, 3), (1, 1), (1,) * 9])]
+        strategies = [
+            random_strategy(draw, constraint, size) for size in draw.choice([(1,), (1, 1, 3), (1, 1), (1,) * 9])
+        ]
         drawn = [random_history(draw, index, strategy) for index, strategy in enumerate(strategies)]
         allowed = [
             history for history in drawn if constraint is None or not {5, *constraint.tokens} & {*history.source.prefix}
