@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, runtime_ch
 if TYPE_CHECKING:
     import numpy as np
     import torch
-    from jaxtyping import Bool, Float32, Int, Int64
+    from jaxtyping import Bool, Float32, Int, Int32, Int64
     from torch import Tensor
 
     from compiler.graph import Graphs
@@ -117,6 +117,29 @@ class BeamOptions(NamedTuple):
     """Maximum number of tokens of a hypothesis, without EOS."""
 
 
+class TreeLimits(NamedTuple):
+    """Limits of the trees of one sentence."""
+
+    words: int
+    """Number of words."""
+    constituents: int
+    """Maximum number of constituents."""
+    word_tokens: Sequence[int]
+    """Token of each word. PAD permits any word token. If empty, all words may have any word token."""
+    prefix: Sequence[int]
+    """Tokens that the tree starts with, which must be valid. All prefixes have the same length."""
+
+
+class TreeRules(NamedTuple):
+    """Rules for the trees that a `SearchingDecoder` may write (see `zoo.generation.constraints.BracketConstraint`)."""
+
+    kinds: Int32[np.ndarray, " V"]
+    """Kind of each token: 1 is a word, 2 n + 2 and 2 n + 3 are the brackets of label n, and 0 is any other token."""
+    max_opening_run: int
+    """Maximum number of successive opening brackets."""
+    sentences: Sequence[TreeLimits]
+
+
 class BeamResult(NamedTuple):
     """Result of the beam search for one sentence in a `SearchingDecoder`."""
 
@@ -149,6 +172,9 @@ class SearchingDecoder(Protocol[State]):
             penalties: For each sentence, the length penalties of 0 to `max_length` + 1 tokens, or more.
             shortlists: The tokens of each sentence (see `ShortlistDecoder.restrict`). None: all tokens.
         """
+
+    def constrain(self, state: State, rules: TreeRules, /) -> State:
+        """Return the state of a search that has not begun, restricted to well-formed trees."""
 
     def search(
         self, state: State, microseconds: int, allowed: Bool[np.ndarray, "2 V"] | None, /

@@ -2,6 +2,8 @@
 // log-probabilities in the same precision and order.
 #pragma once
 
+#include "brackets.hpp"
+#include "drafts.hpp"
 #include "vocabulary.hpp"
 
 #include <algorithm>
@@ -21,16 +23,25 @@ class Beam {
     // `total` is the log-probability of the prefix. `penalties[n]` is the length penalty of n tokens with EOS.
     Beam(const BeamOptions& options, float total, const double* penalties)
         : options(options), length(options.length), penalties(penalties, penalties + options.max_length + 2),
-          live{{total, options.token, -1}}, parents{0} {}
+          live{{total, options.token, -1, {}}}, parents{0} {
+        context.push(options.token);
+    }
 
     BeamOptions options;
     StopReason reason = RUNNING;
+    Context context;  // of the only hypothesis of a greedy search
+    BracketRules rules;
 
     int64_t rows() const { return int64_t(live.size()); }
     int64_t token(int64_t row) const { return live[size_t(row)].token; }
+    PartialTree& tree(int64_t row) { return live[size_t(row)].tree; }
+    bool constrained() const { return !rules.kinds.empty(); }
     // For each row, the row of the previous step that it continues.
     const std::vector<int64_t>& rows_before() const { return parents; }
-    bool may_end() const { return length >= options.min_length; }
+    // Whether EOS is allowed `steps` steps from now.
+    bool may_end(int64_t steps) const { return length + steps >= options.min_length; }
+    // Maximum number of steps after the next one.
+    int64_t steps_left() const { return options.max_length - length; }
 
     // Selects the hypotheses of the next step. The results of the beam's rows start at row `first` of `top`.
     void step(const TopK& top, int64_t first) {
@@ -47,7 +58,9 @@ class Beam {
             const Candidate& c = candidates[rank];
             const bool ends = c.token == EOS;
             if (!ends && int64_t(next.size()) < options.size) {
-                next.push_back({c.total, c.token, int32_t(nodes.size())}), parents.push_back(c.row);
+                next.push_back({c.total, c.token, int32_t(nodes.size()), live[size_t(c.row)].tree});
+                if (constrained()) next.back().tree.add(rules, c.token);
+                parents.push_back(c.row);
                 nodes.push_back({int32_t(c.token), live[size_t(c.row)].node});
             }
             if (ends && !(options.full && int64_t(rank) >= options.size)) finish(c.total, live[size_t(c.row)].node);
@@ -76,6 +89,7 @@ class Beam {
         float total;
         int64_t token;
         int32_t node;
+        PartialTree tree;
     };
     struct Candidate {
         float total;

@@ -20,6 +20,7 @@ struct Program {
     std::vector<int64_t> strides;  // distance between two rows of each buffer, in floats
     Slots memory, cache;
     PositionTables sinusoids, rotations;
+    NGrams n_grams;
 
     // Returns the shortlist of these tokens, which must be in ascending order.
     std::unique_ptr<Shortlist> shortlist(const int64_t* tokens, int64_t count) {
@@ -57,18 +58,18 @@ class Execution {
             for (int64_t i = 0; i < s.length; i++) positions.push_back(i);
         execute(program.encode);
     }
-    // Reads k tokens of each hypothesis.
-    void step(int64_t tokens_per_row, const TopK& wanted) {
-        k = tokens_per_row, top_k = wanted;
+    // Reads the tokens of each hypothesis. Their number depends on the sentence.
+    void step(const TopK& wanted) {
+        top_k = wanted;
         for (Sentence& s : state.sentences) {
-            s.add_positions(program.cache, k);
+            s.add_positions(program.cache);
             for (const int64_t position : s.positions)
-                for (int64_t i = 0; i < k; i++) positions.push_back(position + i);
+                for (int64_t i = 0; i < s.k; i++) positions.push_back(position + i);
         }
         execute(program.step);
         for (Sentence& s : state.sentences) {
-            s.used += s.rows * k;
-            for (int64_t& position : s.positions) position += k;
+            s.used += s.rows * s.k;
+            for (int64_t& position : s.positions) position += s.k;
         }
     }
 
@@ -78,7 +79,6 @@ class Execution {
     const int64_t* tokens;
     Workspace& work;
     std::vector<int64_t> positions;  // the position of each row in its sentence
-    int64_t k = 1;                   // rows of each hypothesis
     TopK top_k{};
 
     int64_t rows() const { return int64_t(positions.size()); }
@@ -232,7 +232,7 @@ class Execution {
                 const float* previous = nullptr;
                 const int64_t position = s.positions[size_t(r)];
                 if (position) previous = stored + s.ancestry[size_t(r * s.max_positions + position - 1)] * width;
-                for (int64_t j = 0; j < k; j++, row++, previous = to, to += width) {
+                for (int64_t j = 0; j < s.k; j++, row++, previous = to, to += width) {
                     ssru_state(at(i.a, i.a_column, row), at(i.b, i.b_column, row), previous, to, i.width);
                     std::memcpy(at(i.out, i.out_column, row), to, size_t(i.width) * sizeof(float));
                 }
@@ -305,7 +305,7 @@ class Execution {
         int64_t row = 0;
         for (const Sentence& s : state.sentences) {
             float* to = s.cache_slot(program.cache, i.out) + s.used * width;
-            for (int64_t end = row + s.rows * k; row < end; row++, to += width)
+            for (int64_t end = row + s.rows * s.k; row < end; row++, to += width)
                 std::memcpy(to, at(i.a, i.a_column, row), size_t(i.width) * sizeof(float));
         }
     }
@@ -314,15 +314,15 @@ class Execution {
         const Bias bias = bias_of(i);
         int64_t row = 0;
         for (const Sentence& s : state.sentences) {
-            const int64_t length = s.position() + k, shared = i.heads / i.groups;
-            float* scores = work.scores.grow(s.rows * k * i.heads * (round_up(length, LANES) + 1));
+            const int64_t length = s.position() + s.k, shared = i.heads / i.groups;
+            float* scores = work.scores.grow(s.rows * s.k * i.heads * (round_up(length, LANES) + 1));
             attend(CachedAttention{at(i.a, i.a_column, row), s.cache_slot(program.cache, i.b),
                         s.cache_slot(program.cache, i.c), at(i.out, i.out_column, row), s.ancestry.data(),
                         s.positions.data(), stride(i.a), round_up(shared * i.key_width, LANES),
-                        round_up(shared * i.value_width, LANES), stride(i.out), s.rows, k, s.max_positions, length,
+                        round_up(shared * i.value_width, LANES), stride(i.out), s.rows, s.k, s.max_positions, length,
                         i.heads, i.groups, i.key_width, i.value_width, i.scale, i.constants ? &bias : nullptr},
                    scores);
-            row += s.rows * k;
+            row += s.rows * s.k;
         }
     }
 
@@ -345,9 +345,9 @@ class Execution {
                             at(i.out, i.out_column, row) + head * i.value_width, stride(i.a), i.value_width,
                                 stride(i.out),
                             s.length, s.padded, i.key_width, i.value_width, i.scale},
-                       s.rows * k, scores);
+                       s.rows * s.k, scores);
             }
-            row += s.rows * k;
+            row += s.rows * s.k;
         }
     }
 
@@ -363,7 +363,7 @@ class Execution {
         for (auto s = state.sentences.begin(); s != state.sentences.end();) {
             const Shortlist* list = s->shortlist.get();
             int64_t count = 0;
-            do count += s++->rows * k;
+            do count += s->rows * s->k, ++s;
             while (!list && s != state.sentences.end() && !s->shortlist);
             const Columns columns = list ? Columns{int64_t(list->tokens.size()), list->tokens.data()} : Columns{i.width};
             vocabulary(list ? list->matrix() : m, a.part(row, count), columns, i.width, work.block,

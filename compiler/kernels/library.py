@@ -22,7 +22,7 @@ from compiler.artefact import Artefact, is_disk_full
 from compiler.host import cpp_compiler, cpuinfo
 from compiler.instruction import MAX_INT8_ROWS, ActivationKind, Instruction, MatrixType, Opcode, Status, StopReason
 from compiler.program import BeamOptions
-from specs import BOS, EOS, PAD, ZooError
+from specs import BOS, EOS, PAD, UNK, ZooError
 
 KERNELS = Path(__file__).parent
 FLAGS = ("-std=c++17", "-O3", "-march=native", "-ffp-contract=off", "-fno-math-errno", "-shared", "-fPIC")
@@ -92,10 +92,15 @@ SIGNATURES: Mapping[str, tuple[str, str]] = {
         "int",
         "void* state, const int64_t* options, const float* totals, const double* penalties, int64_t stride",
     ),
+    "zoo_constrain": (
+        "int",
+        "void* state, const int32_t* kinds, int64_t vocabulary, int64_t max_opening_run, const int64_t* counts, "
+        "const int64_t* words, const int64_t* prefixes, int64_t prefix_length",
+    ),
     "zoo_search": (
         "int",
-        "void* program, void* state, int64_t microseconds, const uint8_t* allowed, int64_t vocabulary, "
-        "const int64_t** numbers, int64_t* count, const double** scores",
+        "void* program, void* state, int64_t microseconds, int64_t max_drafts, const uint8_t* allowed, "
+        "int64_t vocabulary, const int64_t** numbers, int64_t* count, const double** scores",
     ),
     "zoo_join": ("int", "void* first, void* second"),
     "zoo_free_state": ("void", "void* state"),
@@ -118,7 +123,7 @@ def header() -> str:
 {_c_enum("Status", Status)}
 {_c_enum("StopReason", StopReason)}
 constexpr int32_t OPCODES = {len(Opcode)};
-constexpr int64_t PAD = {PAD}, BOS = {BOS}, EOS = {EOS}, MAX_INT8_ROWS = {MAX_INT8_ROWS};
+constexpr int64_t PAD = {PAD}, UNK = {UNK}, BOS = {BOS}, EOS = {EOS}, MAX_INT8_ROWS = {MAX_INT8_ROWS};
 
 extern "C" {{
 struct Instruction {{

@@ -7,42 +7,105 @@
 
 namespace {
 
+// Appends the tokens that each hypothesis of a sentence reads next to `read`. In a greedy search, drafted tokens
+// follow, at most `max_drafts`.
+void add_tokens(const NGrams& n_grams, Sentence& s, int64_t max_drafts, std::vector<int64_t>& read) {
+    for (int64_t row = 0; row < s.rows; row++) read.push_back(s.beam->token(row));
+    s.k = 1;
+    if (s.beam->options.size > 1) return;
+    Beam& beam = *s.beam;
+    Context context = beam.context;
+    PartialTree tree = beam.tree(0);
+    for (max_drafts = std::min(max_drafts, beam.steps_left()); s.k <= max_drafts; s.k++) {
+        int64_t token = n_grams.next(context);
+        if (token < 0) return;
+        context.push(token);
+        if (token == UNK && !beam.rules.words.empty()) token = tree.next_word(beam.rules);
+        if (beam.constrained()) {
+            if (!tree.allows(beam.rules, token)) return;
+            tree.add(beam.rules, token);
+        }
+        read.push_back(token);
+    }
+}
+
+// Appends the mask of allowed tokens after each of the tokens that a sentence's hypotheses read. `allowed` has one mask
+// for sentences that may not end yet, and one for the others.
+void add_masks(Sentence& s, const int64_t* tokens, const uint8_t* allowed, int64_t vocabulary,
+               std::vector<uint8_t>& memory, std::vector<Allowed>& masks) {
+    for (int64_t row = 0; row < s.rows; row++) {
+        PartialTree tree = s.beam->tree(row);
+        for (int64_t i = 0; i < s.k; i++) {
+            if (!s.beam->constrained()) {
+                masks.push_back(allowed + (s.beam->may_end(i) ? vocabulary : 0));
+                continue;
+            }
+            if (i) tree.add(s.beam->rules, tokens[row * s.k + i]);
+            uint8_t* mask = memory.data() + int64_t(masks.size()) * vocabulary;
+            for (int64_t token = 0; token < vocabulary; token++) mask[token] = tree.allows(s.beam->rules, token);
+            masks.push_back(mask);
+        }
+    }
+}
+
+// Runs the steps of a sentence's search whose tokens were read, until a draft is wrong. Takes back the other drafts.
+// The sentence's tokens and results start at row `first`.
+void run_steps(NGrams& n_grams, Sentence& s, const std::vector<int64_t>& read, const TopK& top, int64_t first) {
+    Beam& beam = *s.beam;
+    int64_t steps = 0;
+    do {
+        beam.step(top, first + steps++);
+        if (beam.reason != RUNNING) return;
+        if (beam.options.size > 1) continue;
+        const int64_t token = beam.rules.abstract(beam.token(0));
+        n_grams.add(beam.context, token), beam.context.push(token);
+    } while (steps < s.k && beam.token(0) == read[size_t(first + steps)]);
+    for (int64_t& position : s.positions) position -= s.k - steps;
+    s.replace_rows(s.rows_after(beam.rows_before().data(), beam.rows()));
+}
+
 // Searches until a quarter of the sentences are done, but starts no step after `time_limit`. Removes the sentences that
 // are done from the state, and writes their results. `allowed` is null, or has one row for sentences that may not end
 // yet, and one for the others.
-void search(Program& program, State& state, std::chrono::microseconds time_limit, const uint8_t* allowed,
-            int64_t vocabulary) {
+void search(Program& program, State& state, std::chrono::microseconds time_limit, int64_t max_drafts,
+            const uint8_t* allowed, int64_t vocabulary) {
+    // In all but small models, a step takes hardly longer for this many rows than for one, because it reads all weights.
+    constexpr int64_t CHEAP_ROWS = 6;
     const auto start = std::chrono::steady_clock::now();
     const size_t enough = (state.sentences.size() + 3) / 4;
     std::vector<int64_t> read, best, indices(state.sentences.size()), unfinished;
     std::vector<float> values, ends;
     std::vector<Allowed> masks;
+    std::vector<uint8_t> tree_masks;  // of all rows
     std::iota(indices.begin(), indices.end(), 0);
     state.results = {};
     for (size_t done = 0; done < enough;) {
         read.clear(), masks.clear(), unfinished.clear();
         int64_t count = 1;
-        for (const Sentence& s : state.sentences) {
+        int64_t spare_rows = CHEAP_ROWS - state.rows();
+        const int64_t max_rows = std::max(CHEAP_ROWS, state.rows());
+        for (Sentence& s : state.sentences) {
             if (!s.beam) throw std::out_of_range("beam");
-            for (int64_t row = 0; row < s.rows; row++) read.push_back(s.beam->token(row));
-            if (allowed) masks.insert(masks.end(), size_t(s.rows), allowed + (s.beam->may_end() ? vocabulary : 0));
+            const size_t first = read.size();
+            add_tokens(program.n_grams, s, std::min(max_drafts, spare_rows), read);
+            spare_rows -= s.rows * (s.k - 1);
+            if (s.beam->constrained()) tree_masks.resize(size_t(max_rows * vocabulary));
+            if (allowed || s.beam->constrained())
+                add_masks(s, read.data() + first, allowed, vocabulary, tree_masks, masks);
             count = std::max(count, s.beam->options.candidates);
         }
         const size_t rows = read.size();
         values.resize(rows * size_t(count)), best.resize(rows * size_t(count)), ends.resize(rows);
-        const TopK top{count, values.data(), best.data(), ends.data(), nullptr, allowed ? masks.data() : nullptr};
-        Execution(program, state, read.data()).step(1, top);
+        const TopK top{count, values.data(), best.data(), ends.data(), nullptr, masks.empty() ? nullptr : masks.data()};
+        Execution(program, state, read.data()).step(top);
         int64_t first = 0;
         for (size_t i = 0; i < state.sentences.size(); i++) {
             Sentence& s = state.sentences[i];
-            s.beam->step(top, first);
-            first += s.rows;
-            if (s.beam->reason == RUNNING) {
-                s.replace_rows(s.rows_after(s.beam->rows_before().data(), s.beam->rows()));
-                unfinished.push_back(int64_t(i));
-            } else {
-                s.beam->write(indices[i], state.results), done++;
-            }
+            const int64_t count_read = s.rows * s.k;
+            run_steps(program.n_grams, s, read, top, first);
+            first += count_read;
+            if (s.beam->reason == RUNNING) unfinished.push_back(int64_t(i));
+            else s.beam->write(indices[i], state.results), done++;
         }
         if (unfinished.size() < state.sentences.size()) {
             state.keep(unfinished.data(), int64_t(unfinished.size()));
@@ -160,7 +223,8 @@ int zoo_step(void* program, void* state, const int64_t* tokens, int64_t k, int64
         std::vector<Allowed> masks;
         for (int64_t row = 0; allowed && row < s.rows() * k; row++) masks.push_back(allowed + row * allowed_stride);
         const TopK wanted{count, values, top_tokens, ends, log_probabilities, allowed ? masks.data() : nullptr};
-        Execution(*static_cast<Program*>(program), s, tokens).step(k, wanted);
+        for (Sentence& sentence : s.sentences) sentence.k = k;
+        Execution(*static_cast<Program*>(program), s, tokens).step(wanted);
     });
 }
 
@@ -188,11 +252,31 @@ int zoo_start_search(void* state, const int64_t* options, const float* totals, c
     });
 }
 
-int zoo_search(void* program, void* state, int64_t microseconds, const uint8_t* allowed, int64_t vocabulary,
-               const int64_t** numbers, int64_t* count, const double** scores) {
+int zoo_constrain(void* state, const int32_t* kinds, int64_t vocabulary, int64_t max_opening_run, const int64_t* counts,
+                  const int64_t* words, const int64_t* prefixes, int64_t prefix_length) {
+    return status_of([&] {
+        for (Sentence& s : static_cast<State*>(state)->sentences) {
+            if (!s.beam || counts[0] < 0 || (counts[2] && counts[2] != counts[0])) throw std::out_of_range("words");
+            const BracketRules& rules = s.beam->rules = {
+                {kinds, kinds + vocabulary}, {words, words + counts[2]}, max_opening_run};
+            PartialTree& tree = s.beam->tree(0);
+            tree.words_left = counts[0], tree.constituents_left = counts[1];
+            words += counts[2], counts += 3;
+            for (int64_t i = 0; i < prefix_length; i++, prefixes++) {
+                if (*prefixes < 0 || *prefixes >= vocabulary || !tree.allows(rules, *prefixes))
+                    throw std::out_of_range("prefix");
+                tree.add(rules, *prefixes);
+            }
+        }
+    });
+}
+
+int zoo_search(void* program, void* state, int64_t microseconds, int64_t max_drafts, const uint8_t* allowed,
+               int64_t vocabulary, const int64_t** numbers, int64_t* count, const double** scores) {
     return status_of([&] {
         State& s = *static_cast<State*>(state);
-        search(*static_cast<Program*>(program), s, std::chrono::microseconds(microseconds), allowed, vocabulary);
+        search(*static_cast<Program*>(program), s, std::chrono::microseconds(microseconds), max_drafts, allowed,
+            vocabulary);
         *numbers = s.results.numbers.data(), *count = int64_t(s.results.numbers.size());
         *scores = s.results.scores.data();
     });

@@ -15,7 +15,7 @@ import numpy as np
 
 from compiler.instruction import Status, StopReason
 from compiler.kernels.library import POINTERS, InstructionStruct
-from compiler.program import BeamOptions, BeamResult
+from compiler.program import BeamOptions, BeamResult, TreeRules
 from specs import BOS
 
 if TYPE_CHECKING:
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 _CODE, _WEIGHTS = "code.json", "weights.bin"
 ALIGNMENT = 64
 """Alignment of each tensor in the packed weights, in bytes."""
+MAX_DRAFTS, MIN_DRAFT_BYTES = 3, 1 << 20
+"""Number of drafts per step, and the smallest model with drafts. In smaller models, drafts cost more than they save."""
 
 
 class Memory:
@@ -109,6 +111,9 @@ class KernelProgram:
 
     A call runs on the calling thread. Methods change states in place. A state is invalid after it was passed to a
     method.
+
+    Attributes:
+        max_drafts: Maximum number of tokens that a greedy search drafts per step. It does not change any result.
     """
 
     backend = "native"
@@ -122,6 +127,7 @@ class KernelProgram:
             model: The model, packed by the same kernels.
         """
         self.library, self.model, self.vocabulary = library, model, model.code.vocabulary
+        self.max_drafts = MAX_DRAFTS if model.weights.size >= MIN_DRAFT_BYTES else 0
         self.handle: int | None = None
         code = model.code
         instructions = [self._instructions(part) for part in (code.encode, code.step)]
@@ -178,6 +184,18 @@ class KernelProgram:
         raise_for(self.library.zoo_restrict(self.handle, state.handle, listed.ctypes.data, counts.ctypes.data))
         return state
 
+    def constrain(self, state: KernelState, rules: TreeRules) -> KernelState:
+        """Restrict each sentence to well-formed trees (see `SearchingDecoder.constrain`)."""
+        counts = _concatenated([(each.words, each.constituents, len(each.word_tokens)) for each in rules.sentences])
+        words, prefixes = (
+            _concatenated([each.word_tokens for each in rules.sentences]),
+            _concatenated([each.prefix for each in rules.sentences]),
+        )
+        arguments = (rules.kinds.ctypes.data, self.vocabulary, rules.max_opening_run, counts.ctypes.data)
+        lists = (words.ctypes.data, prefixes.ctypes.data, len(rules.sentences[0].prefix))
+        raise_for(self.library.zoo_constrain(state.handle, *arguments, *lists))
+        return state
+
     def search(
         self, state: KernelState, microseconds: int, allowed: Bool[np.ndarray, "2 V"] | None
     ) -> tuple[list[BeamResult], KernelState]:
@@ -187,7 +205,8 @@ class KernelProgram:
         numbers, count, scores = ctypes.c_void_p(), ctypes.c_int64(), ctypes.c_void_p()
         mask = None if allowed is None else allowed.ctypes.data
         outputs = (ctypes.byref(each) for each in (numbers, count, scores))
-        raise_for(self.library.zoo_search(self.handle, state.handle, microseconds, mask, self.vocabulary, *outputs))
+        arguments = (microseconds, self.max_drafts, mask, self.vocabulary, *outputs)
+        raise_for(self.library.zoo_search(self.handle, state.handle, *arguments))
         if not count.value:
             return [], state
         results = _read_results(numbers.value or 0, count.value, scores.value or 0)

@@ -61,6 +61,7 @@ thread_local BlockPool block_pool;
 // and taking back positions only lowers their number.
 struct Sentence {
     int64_t length = 0, padded = 0, rows = 1;
+    int64_t k = 1;                  // number of tokens that each hypothesis reads in a step
     std::vector<int64_t> positions = {0};  // number of positions of each hypothesis
     Block<float> memory;            // key slots as [width, padded], others as [head, length, width of a head]
     Block<float> cache;             // [slot, capacity, width]
@@ -101,8 +102,8 @@ struct Sentence {
 
     // Reserves stored rows for k more positions of each hypothesis, and enters them into the ancestry. The stored rows
     // of a hypothesis are consecutive.
-    void add_positions(const Slots& slots, int64_t k) {
-        if (used + rows * k > capacity) compact(slots, k);
+    void add_positions(const Slots& slots) {
+        if (used + rows * k > capacity) compact(slots);
         if (position() + k > max_positions) {
             const int64_t grown = std::max<int64_t>(round_up(position() + k, 32), 2 * max_positions);
             std::vector<int32_t> copied(size_t(rows * grown));
@@ -117,7 +118,7 @@ struct Sentence {
     }
 
     // Removes stored rows that no hypothesis uses. Doubles the capacity if they and k more positions are more than half.
-    void compact(const Slots& slots, int64_t k) {
+    void compact(const Slots& slots) {
         std::vector<int32_t> new_row(size_t(used), -1);
         for (int64_t row = 0; row < rows; row++)
             for (int64_t t = 0; t < positions[size_t(row)]; t++)

@@ -13,7 +13,7 @@ from compiler.program import ShortlistDecoder, State, StepwiseDecoder
 from compiler.stream import Stream
 from specs import BOS, EOS, ZooError
 from zoo.generation.batching import Source
-from zoo.generation.constraints import ConstraintState
+from zoo.generation.constraints import Constraint, ConstraintState
 from zoo.generation.hypotheses import SearchHistory, Selection, StepRecord
 from zoo.text.sentences import excerpt
 
@@ -66,14 +66,11 @@ class Batch(Generic[State]):
         if shortlist := histories[0].strategy.shortlist:
             lists = [shortlist.tokens_of(source.tokens, source.prefix) for source in sources]
             state = cast(ShortlistDecoder[State], program).restrict(state, lists)
-        constraint = rule.start(sources, device) if rule is not None else None
+        constraint = None if rule is None else start_constraint(rule, sources, device)
         for forced in zip(*(source.prefix for source in sources), strict=True):
             log_probabilities, state = program.advance(state, token.unsqueeze(1))
             token = torch.tensor(forced, device=device)
             totals = totals + log_probabilities[:, 0].gather(1, token.unsqueeze(1))
-            if constraint is not None:
-                _check_allowed(constraint, token, sources)
-                constraint = constraint.advance(None, token)
         return cls(program, histories, state, token, totals, constraint)
 
     @no_grad
@@ -199,6 +196,20 @@ class _PendingStep:
 def _max_rows(histories: Sequence[SearchHistory]) -> int:
     """Return the number of rows per sentence that a batch of these sentences needs."""
     return max(history.strategy.rows for history in histories)
+
+
+def start_constraint(rule: Constraint, sources: Sequence[Source], device: torch.device | str) -> ConstraintState:
+    """Return the state of a constraint after the prefixes, which have the same length.
+
+    Raises:
+        ZooError: The constraint forbids a prefix.
+    """
+    constraint = rule.start(sources, device)
+    for forced in zip(*(source.prefix for source in sources), strict=True):
+        token = torch.tensor(forced, device=device)
+        _check_allowed(constraint, token, sources)
+        constraint = constraint.advance(None, token)
+    return constraint
 
 
 def _check_allowed(constraint: ConstraintState, token: Int[Tensor, " rows"], sources: Sequence[Source]) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, Self, cast
 from compiler.program import State, StepwiseDecoder, TopK
 from specs import EOS
 from zoo.generation.batching import Source
-from zoo.generation.constraints import Constraint, SuppressedTokens
+from zoo.generation.constraints import BracketConstraint, Constraint, SuppressedTokens
 from zoo.generation.hypotheses import LengthPenalty, SearchHistory, SearchObserver, Selection, length_penalty
 from zoo.models.shortlist import Shortlist
 
@@ -73,9 +73,10 @@ class BeamSearch:
 
     @property
     def runs_in_program(self) -> bool:
-        """Whether a `SearchingDecoder` can run the search: it has no observer, and suppresses tokens at most."""
+        """Whether a `SearchingDecoder` can run the search: it has no observer, and at most one simple constraint."""
         rule = self.constraint
-        return self.observer is None and (rule is None or (isinstance(rule, SuppressedTokens) and rule.inner is None))
+        is_simple = not isinstance(rule, SuppressedTokens) or rule.inner is None
+        return self.observer is None and is_simple and isinstance(rule, SuppressedTokens | BracketConstraint | None)
 
     @property
     def candidates(self) -> int:

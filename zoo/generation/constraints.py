@@ -6,6 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
+import numpy as np
+
+from compiler.program import TreeLimits, TreeRules
 from specs import EOS, PAD, UNK
 from zoo.generation.batching import Source, pad_sequences
 
@@ -151,6 +154,10 @@ class BracketConstraint:
             vocabulary_size: Size of the target vocabulary.
             max_consecutive: Maximum number of successive opening brackets. None: no limit.
         """
+        self._kinds, self._max_consecutive = np.zeros(vocabulary_size, np.int32), max_consecutive
+        self._kinds[list(words)] = 1
+        for label, brackets in enumerate(zip(opening, closing, strict=True), 1):
+            self._kinds[list(brackets)] = 2 * label, 2 * label + 1
         self._tables = _build_tables(list(opening), list(closing), list(words), vocabulary_size, max_consecutive)
         self._tables_on = {"cpu": self._tables}
 
@@ -159,18 +166,35 @@ class BracketConstraint:
         name = str(device)
         if name not in self._tables_on:
             self._tables_on[name] = _Tables(*(table.to(device) for table in self._tables))
-        counters = [[0, source.word_count, (source.max_length - source.word_count) // 2, 0] for source in sources]
+        counters = [[0, source.word_count, _max_constituents(source), 0] for source in sources]
         max_length = max(source.max_length for source in sources)
         return BracketState(
             self._tables_on[name], torch.tensor(counters, device=device), max_length, _words_by_rest(sources, device)
         )
+
+    def rules(self, sources: Sequence[Source]) -> TreeRules:
+        """Return the constraint in the form that a program reads."""
+        limits = [
+            TreeLimits(source.word_count, _max_constituents(source), _fixed_words(source), source.prefix)
+            for source in sources
+        ]
+        return TreeRules(self._kinds, self._max_consecutive or len(self._kinds), limits)
+
+
+def _max_constituents(source: Source) -> int:
+    return (source.max_length - source.word_count) // 2
+
+
+def _fixed_words(source: Source) -> list[int]:
+    """Return the token of each word, with PAD for words that may have any word token."""
+    return [PAD if token == UNK else token for token in source.word_tokens]
 
 
 def _words_by_rest(sources: Sequence[Source], device: torch.device | str) -> Int[Tensor, "rows words"] | None:
     """Return the token of the next word of each sentence, indexed by the number of words left. PAD: any word token."""
     if not any(source.word_tokens for source in sources):
         return None
-    rows = [[PAD, *(PAD if token == UNK else token for token in reversed(source.word_tokens))] for source in sources]
+    rows = [[PAD, *reversed(_fixed_words(source))] for source in sources]
     return pad_sequences(rows, device)
 
 

@@ -10,9 +10,9 @@ import numpy as np
 
 from compiler.program import BeamOptions, SearchingDecoder, State, StepwiseDecoder
 from specs import EOS
-from zoo.generation.batch import Batch
+from zoo.generation.batch import Batch, start_constraint
 from zoo.generation.beam_search import BeamSearch
-from zoo.generation.constraints import SuppressedTokens
+from zoo.generation.constraints import BracketConstraint, SuppressedTokens
 from zoo.generation.hypotheses import Hypothesis, LengthPenalty, SearchHistory, StopReason, length_penalty
 
 if TYPE_CHECKING:
@@ -71,9 +71,12 @@ class ProgramBatch(Generic[State]):
     def __init__(self, program: SearchingDecoder[State], histories: Sequence[SearchHistory]) -> None:
         """Encode the sentences, and let the decoder read their prefixes, which must have the same length."""
         self.program, self.histories = program, histories
-        rule = cast("SuppressedTokens | None", histories[0].strategy.constraint)
+        constraint = histories[0].strategy.constraint
+        rule = constraint if isinstance(constraint, SuppressedTokens) else None
         self._allowed = None if rule is None else _allowed_tokens(rule)
         sources = [history.source for history in histories]
+        if constraint is not None and sources[0].prefix:
+            start_constraint(constraint, sources, "cpu")  # refuse prefixes that are not allowed
         self._state = program.start_search(
             [source.tokens for source in sources],
             [source.prefix for source in sources],
@@ -81,6 +84,8 @@ class ProgramBatch(Generic[State]):
             [_penalties(history) for history in histories],
             _shortlists(histories),
         )
+        if isinstance(constraint, BracketConstraint):
+            self._state = program.constrain(self._state, constraint.rules(sources))
 
     def prepare_to_join(self, rows: int) -> list[SearchHistory]:
         """Do nothing, because batches can join before their first step, whatever their numbers of rows."""

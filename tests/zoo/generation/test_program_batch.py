@@ -14,8 +14,9 @@ import compiler
 import specs
 from compiler.backends import BACKENDS
 from compiler.backends.native import NativeProgram
+from compiler.program import TreeLimits, TreeRules
 from compiler.stream import Stream
-from specs import BOS, EOS
+from specs import BOS, EOS, UNK, ZooError
 from zoo.generation import program_batch
 from zoo.generation.batch import Batch
 from zoo.generation.batching import Source
@@ -53,6 +54,7 @@ def program(request: Any, tmp_path_factory: pytest.TempPathFactory) -> NativePro
     folder = tmp_path_factory.getbasetemp()
     native = compiler.build(spec, compiler.TRANSLATE, weights=weights, backend="native", folder=folder)
     assert isinstance(native, NativeProgram)
+    native.max_drafts = 3
     return native
 
 
@@ -115,6 +117,87 @@ def test_hypotheses_and_scores_equal_those_of_the_search_in_python(
         assert results(histories) == expected(program, histories)
         reasons |= {history.stop_reason for history in histories}
     assert reasons >= {"decided", "exhausted"}
+
+
+def test_drafts_change_no_result(program: NativeProgram, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each sentence is translated three times, so that the n-grams of its translation are known."""
+    monkeypatch.setattr(program_batch, "MAX_MICROSECONDS", 0)
+    for seed in range(30):
+        draw = random.Random(seed)
+        constraint = draw.choice([None, SuppressedTokens(FEW_TOKENS, SIZE), SuppressedTokens((5,), SIZE, None, 12)])
+        strategies = [
+            random_strategy(draw, constraint, size) for size in draw.choice([(1,), (1, 1, 3), (1, 1), (1,) * 9])
+        ]
+        drawn = [random_history(draw, index, strategy) for index, strategy in enumerate(strategies)]
+        allowed = [
+            history for history in drawn if constraint is None or not {5, *constraint.tokens} & {*history.source.prefix}
+        ]
+        for _ in range(3):
+            batch, histories = None, [history.strategy.new_history(history.source) for history in allowed]
+            for history in histories:
+                started = start_batch(program, [history], CPU)
+                batch = started if batch is None or not batch.histories else batch.join(started)
+                if draw.random() < 0.5:
+                    batch.step()
+            if batch is not None:
+                finish(batch)
+            assert results(histories) == expected(program, histories)
+
+
+@pytest.mark.parametrize("max_run", [None, 2])
+def test_trees_equal_those_of_the_search_in_python(
+    program: NativeProgram, monkeypatch: pytest.MonkeyPatch, max_run: int | None
+) -> None:
+    monkeypatch.setattr(program_batch, "MAX_MICROSECONDS", 0)
+    trees = BracketConstraint(range(4, 9), range(9, 14), range(14, 20), SIZE, max_run)
+    for seed in range(20):
+        draw = random.Random(seed)
+        strategies = [random_strategy(draw, trees, size) for size in draw.choice([(1,), (1, 1, 3), (4, 2), (8,)])]
+        drawn = [random_tree_source(draw, index) for index in range(len(strategies))]
+        for _ in range(3):
+            batch, histories = None, list(map(BeamSearch.new_history, strategies, drawn))
+            for history in histories:
+                started = start_batch(program, [history], CPU)
+                assert type(started) is ProgramBatch
+                batch = started if batch is None or not batch.histories else batch.join(started)
+                if draw.random() < 0.5:
+                    batch.step()
+            assert batch is not None
+            finish(batch)
+            assert results(histories) == expected(program, histories)
+
+
+def random_tree_source(draw: random.Random, index: int) -> Source:
+    words = draw.randrange(1, 7)
+    listed = draw.choice([(), draw.choices([UNK, *range(14, 20)], k=words)])
+    prefix = draw.choice([(), (draw.randrange(4, 9),)])
+    return Source(index, (*draw.choices(range(4, SIZE), k=4), EOS), words + 2 + draw.randrange(30), prefix, "",
+                  words, tuple(listed))  # fmt: skip
+
+
+def test_a_prefix_that_is_no_tree_is_refused(program: NativeProgram) -> None:
+    trees = BracketConstraint(range(4, 9), range(9, 14), range(14, 20), SIZE)
+    history = BeamSearch(1, 0.6, 1, trees).new_history(Source(0, (4, EOS), 9, (9,), word_count=2))
+    with pytest.raises(ZooError, match="not allowed"):
+        start_batch(program, [history], CPU)
+
+
+def test_drafts_save_steps(program: NativeProgram, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(program_batch, "MAX_MICROSECONDS", 0)
+    strategy = BeamSearch(1, 0.6, 1, SuppressedTokens((), SIZE, None, 20))
+    counts = {}
+    for drafts in (3, 0):
+        monkeypatch.setattr(program, "max_drafts", drafts)
+        for _ in range(3):
+            batch = start_batch(program, [strategy.new_history(long_sources(1)[0])], CPU)
+            history, counts[drafts] = batch.histories[0], 0
+            while batch.histories:
+                batch.step()
+                counts[drafts] += 1
+        length = len(history.hypotheses()[0].tokens)
+        assert history.hypotheses() == expected(program, [history])[0][0]
+    assert counts[0] == length + 1
+    assert counts[3] <= length / 2
 
 
 def test_a_hypothesis_does_not_depend_on_the_number_of_others(program: NativeProgram) -> None:
@@ -213,7 +296,7 @@ class Observer:
         (BeamSearch(2, 0.6), "search"),
         (BeamSearch(2, 0.6, 1, SuppressedTokens((5,), SIZE)), "search"),
         (BeamSearch(2, 0.6, observer=Observer()), "top_k"),
-        (BeamSearch(2, 0.6, 1, BracketConstraint([4], [5], range(6, SIZE), SIZE)), "top_k"),
+        (BeamSearch(2, 0.6, 1, BracketConstraint([4], [5], range(6, SIZE), SIZE)), "search"),
         (
             BeamSearch(2, 0.6, 1, SuppressedTokens((6,), SIZE, BracketConstraint([4], [5], range(6, SIZE), SIZE))),
             "top_k",
@@ -279,6 +362,14 @@ def test_invalid_calls_are_refused(program: NativeProgram) -> None:
             program.start_search(sources, *few)
     with pytest.raises(ValueError, match="got 1 lists"):
         program.start_search(sources, none, [options] * 2, penalties, [np.array([EOS, 5])])
+    kinds = np.array([0] * 4 + [2] * 5 + [3] * 5 + [1] * (SIZE - 14), np.int32)
+    limits = TreeLimits(2, 3, (), ())
+    for tree in (limits._replace(word_tokens=(14,)), limits._replace(prefix=(9,)), limits._replace(prefix=(SIZE,))):
+        state = program.start_search(sources, none, [options] * 2, penalties)
+        with pytest.raises(IndexError, match="does not exist"):
+            program.constrain(state, TreeRules(kinds, 9, [tree] * 2))
+    with pytest.raises(IndexError, match="does not exist"):
+        program.constrain(program.encode(Stream.pad([(5, EOS)])), TreeRules(kinds, 9, [limits]))
     state = program.start_search(sources, none, [options] * 2, penalties)
     for kept in ([2], [-1], [1, 0], [0, 0]):
         with pytest.raises(IndexError, match="does not exist"):

@@ -1,0 +1,159 @@
+"""Measure what drafts save: `python tests/benchmarks/drafts.py MODEL --texts FILE [--precision int8] [--batch 32]`.
+
+Parts of 50 texts are translated or parsed in turn by three systems, with one worker: by the beam search in Python, by
+the native kernels without drafts, and by the kernels with drafts. The table of n-grams is empty at the beginning. The
+results must be equal, bit for bit. The output also has the number of tokens per decoder step of a greedy search.
+
+With a beam above 1, there are no drafts. The output then has the share of steps after which each hypothesis continues
+with its most probable token. Only then would drafts of all hypotheses hold.
+
+With `--cost`, decoder steps that read several tokens are timed instead. MODEL can then also be a spec, whose weights
+are random. The output has the time of a step, and for each number of tokens k the ratio to a step that reads one token.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+import specs
+import zoo
+from compiler import TRANSLATE, Stream, build, graphs
+from compiler.initialization import initial_weights
+from specs import EOS
+from zoo.files import storage
+from zoo.generation import engine, program_batch
+from zoo.generation.batch import Batch
+from zoo.generation.translation import Translation
+from zoo.system.processors import host
+from zoo.training.benchmarks import weights_avoiding
+
+PART = 50  # texts
+SYSTEMS = ("python", "kernels", "drafts")
+TOKENS = (1, 2, 3, 4, 6, 8)
+SOURCE, TARGET = 20, 12
+"""In a timed step, the number of source tokens and of target tokens before the step."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", help="a model, or with --cost a spec")
+    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE")
+    parser.add_argument("--texts", type=Path, help="file with one text per line")
+    parser.add_argument("--cost", action="store_true", help="time decoder steps")
+    parser.add_argument("--precision", default="float32")
+    parser.add_argument("--batch", type=int, default=1, help="about this many sentences in a batch")
+    parser.add_argument("--sentences", type=int, default=1000)
+    parser.add_argument("--beam", type=int, default=1)
+    given = parser.parse_intermixed_args()
+    result = _cost(given) if given.cost else _compare(given)
+    shown = {key: str(value) if isinstance(value, Path) else value for key, value in vars(given).items()}
+    print(json.dumps({**shown, "processor": host().processor, **result}))
+
+
+def _cost(given: argparse.Namespace) -> dict[str, Any]:
+    torch.set_num_threads(1)
+    draw, program = np.random.default_rng(0), _program(given)
+    size, target_size = program.spec.vocabulary.sizes
+    sources = torch.tensor(draw.integers(EOS + 1, size, (given.batch, SOURCE)))
+    sources[:, -1] = EOS
+    state = program.encode(Stream(sources, torch.full((given.batch,), SOURCE)))
+    _, state = program.top_k(state, torch.tensor(draw.integers(EOS + 1, target_size, (given.batch, TARGET))), 1)
+    state = program.select(state, torch.arange(given.batch), torch.zeros(given.batch, given.beam, dtype=torch.long))
+    rows, count = given.batch * given.beam, 1 if given.beam == 1 else 2 * given.beam
+    seconds: dict[int, list[float]] = {k: [] for k in TOKENS}
+    for _ in range(50):
+        for k in TOKENS:
+            tokens = torch.tensor(draw.integers(EOS + 1, target_size, (rows, k)))
+            started = time.perf_counter()
+            _, state = program.top_k(state, tokens, count)
+            seconds[k].append(time.perf_counter() - started)
+            state = program.rewind(state, torch.full((rows,), k))
+    medians = {k: statistics.median(each) for k, each in seconds.items()}
+    return {"microseconds": 1e6 * medians[1], "ratios": {k: medians[k] / medians[1] for k in TOKENS}}
+
+
+def _program(given: argparse.Namespace) -> Any:
+    try:
+        spec = specs.load(given.model, given.overrides)
+    except specs.ZooError:
+        return zoo.load(given.model, backend="native", precision=given.precision).program
+    weights = weights_avoiding(spec, initial_weights(spec, graphs(spec, TRANSLATE)))
+    return build(spec, weights=weights, backend="native", precision=given.precision, folder=storage.compiled())
+
+
+def _compare(given: argparse.Namespace) -> dict[str, Any]:
+    texts = [text for text in given.texts.read_text(encoding="utf-8").splitlines() if text][: given.sentences]
+    systems = {name: zoo.load(given.model, backend="native", precision=given.precision) for name in SYSTEMS}
+    for name in ("python", "kernels"):
+        systems[name].program.max_drafts = 0  # type: ignore[attr-defined]
+    source, target = systems["python"].spec.default_direction
+    # Short sentences count as 16 tokens.
+    tokens = 16 * given.batch if given.batch > 1 else 1
+    options: Any = {"source": source, "target": target, "beam": given.beam, "workers": 1, "max_batch_tokens": tokens}
+
+    def run(name: str, part: Sequence[str]) -> list[list[Translation]]:
+        engine.start_batch = Batch.start if name == "python" else program_batch.start_batch  # type: ignore[assignment]
+        return systems[name].hypotheses(part, **options)
+
+    seconds: dict[str, list[float]] = {name: [] for name in SYSTEMS}
+    outputs: dict[str, list[list[Translation]]] = {name: [] for name in SYSTEMS}
+    for name in ("python", "kernels"):
+        run(name, texts[:2])  # load the kernels, and allocate memory
+    for number, start in enumerate(range(0, len(texts), PART)):
+        for name in (*SYSTEMS[number % 3 :], *SYSTEMS[: number % 3]):
+            started = time.perf_counter()
+            outputs[name] += run(name, texts[start : start + PART])
+            seconds[name].append(time.perf_counter() - started)
+    if not outputs["python"] == outputs["kernels"] == outputs["drafts"]:
+        raise SystemExit("the results differ")
+    totals = {name: 1000 * sum(each) / len(texts) for name, each in seconds.items()}
+    length = sum(len(each[0].tokens) + 1 for each in outputs["drafts"])
+    return {"milliseconds": totals, "tokens": length / len(texts), **_steps(given, texts, options, length)}
+
+
+def _steps(given: argparse.Namespace, texts: Sequence[str], options: Any, length: int) -> dict[str, float]:
+    """Return the number of tokens per step, or for a beam above 1 the share of steps in which all drafts might hold."""
+    translator = zoo.load(given.model, backend="native", precision=given.precision)
+    if given.beam > 1:
+        observer, preprocessor = _Observer(), translator.preprocessor(options.pop("source"), options.pop("target"))
+        pairs, config = [(text, "") for text in texts], translator.config(None, options)
+        list(translator.translate_chunks([pairs], config, preprocessor, observer=observer))
+        return {"all_best": observer.all_best / observer.steps}
+    engine.start_batch, program_batch.MAX_MICROSECONDS = program_batch.start_batch, 0  # each call runs one step
+    calls, search = [0], translator.program.search  # type: ignore[attr-defined]
+
+    def counted(*arguments: Any) -> Any:
+        calls[0] += 1
+        return search(*arguments)
+
+    translator.program.search = counted  # type: ignore[attr-defined]
+    translator.hypotheses(texts, **{**options, "max_batch_tokens": 1})
+    return {"tokens_per_step": length / calls[0]}
+
+
+class _Observer:
+    """Count the steps of a beam search, and those after which each hypothesis continues with its best token."""
+
+    steps = all_best = 0
+
+    def record_step(self, histories: Any, continuations: Any, totals: Any, selection: Any) -> None:
+        best = continuations.tokens[:, 0].view(totals.shape)
+        parents, tokens = (each.gather(1, selection.live) for each in (selection.parents, selection.tokens))
+        is_live = selection.live_totals.isfinite()
+        holds = ((best.gather(1, parents) == tokens) | ~is_live).all(1) & is_live.any(1)
+        running = torch.tensor([not history.done for history in histories])
+        self.steps += int((running & is_live.any(1)).sum())
+        self.all_best += int((running & holds).sum())
+
+
+if __name__ == "__main__":
+    main()
