@@ -14,6 +14,7 @@ struct Rows {
     int64_t stride, count;
     const float* scales;
 
+    float scale(int64_t row) const { return scales ? scales[row] : 1.0f; }
     Rows part(int64_t first, int64_t rows) const {
         return {data + first * stride, stride, rows, scales ? scales + first : nullptr};
     }
@@ -82,44 +83,53 @@ inline void tile(const typename T::Element* a, int64_t stride, const typename T:
     }
 }
 
-// Returns the initial sums of a vector of columns: biases, or for 8-bit integers the offsets.
+// What a panel's sums become: a part of a row of the result.
 template <class T>
-inline typename T::Sum initial_sums(const Matrix& m, int64_t column) {
-    if constexpr (T::TYPE == INT8) return *reinterpret_cast<const LooseInts*>(m.offsets() + column);
-    else return load(m.bias() + column);
-}
+class PanelResult {
+  public:
+    typename T::Sum initial[2];  // initial sums: biases, or for 8-bit integers the offsets
 
-// Returns a vector of a row of the result. `scale` is that of a row of 8-bit integers.
-template <class T>
-inline Vector result(const Matrix& m, int64_t column, typename T::Sum sums, float scale) {
-    if constexpr (T::TYPE == INT8)
-        return __builtin_convertvector(sums, Vector) * scale * load(m.scales() + column) + load(m.bias() + column);
-    else return sums;
-}
+    PanelResult(const Matrix& m, int64_t panel) : columns(m.out - panel * PANEL) {
+        for (int i = 0; i < 2; i++) {
+            const int64_t column = panel * PANEL + i * LANES;
+            bias[i] = load(m.bias() + column);
+            if constexpr (T::TYPE == INT8) {
+                scales[i] = load(m.scales() + column);
+                initial[i] = *reinterpret_cast<const LooseInts*>(m.offsets() + column);
+            } else {
+                initial[i] = bias[i];
+            }
+        }
+    }
+
+    // Writes the sums of a row without the padding columns. `row_scale` is the scale of a row of 8-bit integers.
+    void write(typename T::Sum left, typename T::Sum right, float row_scale, float* to, bool relu) const {
+        Vector x = result(left, 0, row_scale), y = result(right, 1, row_scale);
+        if (relu) x = ::relu(x), y = ::relu(y);
+        if (columns >= PANEL) {
+            store(to, x), store(to + LANES, y);
+        } else {
+            float both[PANEL];
+            store(both, x), store(both + LANES, y);
+            std::memcpy(to, both, size_t(columns) * sizeof(float));
+        }
+    }
+
+  private:
+    int64_t columns;
+    Vector bias[2], scales[2];
+
+    Vector result(typename T::Sum sums, int i, float row_scale) const {
+        if constexpr (T::TYPE == INT8) return __builtin_convertvector(sums, Vector) * row_scale * scales[i] + bias[i];
+        else return sums;
+    }
+};
 
 // A part of a product: the rows from `row` on, and a panel.
 struct Part {
     int64_t row, panel;
     Prefetch prefetch;
 };
-
-// Writes one panel's part of a row of the result, without the padding columns.
-template <class T>
-inline void write_row(const Matrix& m, const Rows<T>& a, int64_t row, int64_t panel, const typename T::Sum (&sums)[2],
-                      const Target& c) {
-    const float scale = T::TYPE == INT8 ? a.scales[row] : 1.0f;
-    const int64_t column = panel * PANEL, columns = m.out - column;
-    Vector left = result<T>(m, column, sums[0], scale), right = result<T>(m, column + LANES, sums[1], scale);
-    if (c.relu) left = relu(left), right = relu(right);
-    float* to = c.data + row * c.stride;
-    if (columns >= PANEL) {
-        store(to, left), store(to + LANES, right);
-    } else {
-        float both[PANEL];
-        store(both, left), store(both + LANES, right);
-        std::memcpy(to, both, size_t(columns) * sizeof(float));
-    }
-}
 
 template <class T>
 inline const typename T::Stored* panel_of(const Matrix& m, int64_t panel) {
@@ -128,12 +138,13 @@ inline const typename T::Stored* panel_of(const Matrix& m, int64_t panel) {
 
 template <class T, int R, bool SINGLE_TILE>
 void compute(const Matrix& m, const Rows<T>& a, const Part& part, const Target& c) {
+    const PanelResult<T> panel(m, part.panel);
     typename T::Sum sums[R][2];
-    for (int r = 0; r < R; r++)
-        for (int i = 0; i < 2; i++) sums[r][i] = initial_sums<T>(m, part.panel * PANEL + i * LANES);
+    for (int r = 0; r < R; r++) sums[r][0] = panel.initial[0], sums[r][1] = panel.initial[1];
     tile<T, R, SINGLE_TILE>(a.data + part.row * a.stride, a.stride, panel_of<T>(m, part.panel), m.depth, sums,
         part.prefetch);
-    for (int r = 0; r < R; r++) write_row(m, a, part.row + r, part.panel, sums[r], c);
+    for (int r = 0; r < R; r++)
+        panel.write(sums[r][0], sums[r][1], a.scale(part.row + r), c.data + (part.row + r) * c.stride, c.relu);
 }
 
 template <class T, bool SINGLE_TILE, int R = TILE>
@@ -152,14 +163,6 @@ void for_each_chunk(const Matrix& m, const Rows<T>& a, F f) {
 }
 
 #if defined(ZOO_AMX)
-// Whether a product uses the tile registers. Products of bfloat16 always do if they can, because other instructions round
-// sums differently, and the results of a row must not depend on the number of rows.
-template <class T>
-bool uses_amx(int64_t rows) {
-    constexpr int64_t MIN_ROWS = 8;
-    return T::TYPE != FLOAT32 && (T::TYPE == BFLOAT16 || rows >= MIN_ROWS) && amx_is_available();
-}
-
 template <class T>
 void product_amx(const Matrix& m, const Rows<T>& a, int64_t first, int64_t last, const Target& c) {
     TileRegisters registers;
@@ -170,18 +173,18 @@ void product_amx(const Matrix& m, const Rows<T>& a, int64_t first, int64_t last,
         const int64_t blocks = (rows + AMX_ROWS - 1) / AMX_ROWS, block_rows = (rows + blocks - 1) / blocks;
         const int64_t lines = (2 * AMX_GROUPS + blocks - 1) / blocks;  // to prefetch the next panel
         registers.configure(block_rows);
-        for (int64_t panel = first; panel < last; panel++) {
-            const Target to{c.data + (panel - first) * PANEL, c.stride, c.relu};
-            const char* next = reinterpret_cast<const char*>(panel_of<T>(m, panel)) + (blocks == 1 ? 4096 : bytes);
-            for (int64_t i = 0; i < blocks; i++) {
-                const int64_t start = row + rows * i / blocks;
-                registers.multiply<T>(a.data + start * a.stride, a.stride, panel_of<T>(m, panel), m.depth, sums,
-                    next + i * lines * LINE * (m.depth / AMX_GROUPS), lines);
+        for (int64_t i = first; i < last; i++) {
+            const typename T::Stored* data = panel_of<T>(m, i);
+            const char* next = reinterpret_cast<const char*>(data) + (blocks == 1 ? 4096 : bytes);
+            for (int64_t block = 0; block < blocks; block++) {
+                const int64_t start = row + rows * block / blocks;
+                registers.multiply<T>(a.data + start * a.stride, a.stride, data, m.depth, sums, next, lines);
+                next += lines * LINE * (m.depth / AMX_GROUPS);
+                const PanelResult<T> panel(m, i);
                 for (int64_t r = 0; r < block_rows; r++) {
-                    typename T::Sum both[2];
-                    for (int j = 0; j < 2; j++)
-                        both[j] = initial_sums<T>(m, panel * PANEL + j * LANES) + sums[r / 16][j][r % 16];
-                    write_row(m, a, start + r, panel, both, to);
+                    const auto& both = sums[r / 16];
+                    panel.write(panel.initial[0] + both[0][r % 16], panel.initial[1] + both[1][r % 16],
+                        a.scale(start + r), c.data + (start + r) * c.stride + (i - first) * PANEL, c.relu);
                 }
             }
         }
@@ -194,7 +197,7 @@ template <class T>
 void product(const Matrix& m, const Rows<T>& a, int64_t first, int64_t last, const Target& c) {
 #if defined(ZOO_AMX)
     if constexpr (T::TYPE != FLOAT32)
-        if (uses_amx<T>(a.count)) return product_amx(m, a, first, last, c);
+        if (amx_is_available()) return product_amx(m, a, first, last, c);
 #endif
     const int64_t bytes = m.depth * PANEL * m.group_bytes();  // size of a panel
     for_each_chunk(m, a, [&](int64_t row, int64_t rows) {

@@ -187,10 +187,8 @@ class KernelProgram:
     def constrain(self, state: KernelState, rules: TreeRules) -> KernelState:
         """Restrict each sentence to well-formed trees (see `SearchingDecoder.constrain`)."""
         counts = _concatenated([(each.words, each.constituents, len(each.word_tokens)) for each in rules.sentences])
-        words, prefixes = (
-            _concatenated([each.word_tokens for each in rules.sentences]),
-            _concatenated([each.prefix for each in rules.sentences]),
-        )
+        words = _concatenated([each.word_tokens for each in rules.sentences])
+        prefixes = _concatenated([each.prefix for each in rules.sentences])
         arguments = (rules.kinds.ctypes.data, self.vocabulary, rules.max_opening_run, counts.ctypes.data)
         lists = (words.ctypes.data, prefixes.ctypes.data, len(rules.sentences[0].prefix))
         raise_for(self.library.zoo_constrain(state.handle, *arguments, *lists))

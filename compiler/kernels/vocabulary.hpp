@@ -58,8 +58,7 @@ struct TopValues {
 
 // Statistics of a row's logits so far.
 struct RowSummary {
-    float max = -INFINITE, end = -INFINITE;
-    double sum = 0.0;  // sum of e^(logit - max)
+    float end = -INFINITE;
     TopValues largest;
 
     explicit RowSummary(int64_t count) : largest(count) {}
@@ -78,19 +77,31 @@ struct RowSummary {
             top = larger(x, top);
             if (any(x > largest.values.back())) largest.insert(logits + i, columns, first + i, BATCH, allowed);
         }
-        const float previous = max;
-        max = ::largest(top);
-        if (max > previous) sum *= std::exp(double(previous) - double(max));
+        if (any(top > max)) {
+            const float previous = max;
+            max = ::largest(top);
+            sums = sums * std::exp(double(previous) - double(max));
+        }
         const float from = max > -INFINITE ? max : 0.0f;  // if all are -inf so far, the sum stays practically 0
-        Vector sums{};
-        for (int64_t i = 0; i < padded; i += LANES) sums = sums + exponential(load(logits + i) - from);
-        sum += double(::sum(sums));
+        Vector part{};
+        for (int64_t i = 0; i < padded; i += LANES) part = part + exponential(load(logits + i) - from);
+        sums = sums + __builtin_convertvector(part, Doubles);
     }
 
     // Returns NaN if no logit is a finite number.
-    float log_sum() const { return max > -INFINITE ? float(double(max) + std::log(sum)) : NOT_A_NUMBER; }
+    float log_sum() const {
+        double sum = 0.0;
+        for (int lane = 0; lane < LANES; lane++) sum += sums[lane];
+        return max > -INFINITE ? float(double(max) + std::log(sum)) : NOT_A_NUMBER;
+    }
 
     static constexpr int64_t BATCH = 4 * LANES;
+
+  private:
+    typedef double Doubles __attribute__((vector_size(LANES * 8), aligned(8)));
+
+    float max = -INFINITE;
+    Doubles sums{};  // sums of e^(logit - max), each of the columns in one lane
 };
 
 struct TopK {
