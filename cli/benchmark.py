@@ -86,10 +86,10 @@ def train(
     """
     import specs
     from cli.console import measurement_json, report, show_json
-    from zoo.system.device_memory import keep_freed_memory
+    from compiler.switches import tune_process
     from zoo.training.benchmarks import benchmark_training
 
-    keep_freed_memory()  # changes the allocator of this process, which does nothing else
+    tune_process()  # permanent, because this process does nothing else
     chosen = specs.load(spec, overrides or ())
     speed = benchmark_training(chosen, steps=steps, rounds=rounds, device=device, report=report())
     return show_json(measurement_json(speed)) if json else _show_training(speed)

@@ -97,11 +97,11 @@ def paper(
 
 def _measure_layers() -> Iterator[Timing]:
     from cli.console import report
+    from compiler.switches import tune_process
     from zoo.paper.table1 import LAYERS
     from zoo.paper.timings import time_layers
-    from zoo.system.device_memory import keep_freed_memory
 
-    keep_freed_memory()
+    tune_process()
     with report().progress("timing", len(LAYERS), "layers") as progress:
         for timing in time_layers():
             progress.advance()

@@ -83,14 +83,14 @@ def train(
     import specs
     from cli.console import report
     from cli.errors import INTERRUPTED
+    from compiler.switches import tune_process
     from specs.spec import COMMANDS
     from zoo.models.find import run_of_spec_file
     from zoo.models.folder import differing_fields
-    from zoo.system.device_memory import keep_freed_memory
     from zoo.training.run import Run
     from zoo.training.train import run_training
 
-    keep_freed_memory()  # changes the allocator of this process, which does nothing else
+    tune_process()  # permanent, because this process does nothing else
     messages = report()
     chosen = specs.load(spec, overrides or ())
     if warning := specs.describe_head_sizes(chosen, spec):

@@ -19,7 +19,7 @@ from torch.nn import functional
 from compiler import trainable
 from compiler.runtime import sinusoids
 from compiler.stream import Stream
-from compiler.switches import fast_float32, tune_process_memory
+from compiler.switches import fast_float32, tune_process
 from specs import BOS, EOS, PAD, Spec
 from zoo.data.batches import Batch
 from zoo.report import Report
@@ -35,7 +35,7 @@ class Zoo:
     """Our own training step, as `zoo train` runs it."""
 
     def __init__(self, spec: Spec, precision: str) -> None:
-        tune_process_memory()
+        tune_process()
         spec, program = self.spec(spec, precision), trainable(spec)
         self.switched = fast_float32(StartMeasurements.measure(spec, program, Report()).matrix_library or None)
         self.switched.__enter__()  # for the life of this process, which trains nothing else

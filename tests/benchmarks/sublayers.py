@@ -14,7 +14,7 @@ import sys
 
 import torch
 
-from compiler.switches import tune_process_memory
+from compiler.switches import tune_process
 from specs import Convolution, Lstm, RestrictedAttention, SelfAttention, SeparableConvolution, Ssru
 from zoo.paper.timings import LENGTHS, MAX_SECONDS, crossing, growth_exponent, time_sublayer
 from zoo.system.device_memory import peak_memory
@@ -42,7 +42,7 @@ def main() -> None:
         most = peak_memory(torch.device("cpu")) / 2**30
         print(f"{given.longest}: {LONGEST:,} positions in {seconds:.3g} s, {most:.2f} GiB at most")
         return
-    tune_process_memory()
+    tune_process()
     print(host(), how)
     for name, of in KINDS.items():
         found = [(each.n, each.seconds) for each in time_sublayer(of, LENGTHS, max_seconds=MAX_SECONDS, **how)]

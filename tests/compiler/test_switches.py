@@ -26,14 +26,14 @@ from specs import Spec
 
 COUNT_PAGE_FAULTS = """
 import os, resource, torch
-from compiler.switches import tune_process_memory
+from compiler.switches import tune_process
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     torch.ones(2**24)
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
 faults()
 before = faults()
-tune_process_memory()
+tune_process()
 for _ in range(16):
     torch.ones(2**24)
 print(before, faults(), os.environ["ONEDNN_PRIMITIVE_CACHE_CAPACITY"], os.environ["LRU_CACHE_CAPACITY"])
@@ -41,8 +41,8 @@ print(before, faults(), os.environ["ONEDNN_PRIMITIVE_CACHE_CAPACITY"], os.enviro
 CAPACITIES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
 MEASURE_MEMORY_OF_NEW_SHAPES = """
 import ctypes, torch
-from compiler.switches import ONEDNN, fast_float32, tune_process_memory
-tune_process_memory()
+from compiler.switches import ONEDNN, fast_float32, tune_process
+tune_process()
 class Counts(ctypes.Structure):
     _fields_ = [(f"_{i}", ctypes.c_size_t) for i in range(7)] + [("used", ctypes.c_size_t), ("_", ctypes.c_size_t * 2)]
 library = ctypes.CDLL(None)
@@ -130,6 +130,22 @@ def test_the_matrix_library_is_restored_by_the_last_thread(monkeypatch: pytest.M
     assert _route() == before
     with pytest.raises(ValueError, match="BLAS cannot compute float32 products"), fast_float32("BLAS"):
         pass
+
+
+FLUSHES_DENORMALS = """
+from compiler.switches import tune_process
+tune_process()
+import torch
+torch.set_num_threads(4)
+flushed = bool((torch.full((2**20,), 1e-39) * 0.5 == 0).all())
+print(flushed or not torch.set_flush_denormal(True))  # False if this processor cannot
+"""
+
+
+@pytest.mark.integration
+def test_all_threads_of_a_training_process_flush_denormal_numbers() -> None:
+    done = subprocess.run([sys.executable, "-c", FLUSHES_DENORMALS], capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["True"], done.stderr
 
 
 def test_programs_leave_torchs_settings_unchanged(small: Callable[..., Spec]) -> None:

@@ -10,7 +10,6 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from compiler.switches import tune_process_memory
 from zoo.system import memory
 
 if TYPE_CHECKING:
@@ -88,11 +87,3 @@ _PEAK_LINE = re.compile(r"VmHWM:\s*(\d+) kB")
 
 def _is_gpu(device: torch.device | str) -> bool:
     return str(device).startswith("cuda")
-
-
-def keep_freed_memory() -> None:
-    """Make the allocator keep freed memory for the rest of this process, which speeds up training on a CPU.
-
-    The process then needs more memory. Therefore call this function only in a process that only trains or times layers.
-    """
-    tune_process_memory()

@@ -15,10 +15,10 @@ from tempfile import TemporaryDirectory
 from threading import Timer
 
 import specs
+from compiler.switches import tune_process
 from specs import Spec, ZooError
 from zoo.files.hashes import sha256
 from zoo.report import Progress, Report
-from zoo.system.device_memory import keep_freed_memory
 from zoo.training.checkpoints import OPTIMISER, WEIGHTS, Checkpoint, list_checkpoints
 from zoo.training.initial_model import prepare_corpus
 from zoo.training.run import Run
@@ -97,7 +97,7 @@ def _run(file: Path, run: Run, device: str, kill_after: int = 0) -> None:
 
 def _train(file: str, run: str, device: str, kill_after: str) -> None:
     """Train in this process, which `_run` has started with these command line arguments."""
-    keep_freed_memory()
+    tune_process()
     train_steps(specs.load(file), run, device, _KillingReport(int(kill_after)))
 
 

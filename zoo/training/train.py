@@ -67,8 +67,8 @@ def train(
     averaged and the dev set is scored. Under torchrun, every process calls this function, and they share the batch of
     each step.
 
-    If the process does nothing else, call `zoo.system.device_memory.keep_freed_memory()` first. It speeds up training
-    on a CPU.
+    If the process does nothing else, call `compiler.switches.tune_process()` first, as `zoo train` does. It speeds up
+    training on a CPU. A run that continues without it may differ in its smallest bits.
 
     Args:
         spec: The spec.
