@@ -93,8 +93,8 @@ def serve(
             metavar="SECONDS",
             min=0.0,
             rich_help_panel=_LIMITS,
-            help="Maximum time until a translation begins. If the oldest request waits longer, further requests get "
-            "status 429.",
+            help="Maximum time until a translation begins. If a request would probably wait longer, it gets status "
+            "429.",
         ),
     ] = 2.0,
     timeout: Annotated[

@@ -83,7 +83,7 @@ class Engine:
 
     @property
     def waiting_seconds(self) -> float:
-        """Waiting time of the oldest request that has not begun, in seconds. 0 if no request waits."""
+        """Time until the first sentence of a new request begins, in seconds (see `RequestQueue.waiting_seconds`)."""
         return self._queue.waiting_seconds
 
     def close(self) -> None:

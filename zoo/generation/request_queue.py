@@ -13,6 +13,10 @@ from zoo.generation.batching import MIN_ROW_TOKENS, Source, sentence_out_of_memo
 from zoo.generation.hypotheses import Hypothesis, SearchHistory, SearchStrategy
 
 
+RECENT_SECONDS = 4.0
+"""Length of the time from which the speed of a queue is estimated."""
+
+
 class Stopped(Exception):
     """Exception that ends a worker thread because the engine is closed."""
 
@@ -44,7 +48,7 @@ class Request:
         self.strategy, self.deliver, self.fail, self.request_fill = strategy, deliver, fail, request_fill
         self.kind: Hashable = strategy.kind
         self.queue: deque[Source] = deque()
-        self.refill_threshold = self.served_tokens = 0
+        self.refill_threshold, self.served_tokens = 0, 0.0
         self.active = True
         self.added: float | None = time.monotonic()
 
@@ -59,7 +63,9 @@ class RequestQueue:
 
     Callers fill the queue (`add`), and the workers empty it (`take`). The batches of a worker together hold as many
     sentences as fit `max_batch_tokens`, counting padding. To keep all workers busy, a worker gets at most an equal
-    share of the queued tokens. Waiting requests are served in turn, so that all of them get equally many tokens.
+    share of the queued tokens. Waiting requests are served in turn, so that all of them get equally many tokens. A new
+    request starts with as many tokens as it would have got if it had always waited: it neither waits for long requests,
+    nor can a stream of new requests keep older ones from their next sentences.
     """
 
     def __init__(self, max_batch_tokens: int) -> None:
@@ -74,7 +80,10 @@ class RequestQueue:
         self.threads: list[Thread] = []
         self._waiting: dict[Request, None] = {}  # requests with sentences in the queue, in order of arrival
         self._queued_tokens = self._idle_workers = 0
-        self._served_tokens = 0  # of the request that was served last; a new request starts with as many
+        self._fair_tokens = 0.0  # tokens of a request that has always waited
+        self._busy_seconds = 0.0  # of the recent time in which sentences waited
+        self._busy_tokens = 0  # taken in that time
+        self._busy_since = 0.0  # start of the time that has not been counted yet
         self._running_tokens: dict[int, int] = {}  # by thread
         self._parked: set[int] = set()  # threads that are not used, because there is not enough memory for them
         self._last_workers: set[int] = set()  # threads that were the only worker when they last took sentences
@@ -86,10 +95,14 @@ class RequestQueue:
 
     @property
     def waiting_seconds(self) -> float:
-        """Waiting time of the oldest request that has not begun, in seconds. 0 if no request waits."""
+        """Time until the first sentence of a new request begins, in seconds: an estimate.
+
+        It is at least the waiting time of the oldest request that has not begun, and 0 if no request waits.
+        """
         with self.changed:
             added = next((request.added for request in self._waiting if request.added is not None), None)
-        return 0.0 if added is None else time.monotonic() - added
+            expected = self._queued_tokens * self._busy_seconds / max(1, self._busy_tokens)
+        return 0.0 if added is None else max(expected, time.monotonic() - added)
 
     def add(self, request: Request, sources: Sequence[Source]) -> None:
         """Add sentences of a request. Those of earlier calls are served before them.
@@ -107,7 +120,7 @@ class RequestQueue:
             # Sentences with prefixes of the same length start together.
             by_length = sorted(sources, key=lambda s: (-len(s.prefix), -len(s), s.index, s.part))
             if not request.queue:
-                request.served_tokens = max(request.served_tokens, self._served_tokens)
+                request.served_tokens = max(request.served_tokens, self._fair_tokens)
             request.refill_threshold = len(sources) // 2
             request.queue += by_length
             self._waiting_again(request, by_length)
@@ -196,6 +209,8 @@ class RequestQueue:
 
     def _waiting_again(self, request: Request, added: Sequence[Source]) -> None:
         self._queued_tokens += sum(map(len, added))
+        if not self._waiting:
+            self._busy_since = time.monotonic()
         if request.queue:
             self._waiting[request] = None
         self.changed.notify_all()
@@ -231,7 +246,7 @@ class RequestQueue:
             taken.append((request, request.queue.popleft()))
             request.added = None
             self._queued_tokens -= len(source)
-            self._served_tokens = max(self._served_tokens, served)
+            self._fair_tokens += len(source) / len(self._waiting)
             request.served_tokens = served + len(source)
             if len(request.queue) == request.refill_threshold:
                 request.request_fill()
@@ -242,7 +257,17 @@ class RequestQueue:
             else:
                 heapq.heappop(matching)
         self._running_tokens[worker] = own_tokens
+        self._measure(sum(len(source) for _, source in taken))
         return taken
+
+    def _measure(self, taken_tokens: int) -> None:
+        """Update how many tokens leave the queue per second while sentences wait."""
+        now = time.monotonic()
+        self._busy_seconds += now - self._busy_since
+        self._busy_tokens += taken_tokens
+        self._busy_since = now
+        if self._busy_seconds > RECENT_SECONDS:
+            self._busy_seconds, self._busy_tokens = self._busy_seconds / 2, self._busy_tokens // 2
 
 
 def _ignore(*_: object) -> None:

@@ -1,0 +1,97 @@
+"""The order in which requests are served, and the waiting time that the queue expects for a new one."""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from zoo.generation import request_queue
+from zoo.generation.batching import Source
+from zoo.generation.beam_search import BeamSearch
+from zoo.generation.request_queue import RECENT_SECONDS, Request, RequestQueue
+
+TOKENS = 10
+
+
+class Clock:
+    """Time that passes only when a test says so."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(request_queue, "time", SimpleNamespace(monotonic=made.monotonic))
+    return made
+
+
+@pytest.fixture
+def queue() -> RequestQueue:
+    """A queue with one worker, the calling thread, that takes one sentence at a time."""
+    made = RequestQueue(max_batch_tokens=TOKENS)
+    made.threads.append(threading.current_thread())
+    return made
+
+
+def add(queue: RequestQueue, requests: int) -> None:
+    for _ in range(requests):
+        request = Request(BeamSearch(size=1, alpha=0.6), lambda *_: None, lambda _: None)
+        queue.add(request, [Source(0, (5,) * TOKENS, max_length=20)])
+
+
+def test_an_empty_queue_has_no_waiting_time(queue: RequestQueue, clock: Clock) -> None:
+    assert queue.waiting_seconds == 0
+    add(queue, 1)
+    clock.now += 3
+    queue.take({})
+    clock.now += 3
+    assert queue.waiting_seconds == 0
+
+
+def test_the_waiting_time_is_that_of_the_oldest_request_before_the_speed_is_known(
+    queue: RequestQueue, clock: Clock
+) -> None:
+    add(queue, 5)
+    clock.now += 0.25
+    add(queue, 5)
+    assert queue.waiting_seconds == 0.25
+
+
+def test_the_waiting_time_follows_from_the_speed_and_the_queued_tokens(queue: RequestQueue, clock: Clock) -> None:
+    """Also after the speed has changed, and for a queue that has just been filled."""
+    add(queue, 30)
+    for seconds in (0.5, 2.0):
+        for _ in range(10):
+            clock.now += seconds
+            queue.take({})
+        add(queue, 10)
+        assert queue.waiting_seconds == pytest.approx(30 * seconds, rel=0.1)
+
+
+def test_time_in_which_nothing_waits_does_not_count(queue: RequestQueue, clock: Clock) -> None:
+    for _ in range(5):
+        add(queue, 2)
+        for _ in range(2):
+            clock.now += 0.1
+            queue.take({})
+        clock.now += 10 * RECENT_SECONDS
+    add(queue, 7)
+    assert queue.waiting_seconds == pytest.approx(0.7)
+
+
+def test_a_request_with_several_sentences_advances_although_new_requests_keep_arriving(queue: RequestQueue) -> None:
+    waiting, sentences = 20, 3
+    request = Request(BeamSearch(size=1, alpha=0.6), lambda *_: None, lambda _: None)
+    queue.add(request, [Source(index, (5,) * TOKENS, max_length=20) for index in range(sentences)])
+    add(queue, waiting)
+    for _ in range(2 * sentences * waiting):
+        queue.take({})
+        add(queue, 1)
+    assert not request.queue
