@@ -14,7 +14,7 @@ namespace {
 #if defined(ZOO_AMX)
 
 constexpr int64_t AMX_ROWS = 32;    // rows of a block: two registers of rows, times two of columns
-constexpr int64_t AMX_GROUPS = 16;  // groups that one instruction multiplies: the depth of a matrix is a multiple
+constexpr int64_t AMX_GROUPS = 16;  // groups per instruction; the depth of a matrix is a multiple of it
 
 // Whether the system lets this process use the tile registers.
 inline bool amx_is_available() {
@@ -23,7 +23,7 @@ inline bool amx_is_available() {
     return available;
 }
 
-// The tile registers of this thread. Registers 0 to 3 have the sums of [rows, columns], 4 and 5 rows, 6 and 7 columns.
+// The tile registers of this thread. Registers 0 to 3 contain sums, 4 and 5 rows, 6 and 7 columns.
 class TileRegisters {
   public:
     ~TileRegisters() {
@@ -42,6 +42,7 @@ class TileRegisters {
         const int64_t first = std::min<int64_t>(rows, 16), second = rows - first;
         const int64_t counts[8] = {first, first, second, second, first, second, AMX_GROUPS, AMX_GROUPS};
         for (int i = 0; i < 8; i++) layout.rows[i] = uint8_t(counts[i]), layout.row_bytes[i] = counts[i] ? 64 : 0;
+        asm volatile("" ::"r"(&layout) : "memory");  // some compilers believe that only the first bytes are read
         _tile_loadconfig(&layout);
     }
 

@@ -32,6 +32,7 @@ class Beam {
     Context context;  // of the only hypothesis of a greedy search
     BracketRules rules;
 
+    bool begun() const { return steps > 0; }
     int64_t rows() const { return int64_t(live.size()); }
     int64_t token(int64_t row) const { return live[size_t(row)].token; }
     PartialTree& tree(int64_t row) { return live[size_t(row)].tree; }

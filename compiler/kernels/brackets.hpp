@@ -1,4 +1,4 @@
-// Constraint of a search to well-formed trees, as in zoo/generation/constraints.py.
+// Restricts a search to well-formed trees, as in zoo/generation/constraints.py.
 #pragma once
 
 #include "abi.hpp"
@@ -11,11 +11,11 @@ namespace {
 struct BracketRules {
     enum Kind : int32_t { OTHER, WORD, BRACKETS };
     std::vector<int32_t> kinds;  // of each token. BRACKETS + 2 n opens label n, the next number closes it
-    std::vector<int64_t> words;  // token of each word, PAD if it may be any; empty if all words may be any
+    std::vector<int64_t> words;  // token of each word. PAD: any word token. Empty: any word token for all words
     int64_t max_opening_run = 0;
 
-    // Returns the token by which n-grams represent a token: UNK if the words of the sentence determine it.
-    int64_t abstract(int64_t token) const { return !words.empty() && kinds[size_t(token)] == WORD ? UNK : token; }
+    // Returns the token to store in the n-gram table. It is UNK for a word, if the words of the sentence are given.
+    int64_t n_gram_token(int64_t token) const { return !words.empty() && kinds[size_t(token)] == WORD ? UNK : token; }
 };
 
 // Tree that a hypothesis has written so far.

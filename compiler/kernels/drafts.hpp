@@ -1,4 +1,4 @@
-// Drafts of a greedy search: tokens that probably come next, so that one decoder step can check several of them.
+// Draft tokens for speculative decoding in greedy search. One decoder step verifies several of them.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// The types of a matrix (MatrixType), and how each multiplies. Rows and matrices consist of groups: neighbouring elements
-// of a row, or of a column, that one instruction multiplies and adds.
+// Types of matrices (MatrixType) and their multiplication. Rows and matrices consist of groups: neighbouring elements of
+// a row, or of a column, that one instruction multiplies and adds.
 #pragma once
 
 #include "abi.hpp"
@@ -7,15 +7,15 @@
 
 namespace {
 
-// A type has the types of a group of a row (Element), of an element of a matrix (Stored), of the sums, and of a vector
-// of groups of a matrix (Panel).
+// Each struct defines four types. `Element` is a group of a row. `Stored` is one element of a matrix. `Sum` is a vector
+// of sums. `Groups` is a vector of groups of a matrix.
 struct Float32 {
     static constexpr MatrixType TYPE = FLOAT32;
     static constexpr int GROUP = 1;
     typedef float Element, Stored;
-    typedef Vector Sum, Panel;
-    static Panel load_panel(const float* p) { return *reinterpret_cast<const Vector*>(p); }
-    static Sum add(Sum sum, float x, Panel y) { return multiply_add(splat(x), y, sum); }
+    typedef Vector Sum, Groups;
+    static Groups load_groups(const float* p) { return *reinterpret_cast<const Vector*>(p); }
+    static Sum add(Sum sum, float x, Groups y) { return multiply_add(splat(x), y, sum); }
 };
 
 // Products of bfloat16 are added in float32.
@@ -26,9 +26,9 @@ struct BFloat16 {
     typedef uint16_t Stored;
     typedef Vector Sum;
 #if defined(__AVX512BF16__) || defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
-    typedef Bits Panel;
-    static Panel load_panel(const uint16_t* p) { return *reinterpret_cast<const Bits*>(p); }
-    static Sum add(Sum sum, uint32_t x, Panel y) {
+    typedef Bits Groups;
+    static Groups load_groups(const uint16_t* p) { return *reinterpret_cast<const Bits*>(p); }
+    static Sum add(Sum sum, uint32_t x, Groups y) {
 #if defined(__AVX512BF16__)
         return Vector(_mm512_dpbf16_ps(__m512(sum), __m512bh(_mm512_set1_epi32(int32_t(x))), __m512bh(y)));
 #else
@@ -36,14 +36,14 @@ struct BFloat16 {
 #endif
     }
 #else
-    struct Panel {
+    struct Groups {
         Vector first, second;
     };
-    static Panel load_panel(const uint16_t* p) {
+    static Groups load_groups(const uint16_t* p) {
         const Bits both = *reinterpret_cast<const Bits*>(p);
         return {reinterpret_cast<Vector>(both << 16), reinterpret_cast<Vector>(both & 0xffff0000u)};
     }
-    static Sum add(Sum sum, uint32_t x, const Panel& y) {
+    static Sum add(Sum sum, uint32_t x, const Groups& y) {
         return multiply_add(splat(as_float(x & 0xffff0000u)), y.second, multiply_add(splat(as_float(x << 16)), y.first,
             sum));
     }
@@ -66,9 +66,9 @@ struct Int8 {
     static constexpr int GROUP = 4, OFFSET = 128;
     typedef uint8_t Quantum;  // element of a row
     typedef int32_t Element;
-    typedef Ints Panel;
-    static Panel load_panel(const int8_t* p) { return *reinterpret_cast<const Ints*>(p); }
-    static Sum add(Sum sum, int32_t x, Panel y) {
+    typedef Ints Groups;
+    static Groups load_groups(const int8_t* p) { return *reinterpret_cast<const Ints*>(p); }
+    static Sum add(Sum sum, int32_t x, Groups y) {
 #if defined(__AVX512VNNI__)
         return Ints(_mm512_dpbusd_epi32(__m512i(sum), _mm512_set1_epi32(x), __m512i(y)));
 #else
@@ -79,12 +79,12 @@ struct Int8 {
     static constexpr int GROUP = 2, OFFSET = 0;
     typedef int16_t Quantum;
     typedef int32_t Element;
-    typedef int16_t Panel __attribute__((vector_size(LANES * 4), may_alias));
-    static Panel load_panel(const int8_t* p) {
+    typedef int16_t Groups __attribute__((vector_size(LANES * 4), may_alias));
+    static Groups load_groups(const int8_t* p) {
         typedef int8_t Narrow __attribute__((vector_size(LANES * 2), may_alias));
-        return __builtin_convertvector(*reinterpret_cast<const Narrow*>(p), Panel);
+        return __builtin_convertvector(*reinterpret_cast<const Narrow*>(p), Groups);
     }
-    static Sum add(Sum sum, int32_t x, Panel y) {
+    static Sum add(Sum sum, int32_t x, Groups y) {
 #if defined(__AVX512BW__)
         return sum + Ints(_mm512_madd_epi16(_mm512_set1_epi32(x), __m512i(y)));
 #elif defined(__AVX2__)
@@ -102,20 +102,20 @@ struct Int8 {
     static constexpr int GROUP = 4, OFFSET = 0;
     typedef int8_t Quantum;
     typedef int32_t Element;
-    typedef int8x16_t Panel;
-    static Panel load_panel(const int8_t* p) { return vld1q_s8(p); }
-    static Sum add(Sum sum, int32_t x, Panel y) {
+    typedef int8x16_t Groups;
+    static Groups load_groups(const int8_t* p) { return vld1q_s8(p); }
+    static Sum add(Sum sum, int32_t x, Groups y) {
         return Ints(vdotq_s32(int32x4_t(sum), int8x16_t(vdupq_n_s32(x)), y));
     }
 #else
     static constexpr int GROUP = 1, OFFSET = 0;
     typedef int32_t Quantum, Element;
-    typedef Ints Panel;
-    static Panel load_panel(const int8_t* p) {
+    typedef Ints Groups;
+    static Groups load_groups(const int8_t* p) {
         typedef int8_t Narrow __attribute__((vector_size(LANES), may_alias));
-        return __builtin_convertvector(*reinterpret_cast<const Narrow*>(p), Panel);
+        return __builtin_convertvector(*reinterpret_cast<const Narrow*>(p), Groups);
     }
-    static Sum add(Sum sum, int32_t x, Panel y) { return sum + x * y; }
+    static Sum add(Sum sum, int32_t x, Groups y) { return sum + x * y; }
 #endif
 };
 

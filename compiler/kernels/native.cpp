@@ -1,5 +1,5 @@
-// Functions that Python calls. A call runs on the calling thread. A program is read-only, so several threads can share
-// it. A state belongs to one thread at a time.
+// Functions that Python calls. A call runs on the calling thread. Several threads can share a program: its instructions
+// and weights are read-only, and its tables can be changed by several threads. A state belongs to one thread at a time.
 #include "execution.hpp"
 
 #include <chrono>
@@ -7,8 +7,8 @@
 
 namespace {
 
-// Appends the tokens that each hypothesis of a sentence reads next to `read`. In a greedy search, drafted tokens
-// follow, at most `max_drafts`.
+// Appends the next input tokens of each hypothesis of a sentence to `read`. In a greedy search, up to `max_drafts` draft
+// tokens follow.
 void add_tokens(const NGrams& n_grams, Sentence& s, int64_t max_drafts, std::vector<int64_t>& read) {
     for (int64_t row = 0; row < s.rows; row++) read.push_back(s.beam->token(row));
     s.k = 1;
@@ -48,17 +48,19 @@ void add_masks(Sentence& s, const int64_t* tokens, const uint8_t* allowed, int64
     }
 }
 
-// Runs the steps of a sentence's search whose tokens were read, until a draft is wrong. Takes back the other drafts.
+// Runs one search step per input token of a sentence, until a draft token is rejected. Discards the remaining ones.
 // The sentence's tokens and results start at row `first`.
-void run_steps(NGrams& n_grams, Sentence& s, const std::vector<int64_t>& read, const TopK& top, int64_t first) {
+void run_steps(NGrams& n_grams, bool learn, Sentence& s, const std::vector<int64_t>& read, const TopK& top,
+               int64_t first) {
     Beam& beam = *s.beam;
     int64_t steps = 0;
     do {
         beam.step(top, first + steps++);
         if (beam.reason != RUNNING) return;
         if (beam.options.size > 1) continue;
-        const int64_t token = beam.rules.abstract(beam.token(0));
-        n_grams.add(beam.context, token), beam.context.push(token);
+        const int64_t token = beam.rules.n_gram_token(beam.token(0));
+        if (learn) n_grams.add(beam.context, token);
+        beam.context.push(token);
     } while (steps < s.k && beam.token(0) == read[size_t(first + steps)]);
     for (int64_t& position : s.positions) position -= s.k - steps;
     s.replace_rows(s.rows_after(beam.rows_before().data(), beam.rows()));
@@ -69,8 +71,8 @@ void run_steps(NGrams& n_grams, Sentence& s, const std::vector<int64_t>& read, c
 // yet, and one for the others.
 void search(Program& program, State& state, std::chrono::microseconds time_limit, int64_t max_drafts,
             const uint8_t* allowed, int64_t vocabulary) {
-    // In all but small models, a step takes hardly longer for this many rows than for one, because it reads all weights.
-    constexpr int64_t CHEAP_ROWS = 6;
+    // A step takes about as long for this many rows as for one, because reading the weights takes most of the time.
+    constexpr int64_t MAX_DRAFT_ROWS = 6;
     const auto start = std::chrono::steady_clock::now();
     const size_t enough = (state.sentences.size() + 3) / 4;
     std::vector<int64_t> read, best, indices(state.sentences.size()), unfinished;
@@ -82,8 +84,8 @@ void search(Program& program, State& state, std::chrono::microseconds time_limit
     for (size_t done = 0; done < enough;) {
         read.clear(), masks.clear(), unfinished.clear();
         int64_t count = 1;
-        int64_t spare_rows = CHEAP_ROWS - state.rows();
-        const int64_t max_rows = std::max(CHEAP_ROWS, state.rows());
+        int64_t spare_rows = MAX_DRAFT_ROWS - state.rows();
+        const int64_t max_rows = std::max(MAX_DRAFT_ROWS, state.rows());
         for (Sentence& s : state.sentences) {
             if (!s.beam) throw std::out_of_range("beam");
             const size_t first = read.size();
@@ -92,17 +94,18 @@ void search(Program& program, State& state, std::chrono::microseconds time_limit
             if (s.beam->constrained()) tree_masks.resize(size_t(max_rows * vocabulary));
             if (allowed || s.beam->constrained())
                 add_masks(s, read.data() + first, allowed, vocabulary, tree_masks, masks);
+            else masks.insert(masks.end(), size_t(s.rows * s.k), nullptr);
             count = std::max(count, s.beam->options.candidates);
         }
         const size_t rows = read.size();
         values.resize(rows * size_t(count)), best.resize(rows * size_t(count)), ends.resize(rows);
-        const TopK top{count, values.data(), best.data(), ends.data(), nullptr, masks.empty() ? nullptr : masks.data()};
+        const TopK top{count, values.data(), best.data(), ends.data(), nullptr, masks.data()};
         Execution(program, state, read.data()).step(top);
         int64_t first = 0;
         for (size_t i = 0; i < state.sentences.size(); i++) {
             Sentence& s = state.sentences[i];
             const int64_t count_read = s.rows * s.k;
-            run_steps(program.n_grams, s, read, top, first);
+            run_steps(program.n_grams, max_drafts > 0, s, read, top, first);
             first += count_read;
             if (s.beam->reason == RUNNING) unfinished.push_back(int64_t(i));
             else s.beam->write(indices[i], state.results), done++;
@@ -146,9 +149,11 @@ int zoo_matrix(const float* values, int64_t in, int64_t out, int64_t in_stride, 
     return status_of([&] {
         Matrix& m = *start_matrix(to, in, out, MatrixType(type), bias);
         if (type == FLOAT32) pack<Float32>(values, m, in_stride, out_stride, [](float x) { return x; });
-        else pack<BFloat16>(values, m, in_stride, out_stride, [](float x) {
+        else if (type == BFLOAT16)
+            pack<BFloat16>(values, m, in_stride, out_stride, [](float x) {
                 return uint16_t(BFloat16::round(splat(x))[0]);
             });
+        else throw std::out_of_range("type");
     });
 }
 
@@ -256,7 +261,7 @@ int zoo_constrain(void* state, const int32_t* kinds, int64_t vocabulary, int64_t
                   const int64_t* words, const int64_t* prefixes, int64_t prefix_length) {
     return status_of([&] {
         for (Sentence& s : static_cast<State*>(state)->sentences) {
-            if (!s.beam || counts[0] < 0 || (counts[2] && counts[2] != counts[0])) throw std::out_of_range("words");
+            if (!s.beam || s.beam->begun() || counts[0] < 0 || (counts[2] && counts[2] != counts[0])) throw std::out_of_range("words");
             const BracketRules& rules = s.beam->rules = {
                 {kinds, kinds + vocabulary}, {words, words + counts[2]}, max_opening_run};
             PartialTree& tree = s.beam->tree(0);

@@ -27,8 +27,8 @@ struct Target {
     bool relu;
 };
 
-// Prefetches memory from `from` on: as many bytes as the panel has if this is the panel's SINGLE_TILE, otherwise one
-// cache line every 2^log2_interval groups.
+// Prefetches memory from `from` on. For a SINGLE_TILE per panel, it prefetches as many bytes as the panel has, otherwise
+// one cache line every 2^log2_interval groups.
 struct Prefetch {
     const char* from;
     int log2_interval;
@@ -73,7 +73,7 @@ inline void tile(const typename T::Element* a, int64_t stride, const typename T:
     constexpr int64_t WIDTH = LANES * T::GROUP, BYTES = 2 * WIDTH * int64_t(sizeof(*panel));
     for (int64_t i = 0; i < depth; i++, panel += 2 * WIDTH) {
         prefetch.template operator()<SINGLE_TILE, BYTES>(i);
-        const auto left = T::load_panel(panel), right = T::load_panel(panel + WIDTH);
+        const auto left = T::load_groups(panel), right = T::load_groups(panel + WIDTH);
 #pragma GCC unroll 12
         for (int r = 0; r < R; r++) {
             const auto x = a[r * stride + i];
@@ -83,13 +83,13 @@ inline void tile(const typename T::Element* a, int64_t stride, const typename T:
     }
 }
 
-// What a panel's sums become: a part of a row of the result.
+// Converts the sums of a panel to a part of a row of the result.
 template <class T>
-class PanelResult {
+class PanelWriter {
   public:
     typename T::Sum initial[2];  // initial sums: biases, or for 8-bit integers the offsets
 
-    PanelResult(const Matrix& m, int64_t panel) : columns(m.out - panel * PANEL) {
+    PanelWriter(const Matrix& m, int64_t panel) : columns(m.out - panel * PANEL) {
         for (int i = 0; i < 2; i++) {
             const int64_t column = panel * PANEL + i * LANES;
             bias[i] = load(m.bias() + column);
@@ -138,7 +138,7 @@ inline const typename T::Stored* panel_of(const Matrix& m, int64_t panel) {
 
 template <class T, int R, bool SINGLE_TILE>
 void compute(const Matrix& m, const Rows<T>& a, const Part& part, const Target& c) {
-    const PanelResult<T> panel(m, part.panel);
+    const PanelWriter<T> panel(m, part.panel);
     typename T::Sum sums[R][2];
     for (int r = 0; r < R; r++) sums[r][0] = panel.initial[0], sums[r][1] = panel.initial[1];
     tile<T, R, SINGLE_TILE>(a.data + part.row * a.stride, a.stride, panel_of<T>(m, part.panel), m.depth, sums,
@@ -156,9 +156,9 @@ void compute(int64_t rows, const Matrix& m, const Rows<T>& a, const Part& part, 
 // Calls f(first row, number of rows) for chunks of rows that fit into the level-2 cache together with two panels.
 template <class T, class F>
 void for_each_chunk(const Matrix& m, const Rows<T>& a, F f) {
-    constexpr int64_t MAX_NEAR = 384 << 10;  // bytes
+    constexpr int64_t MAX_CACHED_BYTES = 384 << 10;
     const int64_t bytes = std::max<int64_t>(m.depth, 1) * int64_t(sizeof(typename T::Element));
-    const int64_t chunk = std::max<int64_t>(TILE, MAX_NEAR / bytes / TILE * TILE);
+    const int64_t chunk = std::max<int64_t>(TILE, MAX_CACHED_BYTES / bytes / TILE * TILE);
     for (int64_t row = 0; row < a.count; row += chunk) f(row, std::min(chunk, a.count - row));
 }
 
@@ -180,7 +180,7 @@ void product_amx(const Matrix& m, const Rows<T>& a, int64_t first, int64_t last,
                 const int64_t start = row + rows * block / blocks;
                 registers.multiply<T>(a.data + start * a.stride, a.stride, data, m.depth, sums, next, lines);
                 next += lines * LINE * (m.depth / AMX_GROUPS);
-                const PanelResult<T> panel(m, i);
+                const PanelWriter<T> panel(m, i);
                 for (int64_t r = 0; r < block_rows; r++) {
                     const auto& both = sums[r / 16];
                     panel.write(panel.initial[0] + both[0][r % 16], panel.initial[1] + both[1][r % 16],
@@ -202,7 +202,7 @@ void product(const Matrix& m, const Rows<T>& a, int64_t first, int64_t last, con
     const int64_t bytes = m.depth * PANEL * m.group_bytes();  // size of a panel
     for_each_chunk(m, a, [&](int64_t row, int64_t rows) {
         const int64_t tiles = (rows + TILE - 1) / TILE;
-        // so that all tiles together prefetch the next panel
+        // All tiles together prefetch the next panel.
         const int log2_interval = tiles < 4 ? 0 : tiles < 8 ? 1 : 2;
         for (int64_t panel = first; panel < last; panel++) {
             const Target to{c.data + (panel - first) * PANEL, c.stride, c.relu};

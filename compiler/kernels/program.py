@@ -24,8 +24,10 @@ if TYPE_CHECKING:
 _CODE, _WEIGHTS = "code.json", "weights.bin"
 ALIGNMENT = 64
 """Alignment of each tensor in the packed weights, in bytes."""
-MAX_DRAFTS, MIN_DRAFT_BYTES = 3, 1 << 20
-"""Number of drafts per step, and the smallest model with drafts. In smaller models, drafts cost more than they save."""
+MAX_DRAFTS = 3
+"""Maximum number of draft tokens per step."""
+MIN_DRAFTING_MODEL_BYTES = 1 << 20
+"""Minimum size of the packed weights for drafting. In smaller models, draft tokens make the search slower."""
 
 
 class Memory:
@@ -127,7 +129,7 @@ class KernelProgram:
             model: The model, packed by the same kernels.
         """
         self.library, self.model, self.vocabulary = library, model, model.code.vocabulary
-        self.max_drafts = MAX_DRAFTS if model.weights.size >= MIN_DRAFT_BYTES else 0
+        self.max_drafts = MAX_DRAFTS if model.weights.size >= MIN_DRAFTING_MODEL_BYTES else 0
         self.handle: int | None = None
         code = model.code
         instructions = [self._instructions(part) for part in (code.encode, code.step)]
@@ -186,6 +188,12 @@ class KernelProgram:
 
     def constrain(self, state: KernelState, rules: TreeRules) -> KernelState:
         """Restrict each sentence to well-formed trees (see `SearchingDecoder.constrain`)."""
+        if len(rules.sentences) != state.sentences:
+            raise ValueError(f"got {len(rules.sentences)} sentences for a state with {state.sentences}")
+        if rules.kinds.shape != (self.vocabulary,) or rules.kinds.dtype != np.int32:
+            raise ValueError(f"`kinds` has the shape {rules.kinds.shape}; it should be ({self.vocabulary},) of int32")
+        if len({len(each.prefix) for each in rules.sentences}) != 1:
+            raise ValueError("the prefixes have different lengths")
         counts = _concatenated([(each.words, each.constituents, len(each.word_tokens)) for each in rules.sentences])
         words = _concatenated([each.word_tokens for each in rules.sentences])
         prefixes = _concatenated([each.prefix for each in rules.sentences])

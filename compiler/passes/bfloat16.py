@@ -11,7 +11,7 @@ from specs import Spec
 
 
 def bfloat16(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
-    """Round all weights to bfloat16. Everything before the log-probabilities is then computed in bfloat16."""
+    """Round all weights to bfloat16. PyTorch code then computes everything before the log-probabilities in bfloat16."""
     if options.precision != "bfloat16":
         return graphs
     return {

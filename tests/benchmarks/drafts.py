@@ -1,11 +1,11 @@
-"""Measure what drafts save: `python tests/benchmarks/drafts.py MODEL --texts FILE [--precision int8] [--batch 32]`.
+"""Measure the speed-up of speculative decoding: `python tests/benchmarks/drafts.py MODEL --texts FILE [OPTION ...]`.
 
-Parts of 50 texts are translated or parsed in turn by three systems, with one worker: by the beam search in Python, by
-the native kernels without drafts, and by the kernels with drafts. The table of n-grams is empty at the beginning. The
-results must be equal, bit for bit. The output also has the number of tokens per decoder step of a greedy search.
+Three systems translate or parse the texts, 50 at a time, with one worker: the search in Python, the kernels without
+draft tokens, and the kernels with them. The table of n-grams is empty at the beginning. The results must be equal, bit
+for bit. The output also has the number of tokens per decoder step of a greedy search.
 
-With a beam above 1, there are no drafts. The output then has the share of steps after which each hypothesis continues
-with its most probable token. Only then would drafts of all hypotheses hold.
+With a beam above 1, there are no draft tokens. The output then has the share of steps after which each hypothesis
+continues with its most probable token. Only then could draft tokens be accepted for all hypotheses.
 
 With `--cost`, decoder steps that read several tokens are timed instead. MODEL can then also be a spec, whose weights
 are random. The output has the time of a step, and for each number of tokens k the ratio to a step that reads one token.
@@ -121,7 +121,10 @@ def _compare(given: argparse.Namespace) -> dict[str, Any]:
 
 
 def _steps(given: argparse.Namespace, texts: Sequence[str], options: Any, length: int) -> dict[str, float]:
-    """Return the number of tokens per step, or for a beam above 1 the share of steps in which all drafts might hold."""
+    """Return the number of tokens per step of a greedy search.
+
+    For a beam above 1, return the share of steps in which all draft tokens might be accepted.
+    """
     translator = zoo.load(given.model, backend="native", precision=given.precision)
     if given.beam > 1:
         observer, preprocessor = _Observer(), translator.preprocessor(options.pop("source"), options.pop("target"))

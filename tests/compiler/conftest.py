@@ -89,8 +89,8 @@ def attention(query: Tensor, keys: Tensor, values: Tensor, heads: int, scale: fl
     return ((q @ k.mT * scale).softmax(-1) @ v).transpose(0, 1).flatten(1)
 
 
-def multiplied(x: Tensor, w: Tensor, scales: Tensor, type_: MatrixType) -> Tensor:
-    """Multiply x by w times scales in torch, with the roundings of a type of matrix. Sums are in float32."""
+def reference_product(x: Tensor, w: Tensor, scales: Tensor, type_: MatrixType) -> Tensor:
+    """Multiply x by w times scales in torch, rounded as for a matrix of this type. Sums are in float32."""
     if type_ is MatrixType.INT8:
         return runtime.quantised_linear(x, w, scales)
     weights = w.float() * scales

@@ -20,7 +20,7 @@ from compiler.instruction import MAX_INT8_ROWS, MatrixType, Opcode, Status
 from compiler.kernels.program import Memory
 from compiler.recurrences import ssru
 from compiler.top_k import top_k
-from tests.compiler.conftest import ACTIVATIONS, attention, multiplied
+from tests.compiler.conftest import ACTIVATIONS, attention, reference_product
 
 pytestmark = pytest.mark.integration
 SHAPES = [(1, 16, 32), (4, 64, 130), (131, 37, 45), (13, 5, 7), (131, 1100, 50)]
@@ -55,7 +55,7 @@ def test_a_product_with_bias_and_activation_is_torchs(new_program: Any, type_: M
         p = program.matrix(w, bias if kind else None, type_=type_)
         program.add(Opcode.LINEAR, a=a, a_column=3, out=out, out_column=5, width=outer, activation=kind, matrix=p)
         program.output(out, outer, column=5)
-        expected = multiplied(x[:, 3:], w, torch.ones(1), type_) + bool(kind) * bias
+        expected = reference_product(x[:, 3:], w, torch.ones(1), type_) + bool(kind) * bias
         close(program.run_once(rows), ACTIVATIONS[kind](expected))
 
 
@@ -268,7 +268,7 @@ def test_top_k_tokens(new_program: Any, type_: MatrixType, tied: bool) -> None:
         program.logits(program.embed(x), program.weights(w, scales, type_), ids)
         results = program.first_step(rows, count)
         everything = results[3]
-        logits = multiplied(x, w, scales, type_)[:, :ids]
+        logits = reference_product(x, w, scales, type_)[:, :ids]
         close(everything, logits.log_softmax(-1))
         check_top(results, everything, count)
         check_top(program.first_step(rows, count, with_all=False), everything, count)
@@ -295,7 +295,7 @@ def test_a_shortlist_restricts_each_sentence_to_its_tokens(new_program: Any, typ
     assert program.restrict(restricted, lists) == Status.DONE
     assert program.library.zoo_join(restricted, free) == Status.DONE
     results = program.next(restricted, tokens, count)
-    logits = multiplied(x, w, scales, type_) + bias
+    logits = reference_product(x, w, scales, type_) + bias
     for row, listed in enumerate([*lists, *[torch.arange(ids)] * 2]):
         expected = torch.full((ids,), -torch.inf)
         expected[listed] = logits[row, listed].log_softmax(0)

@@ -17,7 +17,7 @@ from compiler.initialization import initial_weights
 from compiler.instruction import MatrixType, Opcode
 from compiler.stream import Stream
 from specs import EOS, Spec
-from tests.compiler.conftest import ACTIVATIONS, attention, multiplied
+from tests.compiler.conftest import ACTIVATIONS, attention, reference_product
 
 pytestmark = pytest.mark.integration
 NAN = [0x7FFFFFFF, 0x7FC00000, 0x7F800001, 0x7FC00001, 0x7FA00000, 0x7FC000FF, 0x7FD55555, 0x7FBFFF01]
@@ -72,7 +72,7 @@ def test_products(new_program: Any, type_: MatrixType) -> None:
         x = with_bits(torch.randn(ROWS, inner))
         w, scales = torch.randint(-127, 128, (inner, outer), dtype=torch.int8), torch.rand(outer) / 127
         w[w == 0] = 1
-        expected = multiplied(x, w, scales, type_)
+        expected = reference_product(x, w, scales, type_)
         for kind, activation in ACTIVATIONS.items():
             program = new_program()
             out, matrix = program.buffer(outer), program.weights(w, scales, type_)
@@ -129,7 +129,7 @@ def test_log_probabilities_of_a_bad_row_are_nan_and_its_tokens_exist(new_program
         program = new_program()
         program.logits(program.embed(x), program.weights(w, scales, type_), ids)
         values, chosen, ends, everything = program.first_step(ROWS, 4)
-        logits = multiplied(x, w, scales, type_)
+        logits = reference_product(x, w, scales, type_)
         expected = logits.log_softmax(-1).isnan().any(1).tolist()
         for numbers in (values, ends[:, None], everything):
             assert numbers.isnan().all(1).tolist() == expected

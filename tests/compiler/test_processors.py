@@ -22,6 +22,10 @@ X86 = {
     "AVX2 with dot products of int8": ("-march=x86-64-v3 -mavxvnni", {"avx_vnni"}),
     "AVX-512": ("-march=x86-64-v4", {"avx512f", "avx512bw", "avx512vl", "avx512dq", "avx512cd"}),
     "AVX-512 with dot products of int8": ("-march=x86-64-v4 -mavx512vnni", {"avx512_vnni", "avx512dq"}),
+    "AMX": (
+        "-march=x86-64-v4 -mavx512vnni -mavx512bf16 -mamx-tile -mamx-int8 -mamx-bf16",
+        {"avx512_bf16", "amx_int8", "amx_bf16"},
+    ),
     "AVX-512 with bfloat16": ("-march=x86-64-v4 -mavx512vnni -mavx512bf16", {"avx512_vnni", "avx512_bf16"}),
 }
 """Flags of the compiler, and the names of the instruction sets in /proc/cpuinfo."""
@@ -32,7 +36,7 @@ def test_products_on_arm(tmp_path: Path, name: str) -> None:
     compiler, emulator = "aarch64-linux-gnu-g++", "qemu-aarch64"
     if missing := [program for program in (compiler, emulator) if shutil.which(program) is None]:
         pytest.skip(f"not installed: {', '.join(missing)} (Debian's g++-aarch64-linux-gnu and qemu-user)")
-    check_products(tmp_path, compiler, ARM[name], [emulator, "-cpu", "max"])
+    check_products(tmp_path, compiler, f"{ARM[name]} -static", [emulator, "-cpu", "max"])
 
 
 @pytest.mark.parametrize("name", X86)
@@ -52,7 +56,7 @@ def check_products(folder: Path, compiler: str, flags: str, emulator: Sequence[s
     source, program = Path(__file__).parent / "products.cpp", folder / "products"
     general = [flag for flag in FLAGS if not flag.startswith(("-march", "-shared", "-O"))]
     includes = ["-I", str(folder), "-I", str(KERNELS)]
-    command = [compiler, *general, *flags.split(), "-O1", "-static", "-Wall", "-Werror", *includes, str(source)]
+    command = [compiler, *general, *flags.split(), "-O1", "-Wall", "-Werror", *includes, str(source)]
     done = subprocess.run([*command, "-o", str(program)], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     done = subprocess.run([*emulator, str(program)], capture_output=True, text=True, check=False)

@@ -178,7 +178,9 @@ class BracketConstraint:
             TreeLimits(source.word_count, _max_constituents(source), _fixed_words(source), source.prefix)
             for source in sources
         ]
-        return TreeRules(self._kinds, self._max_consecutive or len(self._kinds), limits)
+        return TreeRules(
+            self._kinds, np.iinfo(np.int64).max if self._max_consecutive is None else self._max_consecutive, limits
+        )
 
 
 def _max_constituents(source: Source) -> int:

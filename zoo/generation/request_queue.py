@@ -12,9 +12,8 @@ from specs import ZooError
 from zoo.generation.batching import MIN_ROW_TOKENS, Source, sentence_out_of_memory
 from zoo.generation.hypotheses import Hypothesis, SearchHistory, SearchStrategy
 
-
 RECENT_SECONDS = 4.0
-"""Length of the time from which the speed of a queue is estimated."""
+"""Busy time after which older measurements of the queue's speed count half, in seconds."""
 
 
 class Stopped(Exception):
@@ -63,9 +62,9 @@ class RequestQueue:
 
     Callers fill the queue (`add`), and the workers empty it (`take`). The batches of a worker together hold as many
     sentences as fit `max_batch_tokens`, counting padding. To keep all workers busy, a worker gets at most an equal
-    share of the queued tokens. Waiting requests are served in turn, so that all of them get equally many tokens. A new
-    request starts with as many tokens as it would have got if it had always waited: it neither waits for long requests,
-    nor can a stream of new requests keep older ones from their next sentences.
+    share of the queued tokens. Waiting requests are served in turn, so that all of them get equally many tokens. The
+    count of a new request starts at the number of tokens that a request would have received that waits from the start.
+    So a new request does not wait for long ones, and a stream of new requests cannot starve older ones.
     """
 
     def __init__(self, max_batch_tokens: int) -> None:
@@ -79,11 +78,11 @@ class RequestQueue:
         self.stopped = False
         self.threads: list[Thread] = []
         self._waiting: dict[Request, None] = {}  # requests with sentences in the queue, in order of arrival
-        self._queued_tokens = self._idle_workers = 0
-        self._fair_tokens = 0.0  # tokens of a request that has always waited
-        self._busy_seconds = 0.0  # of the recent time in which sentences waited
-        self._busy_tokens = 0  # taken in that time
-        self._busy_since = 0.0  # start of the time that has not been counted yet
+        self._queued_tokens = self._queued_sentences = self._idle_workers = 0
+        self._fair_share_tokens = 0.0  # tokens of a request that waits from the start
+        self._busy_seconds = 0.0  # recent time during which sentences waited
+        self._busy_tokens = 0  # tokens that left the queue in `_busy_seconds`
+        self._busy_since = 0.0  # when `_busy_seconds` was last updated
         self._running_tokens: dict[int, int] = {}  # by thread
         self._parked: set[int] = set()  # threads that are not used, because there is not enough memory for them
         self._last_workers: set[int] = set()  # threads that were the only worker when they last took sentences
@@ -95,13 +94,15 @@ class RequestQueue:
 
     @property
     def waiting_seconds(self) -> float:
-        """Time until the first sentence of a new request begins, in seconds: an estimate.
+        """Estimated time until the first sentence of a new request begins, in seconds.
 
         It is at least the waiting time of the oldest request that has not begun, and 0 if no request waits.
         """
         with self.changed:
             added = next((request.added for request in self._waiting if request.added is not None), None)
-            expected = self._queued_tokens * self._busy_seconds / max(1, self._busy_tokens)
+            # A new request waits for about one sentence of each waiting request, because these are served in turn.
+            tokens = len(self._waiting) * self._queued_tokens / max(1, self._queued_sentences)
+            expected = tokens * self._busy_seconds / max(1, self._busy_tokens)
         return 0.0 if added is None else max(expected, time.monotonic() - added)
 
     def add(self, request: Request, sources: Sequence[Source]) -> None:
@@ -116,11 +117,13 @@ class RequestQueue:
             if not self._waiting and not any(self._running_tokens.values()):  # there may be enough memory again
                 self.max_batch_tokens = self._initial_max_batch_tokens
                 self._parked.clear()
-                self._queued_tokens = 0  # correct it, in case that Ctrl-C interrupted this function
+                self._queued_tokens = self._queued_sentences = (
+                    0  # correct them, in case that Ctrl-C interrupted this function
+                )
             # Sentences with prefixes of the same length start together.
             by_length = sorted(sources, key=lambda s: (-len(s.prefix), -len(s), s.index, s.part))
             if not request.queue:
-                request.served_tokens = max(request.served_tokens, self._fair_tokens)
+                request.served_tokens = max(request.served_tokens, self._fair_share_tokens)
             request.refill_threshold = len(sources) // 2
             request.queue += by_length
             self._waiting_again(request, by_length)
@@ -132,6 +135,7 @@ class RequestQueue:
             request.deliver = request.fail = request.request_fill = _ignore  # the caller can be garbage-collected
             self._waiting.pop(request, None)
             self._queued_tokens -= sum(map(len, request.queue))
+            self._queued_sentences -= len(request.queue)
             request.queue.clear()
 
     def take(self, running: Running) -> list[Sentence]:
@@ -209,8 +213,9 @@ class RequestQueue:
 
     def _waiting_again(self, request: Request, added: Sequence[Source]) -> None:
         self._queued_tokens += sum(map(len, added))
-        if not self._waiting:
-            self._busy_since = time.monotonic()
+        self._queued_sentences += len(added)
+        if not self._waiting:  # measure the speed again, because idle workers take sentences at once
+            self._busy_since, self._busy_seconds, self._busy_tokens = time.monotonic(), 0.0, 0
         if request.queue:
             self._waiting[request] = None
         self.changed.notify_all()
@@ -246,7 +251,8 @@ class RequestQueue:
             taken.append((request, request.queue.popleft()))
             request.added = None
             self._queued_tokens -= len(source)
-            self._fair_tokens += len(source) / len(self._waiting)
+            self._queued_sentences -= 1
+            self._fair_share_tokens += len(source) / len(self._waiting)
             request.served_tokens = served + len(source)
             if len(request.queue) == request.refill_threshold:
                 request.request_fill()
@@ -257,10 +263,10 @@ class RequestQueue:
             else:
                 heapq.heappop(matching)
         self._running_tokens[worker] = own_tokens
-        self._measure(sum(len(source) for _, source in taken))
+        self._update_speed(sum(len(source) for _, source in taken))
         return taken
 
-    def _measure(self, taken_tokens: int) -> None:
+    def _update_speed(self, taken_tokens: int) -> None:
         """Update how many tokens leave the queue per second while sentences wait."""
         now = time.monotonic()
         self._busy_seconds += now - self._busy_since

@@ -161,7 +161,7 @@ class TextSearch:
 
     @property
     def waiting_seconds(self) -> float:
-        """Time until a new translation begins, in seconds: an estimate. 0 if no request waits."""
+        """Estimated time until a new translation begins, in seconds. 0 if no request waits."""
         engine = vars(self).get("_engine")
         return 0.0 if engine is None else cast(Engine, engine).waiting_seconds
 

@@ -101,7 +101,7 @@ class Admission:
             models: The models that will translate the texts.
 
         Raises:
-            ServingError: The queue is full, a request waits too long for one of the models, or a quota is used.
+            ServingError: The queue is full, the request would probably wait too long, or a quota is used.
         """
         characters, limits, quota = sum(map(len, texts)), self._limits, self._keys.get(key)
         if quota is not None and self.used_characters[key] + characters > quota:

@@ -16,7 +16,7 @@ TOKENS = 10
 
 
 class Clock:
-    """Time that passes only when a test says so."""
+    """Clock that a test advances."""
 
     def __init__(self) -> None:
         self.now = 1000.0
@@ -75,15 +75,26 @@ def test_the_waiting_time_follows_from_the_speed_and_the_queued_tokens(queue: Re
         assert queue.waiting_seconds == pytest.approx(30 * seconds, rel=0.1)
 
 
-def test_time_in_which_nothing_waits_does_not_count(queue: RequestQueue, clock: Clock) -> None:
-    for _ in range(5):
-        add(queue, 2)
-        for _ in range(2):
-            clock.now += 0.1
-            queue.take({})
+def test_the_speed_of_idle_workers_does_not_count(queue: RequestQueue, clock: Clock) -> None:
+    for _ in range(100):
+        add(queue, 1)
+        queue.take({})
         clock.now += 10 * RECENT_SECONDS
-    add(queue, 7)
-    assert queue.waiting_seconds == pytest.approx(0.7)
+    add(queue, 20)
+    for _ in range(10):
+        clock.now += 0.1
+        queue.take({})
+    assert queue.waiting_seconds == pytest.approx(1.0)
+
+
+def test_a_new_request_does_not_wait_for_all_sentences_of_a_long_one(queue: RequestQueue, clock: Clock) -> None:
+    request = Request(BeamSearch(size=1, alpha=0.6), lambda *_: None, lambda _: None)
+    queue.add(request, [Source(index, (5,) * TOKENS, max_length=20) for index in range(1000)])
+    for _ in range(10):
+        clock.now += 0.1
+        queue.take({})
+    add(queue, 1)
+    assert queue.waiting_seconds == pytest.approx(0.2)
 
 
 def test_a_request_with_several_sentences_advances_although_new_requests_keep_arriving(queue: RequestQueue) -> None:
