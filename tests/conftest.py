@@ -128,6 +128,13 @@ def all_cores() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
+def _denormal_numbers() -> Iterator[None]:
+    """Restore denormal numbers, which `zoo train` replaces by 0 in its process."""
+    yield
+    torch.set_flush_denormal(False)
+
+
+@pytest.fixture(autouse=True)
 def home(
     tmp_path: Path,
     tmp_path_factory: pytest.TempPathFactory,
