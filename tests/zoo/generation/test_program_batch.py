@@ -76,6 +76,19 @@ def finish(batch: Batch[Any] | ProgramBatch[Any]) -> None:
         batch.step()
 
 
+def finish_together(program: NativeProgram, histories: Sequence[SearchHistory], draw: random.Random) -> None:
+    """Search in one batch of the program, which the sentences join one by one, before or after some steps."""
+    batch: Any = None
+    for history in histories:
+        started = start_batch(program, [history], CPU)
+        assert type(started) is ProgramBatch
+        batch = started if batch is None or not batch.histories else batch.join(started)
+        if draw.random() < 0.5:
+            batch.step()
+    if batch is not None:
+        finish(batch)
+
+
 def results(histories: Sequence[SearchHistory]) -> list[tuple[list[Hypothesis], str | None]]:
     return [(history.hypotheses(), history.stop_reason) for history in histories]
 
@@ -100,20 +113,10 @@ def test_hypotheses_and_scores_equal_those_of_the_search_in_python(
         suppressed = draw.choice([(), FEW_TOKENS, (1, 5, *FEW_TOKENS)])
         min_length = draw.choice([0, 0, 2, 7])
         constraint = SuppressedTokens(suppressed, SIZE, None, min_length) if suppressed or min_length else None
-        batch, histories = None, []
-        for index in range(4):
-            strategy = random_strategy(draw, constraint, size if index < 2 else draw.randrange(1, 9))
-            new = random_history(draw, index, strategy)
-            if 5 in suppressed and 5 in new.source.prefix:
-                continue
-            histories.append(new)
-            started = start_batch(program, [new], CPU)
-            assert type(started) is ProgramBatch
-            batch = started if batch is None or not batch.histories else batch.join(started)
-            if draw.random() < 0.5:
-                batch.step()
-        assert batch is not None
-        finish(batch)
+        sizes = [size if index < 2 else draw.randrange(1, 9) for index in range(4)]
+        drawn = [random_history(draw, i, random_strategy(draw, constraint, each)) for i, each in enumerate(sizes)]
+        histories = [each for each in drawn if 5 not in suppressed or 5 not in each.source.prefix]
+        finish_together(program, histories, draw)
         assert results(histories) == expected(program, histories)
         reasons |= {history.stop_reason for history in histories}
     assert reasons >= {"decided", "exhausted"}
@@ -133,14 +136,8 @@ def test_drafts_change_no_result(program: NativeProgram, monkeypatch: pytest.Mon
             history for history in drawn if constraint is None or not {5, *constraint.tokens} & {*history.source.prefix}
         ]
         for _ in range(3):
-            batch, histories = None, [history.strategy.new_history(history.source) for history in allowed]
-            for history in histories:
-                started = start_batch(program, [history], CPU)
-                batch = started if batch is None or not batch.histories else batch.join(started)
-                if draw.random() < 0.5:
-                    batch.step()
-            if batch is not None:
-                finish(batch)
+            histories = [history.strategy.new_history(history.source) for history in allowed]
+            finish_together(program, histories, draw)
             assert results(histories) == expected(program, histories)
 
 
@@ -155,15 +152,8 @@ def test_trees_equal_those_of_the_search_in_python(
         strategies = [random_strategy(draw, trees, size) for size in draw.choice([(1,), (1, 1, 3), (4, 2), (8,)])]
         drawn = [random_tree_source(draw, index) for index in range(len(strategies))]
         for _ in range(3):
-            batch, histories = None, list(map(BeamSearch.new_history, strategies, drawn))
-            for history in histories:
-                started = start_batch(program, [history], CPU)
-                assert type(started) is ProgramBatch
-                batch = started if batch is None or not batch.histories else batch.join(started)
-                if draw.random() < 0.5:
-                    batch.step()
-            assert batch is not None
-            finish(batch)
+            histories = list(map(BeamSearch.new_history, strategies, drawn))
+            finish_together(program, histories, draw)
             assert results(histories) == expected(program, histories)
 
 
