@@ -1,7 +1,7 @@
 """The backend `aot`: AOTInductor compiles the encoder and the decoder step ahead of time.
 
 Running a compiled package needs no compiler. Packages contain no weights, so one package serves all training runs of a
-spec. A package runs only on the kind of processor or GPU that it was compiled for.
+spec. A package runs only on the kind of processor that it was compiled for.
 """
 
 from __future__ import annotations
@@ -25,16 +25,13 @@ INDUCTOR_CONFIG = {"aot_inductor.package_constants_in_so": False}
 
 
 def _build(request: BuildRequest) -> EmittedProgram:
-    is_gpu = request.device.startswith("cuda")
     key = {
         **artefact_key(request, __file__),
         "torch": torch.__version__,
-        "device": request.device,
         "processor": processor() + torch.backends.cpu.get_cpu_capability(),
-        "gpu": str(torch.cuda.get_device_properties(request.device)) if is_gpu else "",
     }
     folder = Artefact(request.folder, "aot", key).make(lambda empty: _compile(request, empty))
-    packages = {purpose: _Package(folder / f"{purpose}.pt2", request.device) for purpose in TRANSLATING}
+    packages = {purpose: _Package(folder / f"{purpose}.pt2") for purpose in TRANSLATING}
     program = assemble_program(request, packages, "aot")
     for package in packages.values():
         package.use_weights(program)
@@ -52,13 +49,10 @@ def _compile(request: BuildRequest, folder: Path) -> None:
 
 
 class _Package:
-    """Package of compiled code by AOTInductor, loaded for a device. It uses the weights of a program."""
+    """Package of compiled code by AOTInductor. It uses the weights of a program."""
 
-    def __init__(self, file: Path, device: str) -> None:
-        index = torch.device(device).index
-        self.loader = torch._C._aoti.AOTIModelPackageLoader(
-            str(file), "model", False, 1, -1 if index is None else index
-        )
+    def __init__(self, file: Path) -> None:
+        self.loader = torch._C._aoti.AOTIModelPackageLoader(str(file), "model", False, 1, -1)
 
     def use_weights(self, program: EmittedProgram) -> None:
         """Bind the package to the program's parameters, without a copy."""
@@ -82,6 +76,7 @@ aot = Backend(
     summary="compiled ahead of time by AOTInductor, without the weights",
     unavailable_reason=_unavailable_reason,
     build=_build,
+    device="cpu",  # on a GPU, the process ended with a segmentation fault (torch 2.11, H100; cause unknown)
     precisions=("float32", "bfloat16"),
     refuse=refuse,
 )

@@ -121,7 +121,8 @@ def _decode(program: Program, source: Stream, target: Tensor) -> Tensor:
             sentences, waiting = torch.cat([sentences, others]), False
         (left,) = (positions[sentences] < length).nonzero(as_tuple=True)
         if 0 < len(left) < len(sentences):
-            state = program.select(state, left, torch.zeros(len(left), 1, dtype=torch.long))
+            parents = torch.zeros(len(left), 1, dtype=torch.long, device=program.device)
+            state = program.select(state, left, parents)
         sentences = sentences[left]
     return found * (target[:, 1:] != PAD)
 

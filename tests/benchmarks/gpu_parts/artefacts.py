@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 from shutil import rmtree
 
 from compiler import Purpose, build, graphs
@@ -14,10 +12,9 @@ from compiler.backends import BACKENDS, BuildRequest
 from compiler.backends.conformance import disagreement
 from compiler.initialization import initial_weights
 from specs import Spec
-from tests.benchmarks.gpu_parts.setting import Figures, Setting
+from tests.benchmarks.gpu_parts.setting import Figures, Setting, subprocess_environment
 from zoo.system.clock import timed
 
-ROOT = Path(__file__).parents[3]
 FRESH = """
 import sys, time
 import torch, specs
@@ -74,7 +71,7 @@ def _cache(setting: Setting, spec: Spec) -> Figures:
     file = folder / "spec.yaml"
     folder.mkdir(parents=True)
     file.write_text(spec.yaml(), encoding="utf-8")
-    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TORCHINDUCTOR_CACHE_DIR": str(folder / "cache")}
+    environment = subprocess_environment(TORCHINDUCTOR_CACHE_DIR=str(folder / "cache"))
     command = [sys.executable, "-c", FRESH, str(file), str(setting.device)]
     first, second = (
         float(subprocess.run(command, env=environment, capture_output=True, text=True, check=True).stdout)

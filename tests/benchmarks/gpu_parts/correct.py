@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -19,47 +17,30 @@ from compiler.cuda_graph import Results
 from compiler.initialization import initial_weights
 from compiler.stream import Stream
 from specs import BOS, Spec
-from tests.benchmarks.gpu_parts.setting import Figures, Setting
+from tests.benchmarks.gpu_parts.setting import ROOT, Figures, Setting, subprocess_environment
 from zoo.training.benchmarks import random_sources, translations, weights_avoiding
 
-ROOT = Path(__file__).parents[3]
-TESTS = {
-    "those that need a GPU": [
-        "tests/zoo/generation/test_beam_search.py",
-        "tests/compiler/test_cuda_graph.py",
-        "-k",
-        "gpu",
-    ],
-    "search, recording, formulas": [
-        "tests/zoo/generation",
-        "tests/compiler/test_cuda_graph.py",
-        "tests/compiler/test_runtime.py",
-    ],
-    "conformance": ["tests/compiler/test_conformance.py"],
-}
+TESTS = ["tests/zoo/generation/test_beam_search.py", "tests/compiler/test_cuda_graph.py", "-k", "gpu"]
 PRECISIONS = ("float32", "bfloat16")
 
 
 def correct(setting: Setting) -> Iterator[tuple[str, Figures]]:
-    """Run the quick checks first, then compiled programs and long tests."""
+    """Run the quick checks first, then compiled programs."""
     sections: dict[str, Any] = {} if setting.toy else {"architecture": {"N": 2}}  # of each kind of layer two
     spec = setting.spec("base", compilation={"backend": "eager"}, **sections)
     # Weights of before training, but for tokens that would end a translation early.
     weights = weights_avoiding(spec, initial_weights(spec, graphs(spec)))
-    (wanting, chosen), *others = TESTS.items()
     yield from _backend(setting, spec, weights, "eager")
     yield "training", _training(setting, spec)
     for precision in PRECISIONS:
         yield f"alone and in a batch, {precision}", _alone(setting, spec, weights, precision)
         yield f"recorded, {precision}", _recorded(setting, spec, weights, precision, "eager")
-    yield f"tests: {wanting}", _tests(chosen)
+    yield "tests that need a GPU", _tests()
     for name in BACKENDS:
         if name != "eager":
             yield from _backend(setting, spec, weights, name)
     if not setting.toy:
         yield "recorded, inductor, bfloat16", _recorded(setting, spec, weights, "bfloat16", "inductor")
-        for name, tests in others:
-            yield f"tests: {name}", _tests(tests)
 
 
 def _backend(setting: Setting, spec: Spec, weights: Any, name: str) -> Iterator[tuple[str, Figures]]:
@@ -147,11 +128,13 @@ def _recorded(setting: Setting, spec: Spec, weights: Any, precision: str, backen
     }
 
 
-def _tests(chosen: list[str]) -> Figures:
-    """Run tests of the suite, and report their counts and the names of those that fail."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *chosen]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+def _tests() -> Figures:
+    """Run the tests of the suite that need a GPU, and report their counts and the names of those that fail."""
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:benchmark", *TESTS]
+    environment = subprocess_environment(ZOO_TEST_GPU="1")
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
-    lines = done.stdout.strip().splitlines() or [done.stderr.strip()[-300:]]
+    lines = done.stdout.strip().splitlines() or [""]
     counts = {word: int(count) for count, word in re.findall(r"(\d+) (passed|failed|skipped|error)", lines[-1])}
+    if not counts:
+        return {"failed": f"pytest ran no test: {done.stderr.strip()[-300:]}"}
     return {**counts, "not passed": [line for line in lines if line.startswith(("FAILED", "ERROR"))][:10]}

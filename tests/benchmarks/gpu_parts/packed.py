@@ -116,7 +116,7 @@ def _error(result: Tensor, given: tuple[Tensor, ...], row: list[int], causal: bo
     )
     alone.backward(torch.ones_like(alone))
     pairs = [(result, alone), *((a.grad, b.grad) for a, b in zip(given, apart, strict=True))]
-    errors = [float((a.float() - b).abs().max() / b.abs().max()) for a, b in pairs]  # type: ignore[union-attr]
+    errors = [float((a.detach().float() - b).abs().max() / b.abs().max()) for a, b in pairs]  # type: ignore[union-attr]
     return {"error": errors[0], "error of gradients": max(errors[1:])}
 
 

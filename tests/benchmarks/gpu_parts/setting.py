@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ import torch
 import specs
 from specs import Spec
 
+ROOT = Path(__file__).parents[3]
 Figures = dict[str, Any]
 """Results that can be written as JSON: numbers, text, lists."""
 
@@ -24,6 +26,12 @@ TOY: dict[str, Any] = {
     "training": {"source_tokens": 400, "target_tokens": 400, "checkpoint_steps": 2, "average": 2, "steps": 4},
     "decoding": {"extra_length": 2},
 }
+
+
+def subprocess_environment(**variables: str) -> dict[str, str]:
+    """Return the environment of a process that imports the repository's modules first, with further variables."""
+    paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), **variables}
 
 
 class Absent(Exception):

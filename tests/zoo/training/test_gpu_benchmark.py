@@ -69,7 +69,7 @@ def test_each_part_has_results() -> None:
     recorded = correct["recorded, float32"]
     assert (recorded["numbers that differ from the same step"], recorded["changed"]) == (0, 0)
     assert recorded["largest difference from the step without padding, nats"] < 1e-4
-    suite = correct["tests: those that need a GPU"]
+    suite = correct["tests that need a GPU"]
     assert suite["passed"] > 0
     assert not suite["not passed"]
 
