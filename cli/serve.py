@@ -19,7 +19,7 @@ SERVE_EXAMPLES = (
     "\n\nzoo serve --new-key --keys keys.txt && zoo serve --keys keys.txt --host 0.0.0.0"
 )
 _LIMITS = "Limits"
-_CPU_BATCH_TOKENS = 1024
+_CPU_BATCH_TOKENS = 512
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
 
@@ -94,7 +94,7 @@ def serve(
             min=0.0,
             rich_help_panel=_LIMITS,
             help="Maximum time until a translation begins. If a request would probably wait longer, it gets status "
-            "429.",
+            "429. If the overload lasts, the time shrinks, so that accepted requests are answered soon.",
         ),
     ] = 2.0,
     timeout: Annotated[
@@ -109,7 +109,7 @@ def serve(
             metavar="N",
             min=1,
             max=MAX_TOKENS,
-            show_default="1024 on a CPU, 4096 on a GPU",
+            show_default="512 on a CPU, 4096 on a GPU",
             rich_help_panel=options.EXECUTION_PANEL,
             help="Maximum number of source tokens in a batch, counting padding. With smaller batches, answers are "
             "faster under load.",

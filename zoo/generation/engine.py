@@ -81,10 +81,9 @@ class Engine:
     def __del__(self) -> None:
         self._queue.stop()  # do not wait for the threads: this may run in one of them
 
-    @property
-    def waiting_seconds(self) -> float:
-        """Time until the first sentence of a new request begins, in seconds (see `RequestQueue.waiting_seconds`)."""
-        return self._queue.waiting_seconds
+    def accepts(self, max_wait_seconds: float) -> bool:
+        """Return whether to accept a new request (see `RequestQueue.accepts`)."""
+        return self._queue.accepts(max_wait_seconds)
 
     def close(self) -> None:
         """Make all unfinished requests fail, and wait until the worker threads have ended."""

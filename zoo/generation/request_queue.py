@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
@@ -14,6 +15,8 @@ from zoo.generation.hypotheses import Hypothesis, SearchHistory, SearchStrategy
 
 RECENT_SECONDS = 4.0
 """Busy time after which older measurements of the queue's speed count half, in seconds."""
+CONGESTION_SECONDS = 1.0
+"""Time constant of the average that distinguishes a lasting overload from a burst, in seconds."""
 
 
 class Stopped(Exception):
@@ -83,6 +86,8 @@ class RequestQueue:
         self._busy_seconds = 0.0  # recent time during which sentences waited
         self._busy_tokens = 0  # tokens that left the queue in `_busy_seconds`
         self._busy_since = 0.0  # when `_busy_seconds` was last updated
+        self._is_congested = False
+        self._congestion, self._congestion_since = 0.0, 0.0  # average until that time
         self._running_tokens: dict[int, int] = {}  # by thread
         self._parked: set[int] = set()  # threads that are not used, because there is not enough memory for them
         self._last_workers: set[int] = set()  # threads that were the only worker when they last took sentences
@@ -104,6 +109,23 @@ class RequestQueue:
             tokens = len(self._waiting) * self._queued_tokens / max(1, self._queued_sentences)
             expected = tokens * self._busy_seconds / max(1, self._busy_tokens)
         return 0.0 if added is None else max(expected, time.monotonic() - added)
+
+    @property
+    def congestion(self) -> float:
+        """Share of the last seconds during which requests could not begin because batches were full, from 0 to 1.
+
+        It is an exponentially weighted average with the time constant `CONGESTION_SECONDS`.
+        """
+        with self.changed:
+            return self._congestion_at(time.monotonic())
+
+    def accepts(self, max_wait_seconds: float) -> bool:
+        """Return whether to accept a new request: whether it will probably begin within the maximum waiting time.
+
+        A burst of requests may use the whole time. If the queue stays congested, longer waiting would delay every
+        request and not increase the number of answers, so the permitted time shrinks towards 0.
+        """
+        return self.waiting_seconds <= max_wait_seconds * (1.0 - self.congestion)
 
     def add(self, request: Request, sources: Sequence[Source]) -> None:
         """Add sentences of a request. Those of earlier calls are served before them.
@@ -137,6 +159,7 @@ class RequestQueue:
             self._queued_tokens -= sum(map(len, request.queue))
             self._queued_sentences -= len(request.queue)
             request.queue.clear()
+            self._update_congestion(is_full=self._is_congested)
 
     def take(self, running: Running) -> list[Sentence]:
         """Return the sentences that join a worker's batches. All of them have the same kind and length of prefix.
@@ -233,6 +256,7 @@ class RequestQueue:
         rows, longest = len(members), max((len(each.source) for each in members), default=0)
         max_rows = capacity // max(longest, MIN_ROW_TOKENS)
         if members and max_rows - rows < max(1, max_rows // 4):
+            self._update_congestion(is_full=True)
             return []
         matching = [
             (request.served_tokens, number, request)
@@ -241,11 +265,13 @@ class RequestQueue:
         ]
         heapq.heapify(matching)
         taken: list[Sentence] = []
+        is_full = False
         while matching:
             served, number, request = matching[0]
             source = request.queue[0]
             longest, rows = max(longest, len(source), MIN_ROW_TOKENS), rows + 1
-            if (running or taken) and (rows * longest > capacity or own_tokens >= share):
+            is_full = rows * longest > capacity
+            if (running or taken) and (is_full or own_tokens >= share):
                 break
             own_tokens += len(source)
             taken.append((request, request.queue.popleft()))
@@ -263,8 +289,19 @@ class RequestQueue:
             else:
                 heapq.heappop(matching)
         self._running_tokens[worker] = own_tokens
+        self._update_congestion(is_full=is_full)
         self._update_speed(sum(len(source) for _, source in taken))
         return taken
+
+    def _update_congestion(self, *, is_full: bool) -> None:
+        """Note whether the batches of a worker are full, and whether requests that have not begun wait for it."""
+        now = time.monotonic()
+        self._congestion, self._congestion_since = self._congestion_at(now), now
+        self._is_congested = is_full and any(request.added is not None for request in self._waiting)
+
+    def _congestion_at(self, now: float) -> float:
+        weight = math.exp((self._congestion_since - now) / CONGESTION_SECONDS)
+        return weight * self._congestion + (1.0 - weight) * self._is_congested
 
     def _update_speed(self, taken_tokens: int) -> None:
         """Update how many tokens leave the queue per second while sentences wait."""

@@ -159,11 +159,10 @@ class TextSearch:
         future.add_done_callback(lambda _: progress_bar.close())
         return future
 
-    @property
-    def waiting_seconds(self) -> float:
-        """Estimated time until a new translation begins, in seconds. 0 if no request waits."""
+    def accepts(self, max_wait_seconds: float) -> bool:
+        """Return whether to accept a new request (see `RequestQueue.accepts`)."""
         engine = vars(self).get("_engine")
-        return 0.0 if engine is None else cast(Engine, engine).waiting_seconds
+        return engine is None or cast(Engine, engine).accepts(max_wait_seconds)
 
     def _prepare(
         self, texts: Iterable[str], n_best: int | None, prefixes: Prefixes, options: TranslationOptions

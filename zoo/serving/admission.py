@@ -111,8 +111,8 @@ class Admission:
             or self._queued_characters + characters > limits.queued_characters
         ):
             raise ServingError(429, "the queue is full; try again later", "queue", _RETRY_SECONDS)
-        waiting = (model.loaded.translator.waiting_seconds for model in models if model.loaded is not None)
-        if max(waiting, default=0.0) > limits.wait_seconds:
+        translators = (model.loaded.translator for model in models if model.loaded is not None)
+        if not all(translator.accepts(limits.wait_seconds) for translator in translators):
             raise ServingError(429, "the server is busy; try again later", "wait", _RETRY_SECONDS)
         self.used_characters[key] += characters
         self._queued_texts += len(texts)

@@ -6,6 +6,7 @@ import os
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 
 from specs import ZooError
@@ -17,6 +18,7 @@ _PROCESS_SIZES = Path("/proc/self/statm")
 _DATA_COLUMN = 5  # the pages that RLIMIT_DATA limits, and the stack
 
 
+@cache  # the server asks for each request
 def machine_memory() -> int:
     """Return the memory of this machine, or the memory limit of the container if it is lower, in bytes."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -10,7 +10,7 @@ import pytest
 from zoo.generation import request_queue
 from zoo.generation.batching import Source
 from zoo.generation.beam_search import BeamSearch
-from zoo.generation.request_queue import RECENT_SECONDS, Request, RequestQueue
+from zoo.generation.request_queue import CONGESTION_SECONDS, RECENT_SECONDS, Request, RequestQueue
 
 TOKENS = 10
 
@@ -95,6 +95,62 @@ def test_a_new_request_does_not_wait_for_all_sentences_of_a_long_one(queue: Requ
         queue.take({})
     add(queue, 1)
     assert queue.waiting_seconds == pytest.approx(0.2)
+
+
+def overload(queue: RequestQueue, clock: Clock, waiting: int = 10) -> None:
+    """Let `waiting` requests wait for ten seconds, although ten per second begin."""
+    add(queue, waiting)
+    for _ in range(100):
+        clock.now += 0.1
+        queue.take({})
+        add(queue, 1)
+
+
+def test_a_burst_may_use_most_of_the_waiting_time(queue: RequestQueue, clock: Clock) -> None:
+    add(queue, 3)
+    for _ in range(2):
+        clock.now += 0.1
+        queue.take({})
+    waiting = 1
+    while queue.accepts(2.0) and waiting < 100:
+        add(queue, 1)
+        waiting += 1
+    assert waiting == pytest.approx(17, abs=2)  # 0.1 seconds each
+
+
+def test_the_waiting_time_shrinks_while_an_overload_lasts(queue: RequestQueue, clock: Clock) -> None:
+    overload(queue, clock)
+    assert queue.waiting_seconds == pytest.approx(1.0, rel=0.1)
+    assert not queue.accepts(2.0)
+    for _ in range(10):
+        clock.now += 0.1
+        queue.take({})
+    assert queue.waiting_seconds == 0
+    assert queue.accepts(2.0)
+    clock.now += 10 * CONGESTION_SECONDS
+    assert queue.congestion == pytest.approx(0.0, abs=0.01)
+
+
+def test_requests_that_were_withdrawn_do_not_congest_the_queue(queue: RequestQueue, clock: Clock) -> None:
+    requests = [Request(BeamSearch(size=1, alpha=0.6), lambda *_: None, lambda _: None) for _ in range(5)]
+    for request in requests:
+        queue.add(request, [Source(0, (5,) * TOKENS, max_length=20)])
+    queue.take({})
+    for request in requests:
+        queue.withdraw(request)
+    clock.now += 10 * CONGESTION_SECONDS
+    assert queue.congestion == pytest.approx(0.0, abs=0.01)
+
+
+def test_a_long_request_that_has_begun_does_not_congest_the_queue(queue: RequestQueue, clock: Clock) -> None:
+    request = Request(BeamSearch(size=1, alpha=0.6), lambda *_: None, lambda _: None)
+    queue.add(request, [Source(index, (5,) * TOKENS, max_length=20) for index in range(1000)])
+    for _ in range(100):
+        clock.now += 0.1
+        queue.take({})
+    assert queue.congestion == 0
+    add(queue, 1)
+    assert queue.accepts(0.5)
 
 
 def test_a_request_with_several_sentences_advances_although_new_requests_keep_arriving(queue: RequestQueue) -> None:

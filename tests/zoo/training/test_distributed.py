@@ -214,6 +214,7 @@ def test_memory_is_shared_by_processes_and_limited_by_containers(
 ) -> None:
     cpu, limit = torch.device("cpu"), tmp_path / "memory.max"
     monkeypatch.setattr(memory, "_CGROUP_LIMIT", limit)
+    monkeypatch.setattr(memory, "machine_memory", memory.machine_memory.__wrapped__)  # without its cache
     whole = device_memory.available_memory(cpu)
     limit.write_text("max\n")
     assert device_memory.available_memory(cpu) == whole
