@@ -94,7 +94,7 @@ def serve(
             min=0.0,
             rich_help_panel=_LIMITS,
             help="Maximum time until a translation begins. If a request would probably wait longer, it gets status "
-            "429. If the overload lasts, the time shrinks, so that accepted requests are answered soon.",
+            "429. The limit shrinks while the server stays overloaded, so that accepted requests are answered soon.",
         ),
     ] = 2.0,
     timeout: Annotated[

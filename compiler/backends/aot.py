@@ -49,7 +49,7 @@ def _compile(request: BuildRequest, folder: Path) -> None:
 
 
 class _Package:
-    """Package of compiled code by AOTInductor. It uses the weights of a program."""
+    """Package of code that AOTInductor compiled. It shares the weights of a program."""
 
     def __init__(self, file: Path) -> None:
         self.loader = torch._C._aoti.AOTIModelPackageLoader(str(file), "model", False, 1, -1)
@@ -76,7 +76,7 @@ aot = Backend(
     summary="compiled ahead of time by AOTInductor, without the weights",
     unavailable_reason=_unavailable_reason,
     build=_build,
-    device="cpu",  # on a GPU, the process ended with a segmentation fault (torch 2.11, H100; cause unknown)
+    device="cpu",  # on a GPU, the process ends with a segmentation fault (torch 2.11, H100; cause unknown)
     precisions=("float32", "bfloat16"),
     refuse=refuse,
 )

@@ -86,8 +86,9 @@ class RequestQueue:
         self._busy_seconds = 0.0  # recent time during which sentences waited
         self._busy_tokens = 0  # tokens that left the queue in `_busy_seconds`
         self._busy_since = 0.0  # when `_busy_seconds` was last updated
-        self._is_congested = False
-        self._congestion, self._congestion_since = 0.0, 0.0  # average until that time
+        self._is_congested = False  # whether new requests wait because batches are full
+        self._congestion = 0.0  # average of `_is_congested`
+        self._congestion_updated = 0.0  # when `_congestion` was last updated
         self._running_tokens: dict[int, int] = {}  # by thread
         self._parked: set[int] = set()  # threads that are not used, because there is not enough memory for them
         self._last_workers: set[int] = set()  # threads that were the only worker when they last took sentences
@@ -112,18 +113,21 @@ class RequestQueue:
 
     @property
     def congestion(self) -> float:
-        """Share of the last seconds during which requests could not begin because batches were full, from 0 to 1.
+        """Fraction of recent time in which new requests waited because batches were full, from 0 to 1.
 
-        It is an exponentially weighted average with the time constant `CONGESTION_SECONDS`.
+        This is an exponential moving average with the time constant `CONGESTION_SECONDS`.
         """
         with self.changed:
             return self._congestion_at(time.monotonic())
 
     def accepts(self, max_wait_seconds: float) -> bool:
-        """Return whether to accept a new request: whether it will probably begin within the maximum waiting time.
+        """Return whether a new request will probably begin within the permitted waiting time.
 
-        A burst of requests may use the whole time. If the queue stays congested, longer waiting would delay every
-        request and not increase the number of answers, so the permitted time shrinks towards 0.
+        In a lasting overload, a long queue delays every answer and yields no more answers. So the permitted time
+        shrinks towards 0 while the queue is congested. A short burst of requests may use nearly all of it.
+
+        Args:
+            max_wait_seconds: Permitted waiting time while the queue is not congested.
         """
         return self.waiting_seconds <= max_wait_seconds * (1.0 - self.congestion)
 
@@ -294,13 +298,17 @@ class RequestQueue:
         return taken
 
     def _update_congestion(self, *, is_full: bool) -> None:
-        """Note whether the batches of a worker are full, and whether requests that have not begun wait for it."""
+        """Update the average, and set whether the queue is congested from now on.
+
+        Args:
+            is_full: Whether a worker's batches are full. The queue is congested if they are and a new request waits.
+        """
         now = time.monotonic()
-        self._congestion, self._congestion_since = self._congestion_at(now), now
+        self._congestion, self._congestion_updated = self._congestion_at(now), now
         self._is_congested = is_full and any(request.added is not None for request in self._waiting)
 
     def _congestion_at(self, now: float) -> float:
-        weight = math.exp((self._congestion_since - now) / CONGESTION_SECONDS)
+        weight = math.exp((self._congestion_updated - now) / CONGESTION_SECONDS)
         return weight * self._congestion + (1.0 - weight) * self._is_congested
 
     def _update_speed(self, taken_tokens: int) -> None:

@@ -14,8 +14,9 @@ from compiler.host import cores, cpuinfo
 from compiler.switches import fast_float32
 
 _MIN_SECONDS = 0.2
-_COPY_ELEMENTS = 2**20
 _GPU_COPY_ELEMENTS = 2**27
+"""Number of elements of the buffer that a GPU copies."""
+_COPY_ELEMENTS = 2**20
 """Number of elements of each buffer that is copied to measure the memory bandwidth."""
 
 
@@ -86,8 +87,8 @@ def _copy_bandwidth(device: torch.device) -> float:
     """Return the memory bandwidth of copies, in bytes read and written per second.
 
     On a CPU, the copies use 16 buffers, because the result of a single buffer depends on where its pages are placed. On
-    a GPU, they use a single large buffer, because a GPU copies small ones faster than the host starts the copies. The
-    buffers exceed most caches.
+    a GPU, they use a single large buffer, because the host launches copies of small buffers more slowly than the GPU
+    runs them. In both cases, the buffers exceed most caches.
     """
     count, elements = (1, _GPU_COPY_ELEMENTS) if device.type == "cuda" else (16, _COPY_ELEMENTS)
     sources, targets = ([torch.full((elements,), 1.0, device=device) for _ in range(count)] for _ in range(2))

@@ -25,7 +25,7 @@ PRECISIONS = ("float32", "bfloat16")
 
 
 def correct(setting: Setting) -> Iterator[tuple[str, Figures]]:
-    """Run the quick checks first, then compiled programs."""
+    """Compare results on the GPU with the CPU: the quick checks first, then the backends that compile."""
     sections: dict[str, Any] = {} if setting.toy else {"architecture": {"N": 2}}  # of each kind of layer two
     spec = setting.spec("base", compilation={"backend": "eager"}, **sections)
     # Weights of before training, but for tokens that would end a translation early.
@@ -136,5 +136,7 @@ def _tests() -> Figures:
     lines = done.stdout.strip().splitlines() or [""]
     counts = {word: int(count) for count, word in re.findall(r"(\d+) (passed|failed|skipped|error)", lines[-1])}
     if not counts:
-        return {"failed": f"pytest ran no test: {done.stderr.strip()[-300:]}"}
+        return {
+            "failed": f"pytest ran no test, exit status {done.returncode}: {(done.stderr.strip() or lines[-1])[-300:]}"
+        }
     return {**counts, "not passed": [line for line in lines if line.startswith(("FAILED", "ERROR"))][:10]}

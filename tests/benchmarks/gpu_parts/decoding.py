@@ -98,7 +98,7 @@ def _figures(setting: Setting, spec: Spec, program: EmittedProgram, batch: int) 
 def _step(setting: Setting, spec: Spec, program: EmittedProgram, sources: list[list[int]]) -> tuple[float, int]:
     """Return the seconds of a step in the middle of a translation, and its memory traffic in bytes.
 
-    The steps that are timed read caches of the same size, so that each replays the same recording.
+    All timed steps use caches of the same size, so they replay the same CUDA graph.
     """
     beams, rows = spec.decoding.beam, len(sources) * spec.decoding.beam
     state = program.encode(Stream.pad(sources, setting.device))

@@ -29,7 +29,7 @@ TOY: dict[str, Any] = {
 
 
 def subprocess_environment(**variables: str) -> dict[str, str]:
-    """Return the environment of a process that imports the repository's modules first, with further variables."""
+    """Return the environment for a subprocess: ours, with the repository first in PYTHONPATH, and `variables`."""
     paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), **variables}
 

@@ -97,8 +97,8 @@ def test_a_new_request_does_not_wait_for_all_sentences_of_a_long_one(queue: Requ
     assert queue.waiting_seconds == pytest.approx(0.2)
 
 
-def overload(queue: RequestQueue, clock: Clock, waiting: int = 10) -> None:
-    """Let `waiting` requests wait for ten seconds, although ten per second begin."""
+def simulate_overload(queue: RequestQueue, clock: Clock, waiting: int = 10) -> None:
+    """Keep `waiting` requests in the queue for ten seconds. Ten requests per second arrive, and as many begin."""
     add(queue, waiting)
     for _ in range(100):
         clock.now += 0.1
@@ -119,7 +119,7 @@ def test_a_burst_may_use_most_of_the_waiting_time(queue: RequestQueue, clock: Cl
 
 
 def test_the_waiting_time_shrinks_while_an_overload_lasts(queue: RequestQueue, clock: Clock) -> None:
-    overload(queue, clock)
+    simulate_overload(queue, clock)
     assert queue.waiting_seconds == pytest.approx(1.0, rel=0.1)
     assert not queue.accepts(2.0)
     for _ in range(10):
