@@ -286,7 +286,7 @@ def _total_size(source: Lengths, target: Lengths, bounds: Indices) -> BatchSize:
 
 
 def _check_longest(lengths: Lengths, budget: int, side: str) -> None:
-    longest = int(lengths.max(initial=0))
+    longest = int(np.max(lengths, initial=0))
     if longest > budget:
         raise ZooError(
             f"a {side} of {longest - 1:,} tokens and its EOS exceed `training.{side}_tokens` ({budget:,})",

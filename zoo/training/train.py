@@ -11,6 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
 
+import numpy as np
 import torch
 
 import specs
@@ -165,7 +166,7 @@ def _train(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report: R
     measurements = StartMeasurements.measure(spec, program, report) if processes.first else None
     identity = RunIdentity(
         fingerprint=prepared.fingerprint,
-        longest_source=int(data.store.source_lengths.max()),
+        longest_source=int(np.max(data.store.source_lengths)),
         backend=program.backend,
         threads=torch.get_num_threads(),
         processes=processes.count,
