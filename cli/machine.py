@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 DOCTOR_EXAMPLES = "zoo doctor\n\nzoo doctor --json > machine.json"
 COMPILE_MODEL_EXAMPLES = (
-    "zoo compile base --backend native\n\nzoo compile --model transformer-big-ende --backend aot"
+    "zoo compile base --backend native\n\nzoo compile --model transformer-big-ende --backend aot --device cpu"
     "\n\nzoo compile tiny architecture.N=6 --backend onnx --json"
 )
 

@@ -52,6 +52,12 @@ SMALL = {
 """All sizes differ, so that a test fails if two of them are mixed up."""
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip tests with the mark `gpu` where no GPU is visible."""
+    if item.get_closest_marker("gpu") and not torch.cuda.is_available():
+        pytest.skip("needs a GPU: run `python -m tests.benchmarks.gpu correct`")
+
+
 @pytest.fixture
 def small() -> Callable[..., Spec]:
     """A function that returns a much smaller `tiny`; keyword arguments set fields of its architecture."""

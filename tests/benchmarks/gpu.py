@@ -1,13 +1,13 @@
 """Test and measure everything that needs a GPU: `python -m tests.benchmarks.gpu [PART ...] [--out FOLDER]`.
 
-Run it in the root of the repository. It takes up to 40 minutes. Without names all parts run, in this order:
+Run it in the root of the repository. It takes up to 35 minutes. Without names all parts run, in this order:
 
 - correct: every backend against the interpreter, a sentence alone and in a batch, recorded steps bitwise, and the tests
-  of the suite that need a GPU. 540 seconds.
+  of the suite that need a GPU. 300 seconds.
 - training: base and big in bfloat16 on 25,000 + 25,000 tokens a step. 420 seconds.
 - decoding: base in bfloat16 by batch, recorded as CUDA graphs and not. 420 seconds.
 - packed: attention of packed rows against padded buckets. 60 seconds.
-- artefacts: AOTInductor and TensorRT packages, torch's cache in a fresh process. 300 seconds.
+- artefacts: TensorRT engines, torch's cache in a fresh process. 200 seconds.
 - real: Multi30k to its end, if it has been prepared. 600 seconds.
 
 A part writes FOLDER/PART.json after each result, so that an interrupted run keeps its results. A part ends at its time
@@ -57,11 +57,11 @@ class Limited(NamedTuple):
 
 
 PARTS: Mapping[str, Limited] = {
-    "correct": Limited(correct, 540),
+    "correct": Limited(correct, 300),
     "training": Limited(training, 420),
     "decoding": Limited(decoding, 420),
     "packed": Limited(packed, 60),
-    "artefacts": Limited(artefacts, 300),
+    "artefacts": Limited(artefacts, 200),
     "real": Limited(real, 600),
 }
 

@@ -179,7 +179,7 @@ def test_a_replay_is_bitwise_equal_to_the_recorded_step(
     assert (recorder.records, recorder.replays) == (2, 19)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU: run `python -m tests.benchmarks.gpu correct`")
+@pytest.mark.gpu
 @pytest.mark.parametrize("precision", ["float32", "bfloat16"])
 def test_a_cuda_graph_is_bitwise_equal_to_the_step(small: Callable[..., Spec], precision: str) -> None:
     spec = small()

@@ -124,6 +124,12 @@ def test_an_aot_package_serves_all_weights_of_a_spec_without_a_compiler(
     assert done.returncode == 0, done.stderr
 
 
+def test_aot_refuses_gpus(small: Callable[..., Spec]) -> None:
+    problem = BACKENDS["aot"].unsupported_reason
+    assert problem(_request(small())) is None
+    assert "it runs on a CPU" in (problem(_request(small(), "cuda")) or "")
+
+
 def test_tensorrt_refuses_what_it_cannot_build(small: Callable[..., Spec]) -> None:
     problem = BACKENDS["tensorrt"].unsupported_reason
     assert problem(_request(small(), "cuda")) is None

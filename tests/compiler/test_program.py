@@ -199,7 +199,6 @@ def test_a_device_that_does_not_exist_is_refused(small: Callable[..., Spec]) -> 
     assert find_device("cpu:0") == "cpu"
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
 def test_a_gpu_is_refused_if_there_is_none(small: Callable[..., Spec]) -> None:
     with pytest.raises(ZooError, match="this machine has no GPU"):
         build(small(), device="cuda")

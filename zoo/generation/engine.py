@@ -81,9 +81,9 @@ class Engine:
     def __del__(self) -> None:
         self._queue.stop()  # do not wait for the threads: this may run in one of them
 
-    def accepts(self, max_wait_seconds: float) -> bool:
-        """Return whether to accept a new request (see `RequestQueue.accepts`)."""
-        return self._queue.accepts(max_wait_seconds)
+    def has_room(self, max_wait_seconds: float) -> bool:
+        """Return whether a new request will probably begin soon enough (see `RequestQueue.has_room`)."""
+        return self._queue.has_room(max_wait_seconds)
 
     def close(self) -> None:
         """Make all unfinished requests fail, and wait until the worker threads have ended."""

@@ -86,7 +86,8 @@ class RequestQueue:
         self._busy_seconds = 0.0  # recent time during which sentences waited
         self._busy_tokens = 0  # tokens that left the queue in `_busy_seconds`
         self._busy_since = 0.0  # when `_busy_seconds` was last updated
-        self._is_congested = False  # whether new requests wait because batches are full
+        self._full_workers: set[int] = set()  # threads whose batches no sentence can join
+        self._is_congested = False  # whether all workers are full while new requests wait
         self._congestion = 0.0  # average of `_is_congested`
         self._congestion_updated = 0.0  # when `_congestion` was last updated
         self._running_tokens: dict[int, int] = {}  # by thread
@@ -113,23 +114,24 @@ class RequestQueue:
 
     @property
     def congestion(self) -> float:
-        """Fraction of recent time in which new requests waited because batches were full, from 0 to 1.
+        """Fraction of recent time in which new requests waited because no worker had room, from 0 to 1.
 
         This is an exponential moving average with the time constant `CONGESTION_SECONDS`.
         """
         with self.changed:
             return self._congestion_at(time.monotonic())
 
-    def accepts(self, max_wait_seconds: float) -> bool:
+    def has_room(self, max_wait_seconds: float) -> bool:
         """Return whether a new request will probably begin within the permitted waiting time.
 
-        In a lasting overload, a long queue delays every answer and yields no more answers. So the permitted time
+        In a lasting overload, a long queue delays every answer without more answers per second. So the permitted time
         shrinks towards 0 while the queue is congested. A short burst of requests may use nearly all of it.
 
         Args:
             max_wait_seconds: Permitted waiting time while the queue is not congested.
         """
-        return self.waiting_seconds <= max_wait_seconds * (1.0 - self.congestion)
+        with self.changed:
+            return self.waiting_seconds <= max_wait_seconds * (1.0 - self.congestion)
 
     def add(self, request: Request, sources: Sequence[Source]) -> None:
         """Add sentences of a request. Those of earlier calls are served before them.
@@ -163,7 +165,7 @@ class RequestQueue:
             self._queued_tokens -= sum(map(len, request.queue))
             self._queued_sentences -= len(request.queue)
             request.queue.clear()
-            self._update_congestion(is_full=self._is_congested)
+            self._update_congestion()
 
     def take(self, running: Running) -> list[Sentence]:
         """Return the sentences that join a worker's batches. All of them have the same kind and length of prefix.
@@ -260,7 +262,8 @@ class RequestQueue:
         rows, longest = len(members), max((len(each.source) for each in members), default=0)
         max_rows = capacity // max(longest, MIN_ROW_TOKENS)
         if members and max_rows - rows < max(1, max_rows // 4):
-            self._update_congestion(is_full=True)
+            self._full_workers.add(worker)
+            self._update_congestion()
             return []
         matching = [
             (request.served_tokens, number, request)
@@ -293,18 +296,16 @@ class RequestQueue:
             else:
                 heapq.heappop(matching)
         self._running_tokens[worker] = own_tokens
-        self._update_congestion(is_full=is_full)
+        (self._full_workers.add if is_full else self._full_workers.discard)(worker)
+        self._update_congestion()
         self._update_speed(sum(len(source) for _, source in taken))
         return taken
 
-    def _update_congestion(self, *, is_full: bool) -> None:
-        """Update the average, and set whether the queue is congested from now on.
-
-        Args:
-            is_full: Whether a worker's batches are full. The queue is congested if they are and a new request waits.
-        """
-        now = time.monotonic()
+    def _update_congestion(self) -> None:
+        """Update the average, and set whether the queue is congested from now on."""
+        now, workers = time.monotonic(), len(self.threads) - len(self._parked)
         self._congestion, self._congestion_updated = self._congestion_at(now), now
+        is_full = len(self._full_workers - self._parked) >= workers
         self._is_congested = is_full and any(request.added is not None for request in self._waiting)
 
     def _congestion_at(self, now: float) -> float:

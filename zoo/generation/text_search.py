@@ -159,10 +159,14 @@ class TextSearch:
         future.add_done_callback(lambda _: progress_bar.close())
         return future
 
-    def accepts(self, max_wait_seconds: float) -> bool:
-        """Return whether to accept a new request (see `RequestQueue.accepts`)."""
+    def has_room(self, max_wait_seconds: float) -> bool:
+        """Return whether the translation of a new text will probably begin within this time.
+
+        Args:
+            max_wait_seconds: Permitted waiting time. In a lasting overload, less is permitted.
+        """
         engine = vars(self).get("_engine")
-        return engine is None or cast(Engine, engine).accepts(max_wait_seconds)
+        return engine is None or cast(Engine, engine).has_room(max_wait_seconds)
 
     def _prepare(
         self, texts: Iterable[str], n_best: int | None, prefixes: Prefixes, options: TranslationOptions

@@ -116,8 +116,8 @@ def estimate_training(spec: Spec, length: int, device: str, report: Report | Non
     spec.require_text()
     name, precision = find_device(device), spec.training.precision
     found, cpu = torch.device(name), name == "cpu"
+    used = device_memory.peak_memory(found)  # before the measurement, which uses memory itself
     speed = device_speed(found, precision)
-    used = device_memory.peak_memory(found)
     request = BuildRequest(spec, graphs(spec, [Purpose.TRAIN], name), {}, name)
     backend = choose_backend(spec.compilation.backend, request).name
     measured = None

@@ -14,8 +14,10 @@ from compiler.host import cores, cpuinfo
 from compiler.switches import fast_float32
 
 _MIN_SECONDS = 0.2
-_GPU_COPY_ELEMENTS = 2**27
-"""Number of elements of the buffer that a GPU copies."""
+_GPU_COPY_ELEMENTS = 2**25
+"""Number of elements of the buffer that a GPU copies. The buffer exceeds the caches of all GPUs so far."""
+_GPU_COPIES = 8
+"""Number of copies that a GPU makes before the host waits for it."""
 _COPY_ELEMENTS = 2**20
 """Number of elements of each buffer that is copied to measure the memory bandwidth."""
 
@@ -90,11 +92,11 @@ def _copy_bandwidth(device: torch.device) -> float:
     a GPU, they use a single large buffer, because the host launches copies of small buffers more slowly than the GPU
     runs them. In both cases, the buffers exceed most caches.
     """
-    count, elements = (1, _GPU_COPY_ELEMENTS) if device.type == "cuda" else (16, _COPY_ELEMENTS)
+    count, elements, copies = (1, _GPU_COPY_ELEMENTS, _GPU_COPIES) if device.type == "cuda" else (16, _COPY_ELEMENTS, 1)
     sources, targets = ([torch.full((elements,), 1.0, device=device) for _ in range(count)] for _ in range(2))
-    pairs = list(zip(sources, targets, strict=True))
+    pairs = copies * list(zip(sources, targets, strict=True))
     best = _fastest(lambda: [target.copy_(source) for source, target in pairs], device, 1)
-    return 2 * sum(source.nbytes for source in sources) / best
+    return 2 * sum(source.nbytes for source, _ in pairs) / best
 
 
 def _fastest(work: Callable[[], object], device: torch.device, min_rounds: int) -> float:

@@ -1,4 +1,4 @@
-"""Compiled artefacts: an AOTInductor package, torch's cache in a new process, a TensorRT engine."""
+"""Compiled artefacts: a TensorRT engine, and torch's cache in a new process."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ print(time.perf_counter() - begun)
 
 
 def artefacts(setting: Setting) -> Iterator[tuple[str, Figures]]:
-    """Compile two layers of base: some backends compile each kind of layer once, for others the time grows with N."""
+    """Compile two layers of base: inductor compiles each kind of layer once, but TensorRT's time grows with N."""
     spec = setting.spec("base", **({} if setting.toy else {"architecture": {"N": 2}}))
-    for name in ("aot", "tensorrt"):
-        yield name, _package(setting, spec, name)
+    yield "tensorrt", _engine(setting, spec)
     yield "torch.compile's cache", _cache(setting, spec)
 
 
-def _package(setting: Setting, spec: Spec, name: str) -> Figures:
+def _engine(setting: Setting, spec: Spec) -> Figures:
     """Build a program, load it, and load it with other weights, which must not compile anything."""
-    folder, backend, device = setting.folder / "artefacts" / name, BACKENDS[name], str(setting.device)
+    name, device = "tensorrt", str(setting.device)
+    folder, backend = setting.folder / "artefacts" / name, BACKENDS[name]
     weights = initial_weights(spec, graphs(spec))
     order = BuildRequest(spec, graphs(spec, device=device), weights, device, "float32", folder)
     if problem := backend.unavailable_reason() or backend.unsupported_reason(order):

@@ -339,7 +339,7 @@ def test_a_gpu_that_reports_one_step_late_changes_nothing(toy, search, monkeypat
                 assert Event.waits >= len(program.read)
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU: run `python -m tests.benchmarks.gpu correct`")
+@pytest.mark.gpu
 def test_search_on_a_gpu_finds_the_same(search):
     spec = specs.load("tiny", {"architecture": {"N": 2, "d_model": 16, "d_ff": 32}, "vocabulary": {"size": 60}})
     weights = build(spec, backend="eager").weights()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from math import exp
 from types import SimpleNamespace
 
 import pytest
@@ -112,21 +113,37 @@ def test_a_burst_may_use_most_of_the_waiting_time(queue: RequestQueue, clock: Cl
         clock.now += 0.1
         queue.take({})
     waiting = 1
-    while queue.accepts(2.0) and waiting < 100:
+    while queue.has_room(2.0) and waiting < 100:
         add(queue, 1)
         waiting += 1
-    assert waiting == pytest.approx(17, abs=2)  # 0.1 seconds each
+    # Each waits 0.1 seconds. The queue was congested for the last 0.1 seconds.
+    assert waiting == int(20 * exp(-0.1 / CONGESTION_SECONDS)) + 1
+
+
+def test_a_queue_is_not_congested_while_one_worker_has_room(queue: RequestQueue, clock: Clock) -> None:
+    add(queue, 10)
+    queue.take({})
+    idle = threading.Thread()
+    queue.threads.append(idle)
+    add(queue, 10)
+    queue.take({})
+    clock.now += 10 * CONGESTION_SECONDS
+    assert queue.congestion == pytest.approx(0.0, abs=0.01)
+    queue.threads.remove(idle)
+    queue.take({})
+    clock.now += 10 * CONGESTION_SECONDS
+    assert queue.congestion == pytest.approx(1.0, abs=0.01)
 
 
 def test_the_waiting_time_shrinks_while_an_overload_lasts(queue: RequestQueue, clock: Clock) -> None:
     simulate_overload(queue, clock)
     assert queue.waiting_seconds == pytest.approx(1.0, rel=0.1)
-    assert not queue.accepts(2.0)
+    assert not queue.has_room(2.0)
     for _ in range(10):
         clock.now += 0.1
         queue.take({})
     assert queue.waiting_seconds == 0
-    assert queue.accepts(2.0)
+    assert queue.has_room(2.0)
     clock.now += 10 * CONGESTION_SECONDS
     assert queue.congestion == pytest.approx(0.0, abs=0.01)
 
@@ -150,7 +167,7 @@ def test_a_long_request_that_has_begun_does_not_congest_the_queue(queue: Request
         queue.take({})
     assert queue.congestion == 0
     add(queue, 1)
-    assert queue.accepts(0.5)
+    assert queue.has_room(0.5)
 
 
 def test_a_request_with_several_sentences_advances_although_new_requests_keep_arriving(queue: RequestQueue) -> None:

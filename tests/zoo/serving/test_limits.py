@@ -89,12 +89,14 @@ def test_no_request_is_accepted_while_another_waits_too_long(url_of, blocked):
     url = url_of(wait_seconds=0.2)
     with ThreadPoolExecutor() as threads:
         first = threads.submit(send, url)
-        wait_until(lambda: metric(url, "zoo_queued_texts") == 1)
-        time.sleep(0.3)
-        refused = send(url)
-        assert (refused.status_code, list(refused.json())) == (429, ["error"])
-        assert int(refused.headers["retry-after"]) > 0
-        blocked.set()
+        try:
+            wait_until(lambda: metric(url, "zoo_loaded_models") == 1)  # the request begins to wait after that
+            time.sleep(1.0)
+            refused = send(url)
+            assert (refused.status_code, list(refused.json())) == (429, ["error"])
+            assert int(refused.headers["retry-after"]) > 0
+        finally:
+            blocked.set()
         assert first.result().status_code == 200
     assert send(url).status_code == 200
     assert metric(url, 'zoo_rejected_total{reason="wait"}') == 1
