@@ -18,9 +18,12 @@ _PROCESS_SIZES = Path("/proc/self/statm")
 _DATA_COLUMN = 5  # the pages that RLIMIT_DATA limits, and the stack
 
 
-@cache  # the server asks for each request
+@cache
 def machine_memory() -> int:
-    """Return the memory of this machine, or the memory limit of the container if it is lower, in bytes."""
+    """Return the memory of this machine, or the memory limit of the container if it is lower, in bytes.
+
+    It is read once per process, because `zoo serve` needs it for each request.
+    """
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     with suppress(OSError, ValueError):
         memory = min(memory, int(_CGROUP_LIMIT.read_text()))

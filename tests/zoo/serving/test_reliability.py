@@ -31,8 +31,9 @@ BODY = {"text": "\n".join(LINES), "source": "en", "target": "de", "beam": 8}
 def server(run: Run) -> Iterator[tuple[subprocess.Popen[str], str]]:
     """Start `zoo serve` on a free port, and yield the process and its address."""
     command = [sys.executable, "-m", "zoo", "serve", "--model", str(run.folder.resolve()), "--port", "0"]
+    options = ["--device", "cpu", "--max-wait", "600"]  # accept all requests, although they are an overload
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen([*command, "--device", "cpu"], env=environment, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen([*command, *options], env=environment, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         line = next(line for line in process.stderr if "http://" in line)
         yield process, line[line.index("http://") :].partition(";")[0]
