@@ -10,7 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from compiler.assemble import build, find_device, trainable
+    from compiler.assemble import build, find_device, trainable, update_refusal
     from compiler.costs import Cost, cost
     from compiler.emission import EmittedCode, emit
     from compiler.emitted import EmittedProgram, Loss
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from specs import Spec
 
 _NAMES = {
-    "assemble": ("build", "find_device", "trainable"),
+    "assemble": ("build", "find_device", "trainable", "update_refusal"),
     "costs": ("Cost", "cost"),
     "emission": ("EmittedCode", "emit"),
     "emitted": ("EmittedProgram", "Loss"),
@@ -59,6 +59,7 @@ __all__ = [
     "parameters",
     "stored_tensors",
     "trainable",
+    "update_refusal",
 ]
 
 

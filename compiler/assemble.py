@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from importlib.util import find_spec
 from pathlib import Path
 
 import torch
@@ -17,6 +18,7 @@ from compiler.initialization import initial_weights
 from compiler.kernels.program import PackedModel
 from compiler.options import compile_options
 from compiler.passes import TRANSLATE, graphs
+from compiler.passes.pack_rows import Unpackable
 from compiler.program import Program
 from compiler.weights import check_weights
 from specs import Spec, ZooError
@@ -66,18 +68,37 @@ def trainable(
 ) -> EmittedProgram:
     """Return a program that can be trained: a torch module with a float32 copy of the weights.
 
-    The arguments have the same meaning as those of `build`.
+    The arguments have the same meaning as those of `build`. On a GPU, the program also has the graph of an update,
+    unless there is a reason against it (see `update_refusal`).
 
     Raises:
         ValueError: The purposes do not include TRAIN.
         ZooError: See `build`.
     """
-    chosen, request = prepare_build(spec, purposes, weights=weights, device=device)
+    purposes, backend = tuple(purposes), None
+    if find_device(device).startswith("cuda") and Purpose.TRAIN in purposes and update_refusal(spec) is None:
+        purposes, backend = (*purposes, Purpose.UPDATE), "eager"
+    chosen, request = prepare_build(spec, purposes, weights=weights, device=device, backend=backend)
     if Purpose.TRAIN not in request.graphs:
         raise ValueError(f"the purposes {', '.join(request.graphs)} do not include `{Purpose.TRAIN}`: add it")
     program = chosen.build(request)
     assert isinstance(program, EmittedProgram)
     return program
+
+
+def update_refusal(spec: Spec) -> str | None:
+    """Return the reason why an update of a model cannot be one graph on a GPU, or None if it can."""
+    if spec.compilation.backend not in ("auto", "eager"):
+        return f"`compilation.backend` is `{spec.compilation.backend}`"
+    if "pack_rows" in spec.compilation.disabled_passes:
+        return "the pass `pack_rows` is disabled"
+    if find_spec("triton") is None:
+        return "Triton is not installed: run `pip install triton`"
+    try:
+        graphs(spec, (Purpose.TRAIN, Purpose.UPDATE))
+    except Unpackable as refusal:
+        return refusal.problem
+    return None
 
 
 def prepare_build(

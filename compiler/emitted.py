@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any, NamedTuple, cast
+from zlib import crc32
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -37,6 +38,9 @@ class Loss(NamedTuple):
 
 class _ParameterTree(nn.Module):
     """Module that only contains parameters and other parameter trees, such as `tree.encoder[0].self_attention`."""
+
+    dropout_key: int
+    """Number that distinguishes the dropout layers of this part of the model from those of other parts."""
 
     def __getitem__(self, index: int) -> nn.Module:
         return cast(nn.Module, self._modules[str(index)])
@@ -73,6 +77,7 @@ class EmittedProgram(nn.Module):
         """
         super().__init__()
         use_one_thread_after_fork()
+        self.dropout_key = 0
         self.spec, self.graphs, self.code, self.backend, self.precision = spec, graphs, code, backend, precision
         self._functions = functions
         self._recorded: RecordedSteps | None = None
@@ -264,6 +269,16 @@ class EmittedProgram(nn.Module):
             tree = self.get_submodule(".".join(parents))
             tree.register_parameter(leaf, nn.Parameter(tensor, requires_grad=False))
 
+    def with_parameters(self, parameters: Mapping[str, Tensor]) -> EmittedProgram:
+        """Return a program like this one that uses other tensors for some of its parameters, and shares the rest."""
+        made = EmittedProgram(
+            self.spec, self.graphs, self._functions, self.code, backend=self.backend, precision=self.precision
+        )
+        for name, parameter in {**dict(self.named_parameters()), **parameters}.items():
+            path, _, leaf = name.rpartition(".")
+            made._subtree(path)._parameters[leaf] = cast(nn.Parameter, parameter)
+        return made.train(self.training)
+
     def _origins(self) -> dict[str, Origin]:
         return {n: p.origin for graph in self.graphs.values() for n, p in graph.parameters.items()}
 
@@ -280,4 +295,5 @@ class EmittedProgram(nn.Module):
             if name not in module._modules:
                 module.add_module(name, _ParameterTree())
             module = cast(nn.Module, module._modules[name])
+        module.dropout_key = crc32(path.encode()) >> 1  # type: ignore[assignment] # a 32-bit integer for the kernels
         return module

@@ -22,10 +22,16 @@ class Purpose(StrEnum):
     """Purpose of a graph, such as training. `lowering/transformer.py` lists the inputs and outputs for each purpose."""
 
     TRAIN = "train"
+    UPDATE = "update"
     SCORE = "score"
     ENCODE = "encode"
     DECODE_STEP = "decode_step"
     ATTEND = "attend"
+
+    @property
+    def trains(self) -> bool:
+        """Whether the graph computes a loss, with dropout."""
+        return self in (Purpose.TRAIN, Purpose.UPDATE)
 
 
 @dataclass(frozen=True)

@@ -214,7 +214,7 @@ class NativeCodeGenerator:
             *masks, name = masks
             bias = self.nodes[name].operation.native_bias(self, self.nodes[name])
         mask_operations = [self.nodes[mask].operation for mask in masks if mask in self.nodes]
-        unsupported = [mask for mask in mask_operations if mask.mask_role is None]
+        unsupported = [mask for mask in mask_operations if mask.mask_role not in (MaskRole.PADDING, MaskRole.UNWRITTEN)]
         if unsupported or len(masks) != 1:
             names = ", ".join(type(mask).__name__ for mask in unsupported) or f"{len(masks)} masks"
             raise UnsupportedGraph(f"it has no instruction for attention with {names}: {_USE_EAGER}")

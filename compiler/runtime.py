@@ -254,11 +254,11 @@ def smoothed_loss(
         wrong_classes: Whether this probability is spread over the wrong classes only, instead of all classes.
     """
     real = labels != PAD
-    logits = logits[real].float()
+    logits = logits.float()
     log_p, closed = logits.log_softmax(-1), logits <= SUPPRESSED_LOGIT
-    plain, total = -log_p.gather(-1, labels[real][:, None])[:, 0], -log_p.masked_fill(closed, 0.0).sum(-1)
+    plain, total = -log_p.gather(-1, labels.long()[..., None])[..., 0], -log_p.masked_fill(closed, 0.0).sum(-1)
     smoothed = _Smoothing(smoothing, wrong_classes).loss(plain, total, logits.shape[-1] - closed.sum(-1))
-    return torch.stack([smoothed.sum(), plain.sum()])
+    return torch.stack([(smoothed * real).sum(), (plain * real).sum()])
 
 
 def alignment_loss(

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from compiler.builder import Value
-from compiler.graph import Purpose
 from compiler.lowering.context import LayerContext
 from compiler.operations.operation import (
     EmitContext,
@@ -39,7 +38,7 @@ def mixture_of_experts(x: Value, sublayer: MixtureOfExperts, context: LayerConte
     d_ff = context.architecture.option(sublayer, "d_ff")
     gate = b.parameter("gate", d_model, experts)
     noise = b.parameter("noise", d_model, experts, initial=Initializer.ZERO)
-    noisy = b.purpose is Purpose.TRAIN
+    noisy = b.purpose.trains
     gates = b.node("gates", TopKGates(sublayer.top_k, noisy, sublayer.balance if noisy else 0.0), (x,), gate, noise)
     parameters = (
         b.parameter("w1", experts, d_model, d_ff, initial=Initializer.EXPERTS),
@@ -63,6 +62,7 @@ class TopKGates(Operation):
     noisy: bool = False
     balance: float = 0.0
 
+    depends_on_batch = True
     calls = ("compiler.experts.top_k_gates", "compiler.experts.noisy_top_k_gates")
     caption = ("softmax", "Gates of experts")
 

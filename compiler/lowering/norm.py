@@ -60,6 +60,7 @@ class LayerNorm(NormOperation):
     """Layer normalisation: (x - mean) / sqrt(variance + epsilon) · gain + bias (3.1; Ba et al. 2016)."""
 
     vectors: ClassVar = {"gain": Initializer.ONE, "bias": Initializer.ZERO}
+    is_layer_norm = True
     calls = ("torch.nn.functional.layer_norm",)
     caption = ("add", "Norm")
 

@@ -85,6 +85,7 @@ def lower(spec: Spec, purpose: Purpose) -> Graph:
     transformer = _Transformer(spec, builder)
     build = {
         Purpose.TRAIN: transformer.train,
+        Purpose.UPDATE: transformer.train,
         Purpose.SCORE: transformer.score,
         Purpose.ENCODE: transformer.encode,
         Purpose.DECODE_STEP: transformer.decode_step,
@@ -134,7 +135,13 @@ class _Transformer:
         self.b.output("log_probabilities", self.b.node("log_softmax", LogSoftmax(), (logits,)))
 
     def _teacher_forced(self) -> tuple[Value, Value]:
-        """Return logits and labels. The decoder reads target[:, :-1], and the labels are target[:, 1:]."""
+        """Return logits and labels. The decoder reads target[:, :-1], and the labels are target[:, 1:].
+
+        In an update, both are inputs, because packed rows contain several sentences.
+        """
+        if self.b.purpose is Purpose.UPDATE:
+            memory, target = self.encoder(), self.tokens("target", TARGET)
+            return self.logits(self.decoder(target, memory)), self.tokens("labels", TARGET)
         memory, target = self.encoder(), self.tokens("target", TARGET + 1)
         shifted = self.b.node("shifted", Slice(dimension=1, stop=-1), (target,))
         labels = self.b.node("labels", Slice(dimension=1, start=1), (target,))
@@ -169,7 +176,7 @@ class _Transformer:
         context = LayerContext(self.b, self.a, positions, target, position=position, memory=memory, embedded=y)
         for i in range(self.a.depths.decoder):
             with self.b.layer(f"decoder.{i}"):
-                is_guided = self.b.purpose is Purpose.TRAIN and i == self.spec.guided_layer
+                is_guided = self.b.purpose.trains and i == self.spec.guided_layer
                 y = self.layer(y, self.a.decoder, replace(context, index=i, guided=self.guided if is_guided else None))
         return self.final_norm("decoder", y)
 

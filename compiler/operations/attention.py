@@ -46,6 +46,25 @@ class AttentionKernel(StrEnum):
 
 
 @dataclass(frozen=True)
+class HeadColumns:
+    """Columns of queries, keys and values in the features that contain them, and the numbers and widths of heads."""
+
+    count: int
+    kv_count: int
+    d_k: int
+    d_v: int
+    query: int
+    key: int
+    value: int
+
+    def parts(self, q: Tensor, kv: Tensor) -> tuple[tuple[Tensor, int], ...]:
+        """Return queries, keys and values [..., heads · width], each with the width of a head."""
+        queries = q[..., self.query : self.query + self.count * self.d_k], self.d_k
+        keys = kv[..., self.key : self.key + self.kv_count * self.d_k], self.d_k
+        return queries, keys, (kv[..., self.value : self.value + self.kv_count * self.d_v], self.d_v)
+
+
+@dataclass(frozen=True)
 class _ScoredAttention(Operation):
     """Base class of operations that compute a score for each pair of a query and a key."""
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 class Add(Operation):
     """Add two values of the same type, as in a residual connection (3.1)."""
 
+    is_sum = True
     code = "{0} + {1}"
     caption = ("add", "Add")
 
@@ -77,6 +78,7 @@ class Relu(ActivationOperation):
     """ReLU: max(0, x) (3.3)."""
 
     activation = ActivationKind.RELU
+    is_relu = True
     code = "relu({0})"
     calls = ("torch.nn.functional.relu",)
     caption = ("linear", "ReLU")

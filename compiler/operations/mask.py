@@ -80,6 +80,7 @@ class CausalMask(Mask):
     Input: a value [batch, length, ...], of which only the shape is used. Result: [1, 1, length, length].
     """
 
+    mask_role = MaskRole.CAUSAL
     code = "causal_mask({0})"
     calls = ("compiler.runtime.causal_mask",)
 

@@ -108,6 +108,8 @@ class MaskRole(StrEnum):
 
     PADDING = "padding"
     """Keys that are padding."""
+    CAUSAL = "causal"
+    """Keys after the query."""
     UNWRITTEN = "unwritten"
     """Slots of a key/value cache without a key that the query may see."""
 
@@ -136,6 +138,18 @@ class Operation(ABC):
     """Whether it is a norm, such as layer normalisation."""
     is_activation: ClassVar[bool] = False
     """Whether it is an activation function."""
+    is_relu: ClassVar[bool] = False
+    """Whether it is ReLU, which a product on a GPU can apply to its result."""
+    is_layer_norm: ClassVar[bool] = False
+    """Whether it is layer normalisation, which has a fused kernel for GPUs."""
+    is_sum: ClassVar[bool] = False
+    """Whether it adds two values."""
+    merges_heads: ClassVar[bool] = False
+    """Whether it concatenates attention heads."""
+    depends_on_batch: ClassVar[bool] = False
+    """Whether training it depends on all positions of a batch together, or on random numbers other than dropout."""
+    float32_parameters: ClassVar[bool] = False
+    """Whether its parameters stay in float32 where other parameters are converted to bfloat16."""
     adds_positions: ClassVar[bool] = False
     """Whether it adds a positional encoding, a learned one if it has a parameter."""
     splits_heads: ClassVar[bool] = False

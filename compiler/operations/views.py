@@ -107,6 +107,7 @@ class MergeHeads(Operation):
     """Concatenate the heads: [batch, h, n, d] -> [batch, n, h·d] (3.2.2)."""
 
     shares_buffer = True
+    merges_heads = True
     code = "{0}.transpose(1, 2).flatten(2)"
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:

@@ -24,6 +24,7 @@ from compiler.passes.fuse_memory import fuse_memory
 from compiler.passes.fuse_projections import fuse_projections
 from compiler.passes.hoist_memory import hoist_memory
 from compiler.passes.int8 import int8
+from compiler.passes.pack_rows import pack_rows
 from compiler.passes.pad_vocabulary import pad_vocabulary
 from compiler.passes.plan_cache import plan_cache
 from compiler.weights import Parameter
@@ -58,6 +59,7 @@ PASSES = (
     Pass(beams_as_queries),
     Pass(plan_cache),
     Pass(pad_vocabulary),
+    Pass(pack_rows),
     Pass(chunk_loss),
     Pass(choose_attention),
     Pass(bfloat16, exact=False),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from compiler.graph import Graph, Graphs, Node, Purpose
+from compiler.graph import Graph, Graphs, Node
 from compiler.options import CompileOptions
 from specs import Spec
 
@@ -19,7 +19,7 @@ def _drop(graph: Graph) -> Graph:
     replaced: dict[str, str] = {}
     for node in graph.nodes:
         node = replace(node, inputs=tuple(replaced.get(i, i) for i in node.inputs))
-        if graph.purpose is not Purpose.TRAIN or not node.operation.dropout:
+        if not graph.purpose.trains or not node.operation.dropout:
             operation = node.operation.without_dropout()
             if operation is None:
                 replaced[node.name] = node.inputs[0]

@@ -12,7 +12,7 @@ from math import sqrt
 import torch
 from torch.nn.parallel import DistributedDataParallel
 
-from compiler import EmittedProgram
+from compiler import EmittedProgram, Purpose, update_refusal
 from compiler.seeds import stream
 from specs import Spec, ZooError
 from zoo.data.batches import Batch
@@ -20,6 +20,7 @@ from zoo.report import Report
 from zoo.system.device_memory import MEMORY_ERRORS, is_out_of_memory
 from zoo.training.distributed import Processes, full_tensor, shard
 from zoo.training.guided_alignment import Aligner
+from zoo.training.recorded_update import RecordedUpdate
 
 
 def learning_rate(step: int, spec: Spec) -> float:
@@ -74,12 +75,21 @@ class Updater:
             shard(program, processes)
         self.parameters = list(program.parameters())
         self.optimiser = torch.optim.Adam(
-            self.parameters, betas=(training.beta1, training.beta2), eps=training.epsilon, fused=True
+            self.parameters,
+            betas=(training.beta1, training.beta2),
+            eps=training.epsilon,
+            fused=True,
+            capturable=processes.device.type == "cuda",
         )
         for parameter in self.parameters:  # allocate the moments before the first batch needs memory as well
             zeros = {moment: torch.zeros_like(parameter) for moment in ("exp_avg", "exp_avg_sq")}
             self.optimiser.state[parameter] = {"step": torch.zeros((), device=parameter.device), **zeros}
-        self._module: torch.nn.Module = program if processes.count == 1 or sharded else self._distributed()
+        self._recorded: RecordedUpdate | None = None
+        self._packs = Purpose.UPDATE in program.graphs and not sharded
+        if processes.device.type == "cuda":
+            report.info(f"each step is {self._describe_graphs()}")
+        one = processes.count == 1 or sharded or self._packs
+        self._module: torch.nn.Module = program if one else self._distributed()
 
     def step(self, number: int, batch: Batch, tokens: int) -> StepResult:
         """Compute one step, update the weights, and return the losses.
@@ -107,6 +117,7 @@ class Updater:
             if self.processes.count > 1:
                 hint = "resume with a larger `training.accumulation_steps`, which changes only rounding and dropout"
                 raise ZooError(f"step {number:,} does not fit in memory", hint=hint, exit_code=1)
+            self._recorded = None
             self.optimiser.zero_grad(set_to_none=True)
             if parts >= len(batch):
                 longest = max(batch.source.values.shape[1], batch.target.values.shape[1])
@@ -117,8 +128,16 @@ class Updater:
 
     def _step(self, number: int, batch: Batch, tokens: int, parts: int) -> StepResult:
         training, device, rank = self.spec.training, self.processes.device, self.processes.rank
-        torch.manual_seed(stream(training.seed, "step", number, *([rank] if rank else [])))
+        seed = stream(training.seed, "step", number, *([rank] if rank else []))
         self.program.train()
+        if self._packs:
+            if self._recorded is None or self._recorded.parts != parts:
+                self._recorded = None  # free its memory first
+                self._recorded = RecordedUpdate(self.spec, self.program, self.optimiser, self.processes, parts)
+            rate = learning_rate(number, self.spec)
+            losses, taken = self._recorded.step(batch.split(parts), rate, tokens, seed)
+            return StepResult(losses[0], losses[1], taken, tokens)
+        torch.manual_seed(seed)
         sums = torch.zeros(2, device=device)
         *early, last = self._split(batch, parts)
         for part in early:
@@ -128,6 +147,15 @@ class Updater:
         sums = self.processes.all_reduce(sums)
         taken = self._update(learning_rate(number, self.spec), sums[0])
         return StepResult(sums[0], sums[1], taken, tokens)
+
+    def _describe_graphs(self) -> str:
+        """Return how a GPU runs a step: as one CUDA graph, as several, or kernel by kernel, with the reason."""
+        if self._packs:
+            parts = self.spec.training.accumulation_steps
+            one = self.processes.count == parts == 1
+            return "one CUDA graph" if one else "several CUDA graphs, and gradients are summed between them"
+        reason = "weights are sharded" if self._sharded else update_refusal(self.spec)
+        return f"launched kernel by kernel, which is slower than a CUDA graph: {reason}"
 
     def _split(self, batch: Batch, parts: int) -> list[Batch]:
         """Split a batch into at most `parts` parts.

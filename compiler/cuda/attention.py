@@ -1,0 +1,227 @@
+"""Attention of packed rows: all sentences of a batch follow each other in one row of constant length.
+
+Each query sees a span of successive keys, those of its sentence, and each key is seen by a span of successive queries.
+A program computes a block of successive queries, which may belong to several sentences, and reads only the keys from
+the first to the last that these queries see. The grid depends only on the length of the row, so that the kernels can be
+recorded in a CUDA graph. The backward pass needs no atomic additions, so that it always gives the same sums.
+"""
+
+# ruff: noqa: D103 - Triton functions are described by the functions that launch them
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from compiler.operations.attention import HeadColumns
+
+BLOCK = 64
+"""Number of queries, and of keys, in a block."""
+
+
+@triton.jit
+def _rows(x, stride, offsets, inside, columns, width, column):
+    """Load features [rows, width] of one head, from the column `column` on."""
+    valid = inside[:, None] & (columns < width)[None, :]
+    return tl.load(x + offsets[:, None].to(tl.int64) * stride + column + columns[None, :], valid, other=0.0)
+
+
+@triton.jit
+def _spans(spans, length, offsets, causal: tl.constexpr):
+    """Return the spans of the keys that queries see: their first keys, and the first keys after them."""
+    low = tl.load(spans + offsets, offsets < length, other=0)
+    high = tl.load(spans + length + offsets, offsets < length, other=0)
+    if causal:
+        high = tl.minimum(high, offsets + 1)
+    return low, high
+
+
+@triton.jit
+def _union(low, high):
+    """Return the smallest span that contains all spans that are not empty."""
+    return tl.min(tl.where(high > low, low, 2147483647), 0), tl.max(tl.where(high > low, high, 0), 0)
+
+
+@triton.jit
+def _forward(
+    q, kv, out, logs, spans, queries, q_stride, kv_stride, out_stride, q_column, k_column, v_column, d_k, d_v, scale,
+    causal: tl.constexpr, precision: tl.constexpr, block: tl.constexpr, k_block: tl.constexpr, v_block: tl.constexpr,
+    group: tl.constexpr,
+):  # fmt: skip
+    head, offsets = tl.program_id(1), tl.program_id(0) * block + tl.arange(0, block)
+    inside, k_columns, v_columns = offsets < queries, tl.arange(0, k_block), tl.arange(0, v_block)
+    low, high = _spans(spans, queries, offsets, causal)
+    start, end = _union(low, high)
+    query = _rows(q, q_stride, offsets, inside, k_columns, d_k, q_column + head * d_k)
+    highest = tl.full((block,), float("-inf"), tl.float32)
+    sums, result = tl.zeros((block,), tl.float32), tl.zeros((block, v_block), tl.float32)
+    for first in range(start, end, block):
+        keys = first + tl.arange(0, block)
+        key = _rows(kv, kv_stride, keys, keys < end, k_columns, d_k, k_column + head // group * d_k)
+        scores = tl.dot(query, tl.trans(key), input_precision=precision) * scale
+        scores = tl.where((keys[None, :] >= low[:, None]) & (keys[None, :] < high[:, None]), scores, float("-inf"))
+        higher = tl.maximum(highest, tl.max(scores, 1))
+        shift = tl.where(higher > float("-inf"), higher, 0.0)
+        weights = tl.exp(scores - shift[:, None])
+        factor = tl.exp(highest - shift)
+        value = _rows(kv, kv_stride, keys, keys < end, v_columns, d_v, v_column + head // group * d_v)
+        result = result * factor[:, None] + tl.dot(weights.to(value.dtype), value, input_precision=precision)
+        sums, highest = sums * factor + tl.sum(weights, 1), higher
+    sees = sums > 0
+    result = tl.where(sees[:, None], result / tl.where(sees, sums, 1.0)[:, None], 0.0)
+    valid = inside[:, None] & (v_columns < d_v)[None, :]
+    place = offsets[:, None].to(tl.int64) * out_stride + head * d_v + v_columns[None, :]
+    tl.store(out + place, result, valid)
+    tl.store(logs + head * queries + offsets, tl.where(sees, highest + tl.log(tl.where(sees, sums, 1.0)), 0.0), inside)
+
+
+@triton.jit
+def _query_gradients(
+    q, kv, out, gradient, logs, deltas, spans, q_gradient, queries, q_stride, kv_stride, out_stride, g_stride,
+    q_column, k_column, v_column, d_k, d_v, scale,
+    causal: tl.constexpr, precision: tl.constexpr, block: tl.constexpr, k_block: tl.constexpr, v_block: tl.constexpr,
+    group: tl.constexpr,
+):  # fmt: skip
+    head, offsets = tl.program_id(1), tl.program_id(0) * block + tl.arange(0, block)
+    inside, k_columns, v_columns = offsets < queries, tl.arange(0, k_block), tl.arange(0, v_block)
+    low, high = _spans(spans, queries, offsets, causal)
+    start, end = _union(low, high)
+    query = _rows(q, q_stride, offsets, inside, k_columns, d_k, q_column + head * d_k)
+    d_out = _rows(gradient, out_stride, offsets, inside, v_columns, d_v, head * d_v)
+    result = _rows(out, out_stride, offsets, inside, v_columns, d_v, head * d_v)
+    delta = tl.sum(d_out.to(tl.float32) * result.to(tl.float32), 1)
+    tl.store(deltas + head * queries + offsets, delta, inside)
+    log = tl.load(logs + head * queries + offsets, inside, other=0.0)
+    sums = tl.zeros((block, k_block), tl.float32)
+    for first in range(start, end, block):
+        keys = first + tl.arange(0, block)
+        key = _rows(kv, kv_stride, keys, keys < end, k_columns, d_k, k_column + head // group * d_k)
+        value = _rows(kv, kv_stride, keys, keys < end, v_columns, d_v, v_column + head // group * d_v)
+        scores = tl.dot(query, tl.trans(key), input_precision=precision) * scale
+        sees = (keys[None, :] >= low[:, None]) & (keys[None, :] < high[:, None])
+        weights = tl.where(sees, tl.exp(scores - log[:, None]), 0.0)
+        d_weights = tl.dot(d_out, tl.trans(value), input_precision=precision)
+        d_scores = weights * (d_weights - delta[:, None]) * scale
+        sums += tl.dot(d_scores.to(key.dtype), key, input_precision=precision)
+    valid = inside[:, None] & (k_columns < d_k)[None, :]
+    place = offsets[:, None].to(tl.int64) * g_stride + q_column + head * d_k + k_columns[None, :]
+    tl.store(q_gradient + place, sums, valid)
+
+
+@triton.jit
+def _key_gradients(
+    q, kv, gradient, logs, deltas, readers, kv_gradient, queries, keys, q_stride, kv_stride, out_stride, g_stride,
+    q_column, k_column, v_column, d_k, d_v, scale,
+    causal: tl.constexpr, precision: tl.constexpr, block: tl.constexpr, k_block: tl.constexpr, v_block: tl.constexpr,
+    group: tl.constexpr,
+):  # fmt: skip
+    shared, offsets = tl.program_id(1), tl.program_id(0) * block + tl.arange(0, block)
+    inside, k_columns, v_columns = offsets < keys, tl.arange(0, k_block), tl.arange(0, v_block)
+    low = tl.load(readers + offsets, inside, other=0)
+    high = tl.load(readers + keys + offsets, inside, other=0)
+    if causal:
+        low = tl.maximum(low, offsets)
+    start, end = _union(low, high)
+    key = _rows(kv, kv_stride, offsets, inside, k_columns, d_k, k_column + shared * d_k)
+    value = _rows(kv, kv_stride, offsets, inside, v_columns, d_v, v_column + shared * d_v)
+    k_sums, v_sums = tl.zeros((block, k_block), tl.float32), tl.zeros((block, v_block), tl.float32)
+    for head in range(shared * group, (shared + 1) * group):
+        for first in range(start, end, block):
+            rows = first + tl.arange(0, block)
+            within = rows < end
+            query = _rows(q, q_stride, rows, within, k_columns, d_k, q_column + head * d_k)
+            d_out = _rows(gradient, out_stride, rows, within, v_columns, d_v, head * d_v)
+            log = tl.load(logs + head * queries + rows, within, other=0.0)
+            delta = tl.load(deltas + head * queries + rows, within, other=0.0)
+            scores = tl.dot(key, tl.trans(query), input_precision=precision) * scale
+            sees = (rows[None, :] >= low[:, None]) & (rows[None, :] < high[:, None])
+            weights = tl.where(sees, tl.exp(scores - log[None, :]), 0.0)
+            v_sums += tl.dot(weights.to(d_out.dtype), d_out, input_precision=precision)
+            d_weights = tl.dot(value, tl.trans(d_out), input_precision=precision)
+            d_scores = weights * (d_weights - delta[None, :]) * scale
+            k_sums += tl.dot(d_scores.to(query.dtype), query, input_precision=precision)
+    base = offsets[:, None].to(tl.int64) * g_stride
+    tl.store(kv_gradient + base + k_column + shared * d_k + k_columns[None, :], k_sums, inside[:, None] & (k_columns < d_k)[None, :])
+    tl.store(kv_gradient + base + v_column + shared * d_v + v_columns[None, :], v_sums, inside[:, None] & (v_columns < d_v)[None, :])
+
+
+def _options(x: Tensor, heads: HeadColumns, causal: bool) -> dict[str, Any]:
+    return {
+        "causal": causal,
+        "precision": "ieee" if x.dtype == torch.float32 else "tf32",
+        "block": BLOCK,
+        "k_block": max(16, triton.next_power_of_2(heads.d_k)),
+        "v_block": max(16, triton.next_power_of_2(heads.d_v)),
+        "group": heads.count // heads.kv_count,
+        "num_stages": 2,
+    }
+
+
+def packed_attention(
+    q: Tensor, kv: Tensor, heads: HeadColumns, scale: float, spans: Tensor, causal: bool
+) -> tuple[Tensor, Tensor]:
+    """Return the attention of all heads [n, h·d_v], and the logarithm of the sum of each softmax [h, n].
+
+    Args:
+        q: Features that contain the queries, [n, ...].
+        kv: Features that contain the keys and values, [m, ...].
+        heads: The columns of queries, keys and values.
+        scale: Factor of Q Kᵀ.
+        spans: For each query, the first key that it sees, and the first key after those, [2, n].
+        causal: Whether a query sees only keys at its own index and before.
+    """
+    count = len(q)
+    out = q.new_empty(count, heads.count * heads.d_v)
+    logs = torch.empty((heads.count, count), dtype=torch.float32, device=q.device)
+    _forward[(triton.cdiv(count, BLOCK), heads.count)](
+        q, kv, out, logs, spans, count, q.stride(0), kv.stride(0), out.stride(0),
+        heads.query, heads.key, heads.value, heads.d_k, heads.d_v, scale, **_options(q, heads, causal),
+    )  # fmt: skip
+    return out, logs
+
+
+def packed_attention_backward(
+    gradient: Tensor,
+    q: Tensor,
+    kv: Tensor,
+    out: Tensor,
+    logs: Tensor,
+    heads: HeadColumns,
+    scale: float,
+    spans: Tensor,
+    readers: Tensor,
+    causal: bool,
+) -> tuple[Tensor, Tensor]:
+    """Return the gradients of q and kv. They are one tensor if q and kv are.
+
+    Args:
+        gradient: The gradient of the result.
+        q: See `packed_attention`.
+        kv: See `packed_attention`.
+        out: The result of `packed_attention`.
+        logs: The logarithms that `packed_attention` returned.
+        heads: See `packed_attention`.
+        scale: See `packed_attention`.
+        spans: See `packed_attention`.
+        readers: For each key, the first query that sees it, and the first query after those, [2, m].
+        causal: See `packed_attention`.
+    """
+    queries, keys = len(q), len(kv)
+    q_gradient = torch.empty_like(q, memory_format=torch.contiguous_format)
+    kv_gradient = q_gradient if kv is q else torch.empty_like(kv, memory_format=torch.contiguous_format)
+    deltas, options = torch.empty_like(logs), _options(q, heads, causal)
+    gradient = gradient.contiguous()
+    columns = (heads.query, heads.key, heads.value, heads.d_k, heads.d_v, scale)
+    _query_gradients[(triton.cdiv(queries, BLOCK), heads.count)](
+        q, kv, out, gradient, logs, deltas, spans, q_gradient, queries, q.stride(0), kv.stride(0), out.stride(0),
+        q_gradient.stride(0), *columns, **options,
+    )  # fmt: skip
+    _key_gradients[(triton.cdiv(keys, BLOCK), heads.kv_count)](
+        q, kv, gradient, logs, deltas, readers, kv_gradient, queries, keys, q.stride(0), kv.stride(0), out.stride(0),
+        kv_gradient.stride(0), *columns, **options,
+    )  # fmt: skip
+    return q_gradient, kv_gradient

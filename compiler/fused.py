@@ -1,0 +1,267 @@
+"""Functions that the code of an update calls. Each is one kernel on a GPU, and plain PyTorch elsewhere.
+
+An update works on packed rows (see `compiler.packing`). Its dropout masks depend only on the seed of the step, the key
+of the dropout layer, and the index of the element.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.nn import functional
+
+from compiler import runtime
+from compiler.operations.attention import HeadColumns
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_MASK = 0xFFFFFFFF
+
+
+def uses_kernels(x: Tensor) -> bool:
+    """Return whether the Triton kernels compute results for a tensor: on a GPU, and in Triton's interpreter."""
+    return x.is_cuda or os.environ.get("TRITON_INTERPRET") == "1"
+
+
+def keep_mask(seed: Int[Tensor, ""], key: int, shape: torch.Size, probability: float) -> Bool[Tensor, ...]:
+    """Return the elements that dropout keeps. `compiler.cuda.masks` describes the hash that decides.
+
+    Args:
+        seed: The seed of the step, a 64-bit integer.
+        key: Number of the dropout layer.
+        shape: Shape of the mask.
+        probability: Probability of dropout.
+    """
+    index = torch.arange(shape.numel(), device=seed.device)
+    first = _mixed((seed & _MASK) + key)
+    second = _mixed(((seed >> 32) & _MASK) ^ first)
+    return (_mixed(_mixed(index + first) ^ second) >= round(probability * 2**32)).view(shape)
+
+
+def _mixed(h: Tensor) -> Tensor:
+    """Return the finaliser of MurmurHash3, for 32-bit numbers in a tensor of 64-bit integers."""
+    h = h & _MASK
+    h = ((h ^ (h >> 16)) * 0x85EBCA6B) & _MASK
+    h = ((h ^ (h >> 13)) * 0xC2B2AE35) & _MASK
+    return h ^ (h >> 16)
+
+
+def seeded_dropout(
+    x: Float[Tensor, ...], probability: float, seed: Int[Tensor, ""], key: int, training: bool
+) -> Float[Tensor, ...]:
+    """Return x after dropout with the mask of `keep_mask` (5.4)."""
+    if not training:
+        return x
+    if uses_kernels(x):
+        return _apply(_SeededDropout, x, probability, seed, key)
+    return x * (keep_mask(seed, key, x.shape, probability) / (1 - probability)).to(x.dtype)
+
+
+def residual_norm(
+    x: Float[Tensor, "... d"],
+    y: Float[Tensor, "... d"] | None,
+    gain: Float[Tensor, " d"],
+    bias: Float[Tensor, " d"],
+    epsilon: float,
+    probability: float,
+    seed: Int[Tensor, ""],
+    key: int,
+    training: bool,
+) -> Float[Tensor, "... d"]:
+    """Return LayerNorm(x + Dropout(y)) (3.1, 5.4), or LayerNorm(x) if y is None.
+
+    Sums and statistics are computed in float32, whatever the type of x is.
+    """
+    probability = probability if training else 0.0
+    if uses_kernels(x):
+        return _apply(_ResidualNorm, x, y, gain, bias, epsilon, probability, seed, key)
+    total = x.float()
+    if y is not None:
+        kept = keep_mask(seed, key, y.shape, probability) / (1 - probability) if probability else 1.0
+        total = total + y.float() * kept
+    return functional.layer_norm(total, x.shape[-1:], gain.float(), bias.float(), epsilon).to(x.dtype)
+
+
+def linear_relu(
+    x: Float[Tensor, "... inner"], matrix: Float[Tensor, "inner outer"], bias: Float[Tensor, " outer"]
+) -> Float[Tensor, "... outer"]:
+    """Return max(0, x W + b), the first half of the feed-forward network (3.3)."""
+    if x.is_cuda:
+        return _apply(_LinearRelu, x, matrix, bias)
+    return functional.relu(functional.linear(x, matrix.T, bias))
+
+
+def packed_attention(
+    q: Float[Tensor, "1 n _"],
+    kv: Float[Tensor, "1 m _"],
+    spans: Int[Tensor, "2 n"],
+    readers: Int[Tensor, "2 m"],
+    heads: HeadColumns,
+    scale: float,
+    causal: bool,
+) -> Float[Tensor, "1 n h·d_v"]:
+    """Return softmax(scale · Q Kᵀ) V of all heads, where each query sees the keys of its own sentence (3.2.2).
+
+    Args:
+        q: Features that contain the queries.
+        kv: Features that contain keys and values. It may be the same tensor.
+        spans: For each query, the first key that it sees, and the first key after those. A padding sees none.
+        readers: For each key, the first query that sees it, and the first query after those.
+        heads: The columns of queries, keys and values.
+        scale: Factor of Q Kᵀ.
+        causal: Whether a query sees only keys at its own index and before.
+    """
+    if uses_kernels(q):
+        return _apply(_PackedAttention, q, None if kv is q else kv, spans, readers, heads, scale, causal)
+    index = torch.arange(kv.shape[1], device=kv.device)
+    sees = (index >= spans[0][:, None]) & (index < spans[1][:, None])
+    if causal:
+        sees &= index <= torch.arange(q.shape[1], device=q.device)[:, None]
+    query, key, value = (part.unflatten(-1, (-1, width)).transpose(1, 2) for part, width in heads.parts(q, kv))
+    key, value = (part.repeat_interleave(heads.count // heads.kv_count, 1) for part in (key, value))
+    scores = (query @ key.mT * scale).float().masked_fill(~sees, -math.inf)
+    weights = scores.softmax(-1).nan_to_num(0.0).to(value.dtype)
+    return (weights @ value).transpose(1, 2).flatten(2)
+
+
+def packed_sinusoids(
+    x: Float[Tensor, "1 n d_model"], position: Int[Tensor, "1 n"], halves: bool, first: int
+) -> Float[Tensor, "1 n d_model"]:
+    """Return the positional encodings (3.5) of positions below n, looked up in the table of `runtime.sinusoids`."""
+    return functional.embedding(position, runtime.sinusoids(x, halves=halves, first=first))
+
+
+def whole_loss(
+    x: Float[Tensor, "1 n d_model"],
+    table: Float[Tensor, "rows d_model"],
+    labels: Int[Tensor, "1 n"],
+    smoothing: float,
+    wrong_classes: bool,
+    classes: int,
+    bias: Float[Tensor, " rows"] | None = None,
+) -> Float[Tensor, 2]:
+    """Return the loss of `compiler.runtime.chunked_loss`, from logits that are in memory as a whole.
+
+    The number of labels that are PAD does not change the amount of work, so that a CUDA graph can compute the loss.
+    The kernel overwrites the logits with their gradients, so that they need memory once, in the type of x.
+    """
+    if uses_kernels(x):
+        return _apply(_WholeLoss, x, table, bias, labels, smoothing, wrong_classes, classes)
+    logits = functional.linear(x, table, bias)[..., :classes]
+    return runtime.smoothed_loss(logits, labels, smoothing, wrong_classes)
+
+
+def _apply(function: type[torch.autograd.Function], *arguments: Any) -> Tensor:
+    return cast("Callable[..., Tensor]", function.apply)(*arguments)
+
+
+class _SeededDropout(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, probability: float, seed: Tensor, key: int) -> Tensor:
+        from compiler.cuda.norms import dropout
+
+        ctx.save_for_backward(seed)
+        ctx.options = probability, key
+        return dropout(x.contiguous(), probability, seed, key)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        from compiler.cuda.norms import dropout
+
+        (seed,), (probability, key) = ctx.saved_tensors, ctx.options
+        return dropout(gradient.contiguous(), probability, seed, key), None, None, None
+
+
+class _ResidualNorm(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, y: Tensor | None, gain: Tensor, bias: Tensor, epsilon: float, probability: float,
+        seed: Tensor, key: int,
+    ) -> Tensor:  # fmt: skip
+        from compiler.cuda.norms import residual_norm as kernel
+
+        x, y = x.contiguous(), None if y is None else y.contiguous()
+        out, *statistics = kernel(x, y, gain, bias, epsilon, probability, seed, key)
+        ctx.save_for_backward(x, y, gain, *statistics, seed)
+        ctx.options = probability, key, gain.dtype, bias.dtype
+        return out
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        from compiler.cuda.norms import residual_norm_backward
+
+        *saved, seed = ctx.saved_tensors
+        probability, key, gain_type, bias_type = ctx.options
+        x, y, gain, bias = residual_norm_backward(gradient.contiguous(), *saved, probability, seed, key)
+        return x, y, gain.to(gain_type), bias.to(bias_type), None, None, None, None
+
+
+class _LinearRelu(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, matrix: Tensor, bias: Tensor) -> Tensor:
+        rows = x.flatten(0, -2)
+        out = torch._addmm_activation(bias, rows, matrix)  # cuBLAS adds the bias and applies the ReLU
+        ctx.save_for_backward(rows, matrix, out)
+        return out.view(*x.shape[:-1], -1)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # type: ignore[override]
+        rows, matrix, out = ctx.saved_tensors
+        d = torch.ops.aten.threshold_backward(gradient.flatten(0, -2), out, 0)
+        return (d @ matrix.T).view(*gradient.shape[:-1], -1), rows.T @ d, d.sum(0)
+
+
+class _PackedAttention(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, q: Tensor, kv: Tensor | None, spans: Tensor, readers: Tensor, heads: HeadColumns, scale: float,
+        causal: bool,
+    ) -> Tensor:  # fmt: skip
+        from compiler.cuda.attention import packed_attention as kernel
+
+        rows = q[0]
+        both = rows if kv is None else kv[0]
+        out, logs = kernel(rows, both, heads, scale, spans, causal)
+        ctx.save_for_backward(rows, None if kv is None else both, out, logs, spans, readers)
+        ctx.options = heads, scale, causal
+        return out.unsqueeze(0)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        from compiler.cuda.attention import packed_attention_backward
+
+        (q, kv, out, logs, spans, readers), (heads, scale, causal) = ctx.saved_tensors, ctx.options
+        both = q if kv is None else kv
+        d_q, d_kv = packed_attention_backward(gradient[0], q, both, out, logs, heads, scale, spans, readers, causal)
+        return d_q.unsqueeze(0), None if kv is None else d_kv.unsqueeze(0), None, None, None, None, None
+
+
+class _WholeLoss(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, table: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float, wrong_classes: bool,
+        classes: int,
+    ) -> Tensor:  # fmt: skip
+        from compiler.cuda.losses import cross_entropy
+
+        rows = x.flatten(0, -2)
+        logits = functional.linear(rows, table, bias)
+        losses = cross_entropy(logits, labels.flatten(), classes, smoothing, wrong_classes)
+        ctx.save_for_backward(rows, table, logits)
+        ctx.shape, ctx.bias_type = x.shape, None if bias is None else bias.dtype
+        return losses.sum(1)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        (rows, table, logits), scale = ctx.saved_tensors, gradient[0]
+        scale = scale.to(rows.dtype)
+        d_x = (logits @ table).mul_(scale).view(ctx.shape)
+        d_table = (logits.T @ rows).mul_(scale)
+        d_bias = None if ctx.bias_type is None else (logits.sum(0, dtype=torch.float32) * gradient[0]).to(ctx.bias_type)
+        return d_x, d_table, d_bias, None, None, None, None

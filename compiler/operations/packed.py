@@ -1,0 +1,148 @@
+"""Operations of an update, which trains on packed rows: each has a fused kernel for GPUs (see `compiler.fused`).
+
+The functions that they call take the seed of the step. `site` distinguishes the dropout layers of one layer.
+"""
+
+# ruff: noqa: D102 - methods that override those of `Operation` are documented there
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from compiler.lowering.norm import LayerNorm
+from compiler.lowering.positions import PositionalEncoding
+from compiler.operations.attention import HeadColumns
+from compiler.operations.elementwise import Dropout
+from compiler.operations.operation import (
+    EmitContext,
+    Expressions,
+    Operation,
+    Shape,
+    Tensors,
+    ValueType,
+    ValueTypes,
+    require,
+)
+from compiler.operations.probability import ChunkedCrossEntropy
+from compiler.operations.projection import Linear
+from compiler.size import Size
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+else:
+    from compiler.lazy import torch
+
+
+@dataclass(frozen=True)
+class PackedAttention(Operation):
+    """Scaled dot-product attention of all heads, where each query sees the keys of its own sentence (3.2.2).
+
+    Inputs: features with the queries [batch, n, ...], features with keys and values [batch, m, ...], the span of the
+    keys that each query sees [2, n], and the span of the queries that see each key [2, m]. The batch has one row. A
+    span is an index and the index after the last one. If `causal`, a query sees no key after its own index. Result:
+    [batch, n, h·d_v]. The costs are not counted, because they depend on the lengths of the sentences.
+    """
+
+    heads: HeadColumns
+    scale: float
+    causal: bool
+
+    calls = ("compiler.fused.packed_attention", "compiler.operations.attention.HeadColumns")
+    caption = ("attention", "Multi-head attention")
+
+    def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
+        q, kv, spans, readers = inputs
+        two = Size.of(2)
+        require(spans.shape == (two, q.shape[1]) and readers.shape == (two, kv.shape[1]), self, *inputs)
+        return ValueType((*q.shape[:2], Size.of(self.heads.count * self.heads.d_v)))
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        q, kv, spans, _ = inputs
+        query, key, value = (part.unflatten(-1, (-1, width))[0] for part, width in self.heads.parts(q, kv))
+        group, rows = self.heads.count // self.heads.kv_count, []
+        for index, (start, end) in enumerate(spans.T.tolist()):
+            end = min(end, index + 1) if self.causal else end
+            keys, values = (part[start:end].repeat_interleave(group, 1) for part in (key, value))
+            weights = (torch.einsum("hd,khd->hk", query[index], keys) * self.scale).softmax(-1)
+            rows.append(torch.einsum("hk,khd->hd", weights, values).flatten())
+        return torch.stack(rows)[None]
+
+    def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
+        return f"packed_attention({', '.join(inputs)}, {self.heads!r}, {self.scale!r}, {self.causal})"
+
+
+@dataclass(frozen=True)
+class ResidualNorm(LayerNorm):
+    """LayerNorm(x + Dropout(y)), or LayerNorm(x) (3.1, 5.4). Inputs: x, y unless there is no residual, and the seed."""
+
+    dropout: float = 0.0
+    site: int = 0
+
+    calls = ("compiler.fused.residual_norm",)
+    float32_parameters = True
+
+    def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
+        x, *y, _ = inputs
+        require(all(value == x for value in y), self, *inputs)
+        return super().infer([x], parameters)
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        return super().interpret([sum(inputs[1:-1], inputs[0])], parameters)
+
+    def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
+        x, *y, seed = inputs
+        options = f"{self.epsilon!r}, {self.dropout!r}, {seed}, w.dropout_key + {self.site}, w.training"
+        return f"residual_norm({x}, {y[0] if y else None}, {', '.join(parameters)}, {options})"
+
+
+@dataclass(frozen=True)
+class SeededDropout(Dropout):
+    """Dropout whose mask depends only on the seed of the step (5.4). Inputs: x, and the seed."""
+
+    site: int = 0
+
+    code = "seeded_dropout({0}, {self.dropout!r}, {1}, w.dropout_key + {self.site}, w.training)"
+    calls = ("compiler.fused.seeded_dropout",)
+
+
+@dataclass(frozen=True)
+class LinearRelu(Linear):
+    """max(0, x W + b): x [..., i], W [i, o], b [o] -> [..., o] (3.3)."""
+
+    code = "linear_relu({0}, {1}, {2})"
+    calls = ("compiler.fused.linear_relu",)
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        return super().interpret(inputs, parameters).clamp(min=0)
+
+    def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
+        return self.code.format(*inputs, *parameters)
+
+
+@dataclass(frozen=True)
+class PackedPositions(PositionalEncoding):
+    """Add sinusoids (3.5) from a table: x [batch, n, d], position [batch, n] -> [batch, n, d]. Positions are below n."""
+
+    calls = ("compiler.fused.packed_sinusoids",)
+
+    def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
+        return f"{inputs[0]} + packed_sinusoids({', '.join(inputs)}, {self.halves}, {self.first})"
+
+
+@dataclass(frozen=True)
+class WholeCrossEntropy(ChunkedCrossEntropy):
+    """Pre-softmax projection and cross entropy in one operation, with all logits in memory (5.4).
+
+    Inputs and result are those of `ChunkedCrossEntropy`.
+    """
+
+    calls = ("compiler.fused.whole_loss",)
+    caption = ("softmax", "Cross entropy,")
+
+    def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
+        return super().emit(context, inputs, parameters).replace("chunked_loss", "whole_loss")
+
+

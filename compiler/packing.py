@@ -1,0 +1,99 @@
+"""Packed rows: the inputs of an update, in one buffer of constant size.
+
+All sentences of a batch follow each other in one row of source tokens and one of target tokens. Both rows have a
+constant length. What follows the last sentence is padding: it sees nothing, nothing sees it, and its label is PAD. So
+each update has the same shapes, and a CUDA graph can compute it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from specs import PAD
+
+Indices = npt.NDArray[np.int32]
+
+
+class PackedRows:
+    """Buffer of an update's inputs on a device, which each step overwrites with one copy from the host."""
+
+    def __init__(self, source: int, target: int, device: torch.device | str) -> None:
+        """Allocate the buffer.
+
+        Args:
+            source: Length of the row of source tokens.
+            target: Length of the row of target tokens.
+            device: The device.
+        """
+        self.source, self.target = source, target
+        shapes = {
+            **{"seed": (2,), "rate": (1,), "tokens": (1,)},
+            **dict.fromkeys(("source", "source_position"), (1, source)),
+            **dict.fromkeys(("source_spans", "reader_spans"), (2, source)),
+            **dict.fromkeys(("target", "labels", "target_position"), (1, target)),
+            **dict.fromkeys(("target_spans", "memory_spans"), (2, target)),
+        }
+        self._shapes: Mapping[str, tuple[int, ...]] = shapes
+        self.buffer = torch.zeros(sum(map(int, map(np.prod, shapes.values()))), dtype=torch.int32, device=device)
+        self.inputs = self._views(self.buffer)
+        """The inputs of the graph of an update, as views of the buffer."""
+        self.inputs["seed"] = self.inputs["seed"].view(torch.int64)[0]
+        self.rate = self.inputs.pop("rate").view(torch.float32)[0]
+        """The learning rate."""
+        self.tokens = self.inputs.pop("tokens").view(torch.float32)[0]
+        """The number of target tokens in the whole batch, by which gradients are divided."""
+
+    def host(
+        self, sources: Tensor, source_lengths: Tensor, targets: Tensor, target_lengths: Tensor, **scalars: float
+    ) -> Tensor:
+        """Return the contents of the buffer for a batch, in memory of the host.
+
+        Args:
+            sources: Padded sources that end with EOS, [batch, source].
+            source_lengths: Lengths of the sources.
+            targets: Padded targets that start with BOS and end with EOS, [batch, target + 1].
+            target_lengths: Lengths of the targets.
+            **scalars: The values of `seed`, `rate` and `tokens`.
+
+        Raises:
+            ValueError: The batch has more tokens than a row.
+        """
+        host = torch.zeros(self.buffer.shape, dtype=torch.int32)
+        views: dict[str, Any] = {name: view.numpy() for name, view in self._views(host).items()}
+        views["seed"].view(np.int64)[0] = scalars["seed"]
+        views["rate"].view(np.float32)[0] = scalars["rate"]
+        views["tokens"].view(np.float32)[0] = scalars["tokens"]
+        read, predicted = source_lengths.numpy(), target_lengths.numpy() - 1
+        if read.sum() > self.source or predicted.sum() > self.target:
+            raise ValueError(
+                f"a batch of {read.sum():,} source and {predicted.sum():,} target tokens does not fit into rows of "
+                f"{self.source:,} and {self.target:,}"
+            )
+        views["labels"].fill(PAD)
+        for name, values, lengths in (
+            ("source", sources.numpy(), read),
+            ("target", targets.numpy()[:, :-1], predicted),
+            ("labels", targets.numpy()[:, 1:], predicted),
+        ):
+            views[name][0, : lengths.sum()] = values[np.arange(values.shape[1]) < lengths[:, None]]
+        for name, own, other, spans in (
+            ("source", read, predicted, ("source_spans", "reader_spans")),
+            ("target", predicted, read, ("target_spans", "memory_spans")),
+        ):
+            count, first = own.sum(), np.repeat(own.cumsum() - own, own)
+            views[f"{name}_position"][0, :count] = np.arange(count) - first
+            for span, lengths in zip(spans, (own, other), strict=True):
+                views[span][0, :count] = np.repeat(lengths.cumsum() - lengths, own)
+                views[span][1, :count] = np.repeat(lengths.cumsum(), own)
+        return host
+
+    def _views(self, buffer: Tensor) -> dict[str, Tensor]:
+        sizes = [int(np.prod(shape)) for shape in self._shapes.values()]
+        parts = zip(self._shapes.items(), buffer.split(sizes), strict=True)
+        return {name: part.view(shape) for (name, shape), part in parts}

@@ -1,0 +1,161 @@
+"""An update trains on packed rows: all sentences of a batch follow each other, and the row has a constant length.
+
+So each step has the same shapes, and a GPU can run it as one CUDA graph. Only attention and positions depend on where a
+sentence begins. All other operations compute each position separately. Dropout gets its masks from a seed, and what
+follows a matrix product becomes one operation, which is one kernel on a GPU.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+from compiler.graph import Graph, Graphs, Node, Purpose, infer_types, prune
+from compiler.operations.attention import HeadColumns
+from compiler.operations.operation import MaskRole, ValueKind, ValueType
+from compiler.operations.packed import (
+    LinearRelu,
+    PackedAttention,
+    PackedPositions,
+    ResidualNorm,
+    SeededDropout,
+    WholeCrossEntropy,
+)
+from compiler.options import CompileOptions
+from compiler.size import BATCH, SOURCE, TARGET, Size
+from specs import Spec, ZooError
+
+MAX_HEAD_WIDTH = 128
+"""The largest d_k and d_v for which the kernels of packed attention have been compiled and tested."""
+_INPUTS = {
+    "source_position": ValueType((BATCH, SOURCE), ValueKind.INTEGER),
+    "target_position": ValueType((BATCH, TARGET), ValueKind.INTEGER),
+    "source_spans": ValueType((Size.of(2), SOURCE), ValueKind.INTEGER),
+    "target_spans": ValueType((Size.of(2), TARGET), ValueKind.INTEGER),
+    "memory_spans": ValueType((Size.of(2), TARGET), ValueKind.INTEGER),
+    "reader_spans": ValueType((Size.of(2), SOURCE), ValueKind.INTEGER),
+}
+"""Inputs of an update: positions within sentences, the span of the own sentence for each source and target token, the
+source span for each target token, and the target span for each source token."""
+
+
+class Unpackable(ZooError):
+    """Error for a model that cannot be trained on packed rows. The message is the reason."""
+
+
+def pack_rows(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
+    """Train on packed rows of a constant length, so that a GPU can run each update as one CUDA graph."""
+    if Purpose.UPDATE not in graphs:
+        return graphs
+    return {**graphs, Purpose.UPDATE: _fuse(_pack(graphs[Purpose.UPDATE]))}
+
+
+def _pack(graph: Graph) -> Graph:
+    """Replace attention and positions by operations on packed rows."""
+    graph = replace(graph, inputs={**graph.inputs, **_INPUTS})
+    by_name = {node.name: node for node in graph.nodes}
+    nodes = []
+    for node in graph.nodes:
+        operation = node.operation
+        if operation.merges_heads:
+            node = _attention(graph, by_name, node)
+        elif operation.adds_positions:
+            position = "source_position" if node.type.shape[1] == SOURCE else "target_position"
+            packed: Any = operation
+            if not node.parameters:
+                packed = PackedPositions(packed.halves, packed.first)
+            node = replace(node, operation=packed, inputs=(node.inputs[0], position))
+        nodes.append(node)
+    packed_graph = prune(replace(graph, nodes=tuple(nodes)))
+    for node in packed_graph.nodes:
+        operation = node.operation
+        if operation.receptive_field() is not None or operation.mask_role is not None or operation.depends_on_batch:
+            raise Unpackable(f"it has {type(node.operation).__name__}, which has no kernel for packed rows")
+    return packed_graph
+
+
+def _attention(graph: Graph, by_name: dict[str, Node], merged: Node) -> Node:
+    """Return the attention before a node that merges heads, as one operation with the result of that node."""
+    node = by_name[merged.inputs[0]]
+    operation: Any = node.operation
+    if not operation.is_attention:
+        raise Unpackable(f"it has {type(operation).__name__}, which has no kernel for packed rows")
+    query, key, value, *masks = (by_name[name] for name in node.inputs)
+    if operation.dropout or operation.biased or node.parameters or len(masks) != 1:
+        raise Unpackable("its attention has dropout, biases or additive scores, which have no kernel for packed rows")
+    if not all(each.operation.splits_heads for each in (query, key, value)):
+        raise Unpackable("it rotates queries and keys, which has no kernel for packed rows")
+    (q, q_column), (kv, k_column), (v, v_column) = (_columns(by_name, each.inputs[0]) for each in (query, key, value))
+    (_, count, _, d_k), (_, kv_count, _, d_v) = query.type.shape, value.type.shape
+    heads = HeadColumns(
+        count.constant, kv_count.constant, d_k.constant, d_v.constant, q_column, k_column, v_column
+    )
+    q_width, kv_width = count.constant * heads.d_k, heads.kv_count * (heads.d_k + heads.d_v)
+    widths = [graph.types[name].shape[-1].constant for name in (q, kv)]
+    # The kernels of the backward pass write the gradients of all columns of these two values.
+    if kv != v or widths != ([q_width + kv_width] * 2 if q == kv else [q_width, kv_width]):
+        raise Unpackable("its queries, keys and values are separate products: enable the pass `fuse_projections`")
+    if max(heads.d_k, heads.d_v) > MAX_HEAD_WIDTH:
+        raise Unpackable(f"its attention heads have more than {MAX_HEAD_WIDTH} features")
+    spans = {
+        (SOURCE, SOURCE): ("source_spans", "source_spans"),
+        (TARGET, TARGET): ("target_spans", "target_spans"),
+        (TARGET, SOURCE): ("memory_spans", "reader_spans"),
+    }[query.type.shape[2], key.type.shape[2]]
+    packed = PackedAttention(heads, operation.scale, masks[0].operation.mask_role is MaskRole.CAUSAL)
+    return replace(merged, operation=packed, inputs=(q, kv, *spans))
+
+
+def _columns(by_name: dict[str, Node], name: str) -> tuple[str, int]:
+    """Return the value that a value is a slice of, and its first column. A value that is no slice begins at 0."""
+    part = by_name[name].operation.sliced_range()
+    return (by_name[name].inputs[0], part[1]) if part and part[0] == -1 else (name, 0)
+
+
+def _fuse(graph: Graph) -> Graph:
+    """Join operations that follow each other into operations that have one kernel."""
+    by_name = {node.name: node for node in graph.nodes}
+    readers = Counter(name for node in graph.nodes for name in node.inputs)
+    sites = Counter[str]()
+
+    def sole(name: str) -> Node | None:
+        """Return the node that computes a value, if only one node reads this value."""
+        return by_name.get(name) if readers[name] == 1 else None
+
+    nodes = []
+    for node in graph.nodes:
+        operation: Any = node.operation
+        if operation.is_layer_norm:
+            inputs, probability = node.inputs, 0.0
+            total = sole(node.inputs[0])
+            if total and total.operation.is_sum:
+                inputs, dropped = total.inputs, sole(total.inputs[1])
+                if dropped and dropped.operation.without_dropout() is None:
+                    inputs, probability = (inputs[0], dropped.inputs[0]), dropped.operation.dropout
+            fused = ResidualNorm(operation.epsilon, probability, sites[node.layer])
+            node = replace(node, operation=fused, inputs=(*inputs, "seed"))
+        elif operation.without_dropout() is None:
+            dropout = SeededDropout(operation.dropout, sites[node.layer])
+            node = replace(node, operation=dropout, inputs=(*node.inputs, "seed"))
+        elif operation.is_relu:
+            product = sole(node.inputs[0])
+            if product and product.operation.is_projection and len(product.parameters) == 2:
+                node = replace(node, operation=LinearRelu(), inputs=product.inputs, parameters=product.parameters)
+        elif loss := operation.chunked(graph.types[node.inputs[0]].shape[-1]) if node.inputs else None:
+            node = _whole_loss(by_name, node, loss)
+        sites[node.layer] += node.operation.dropout > 0
+        nodes.append(node)
+    inputs = {**graph.inputs, "seed": ValueType((), ValueKind.INTEGER)}
+    return infer_types(prune(replace(graph, nodes=tuple(nodes), inputs=inputs)))
+
+
+def _whole_loss(by_name: dict[str, Node], node: Node, loss: Any) -> Node:
+    """Return the loss and the pre-softmax projection before it as one operation."""
+    logits = by_name[node.inputs[0]]
+    if logits.operation.sliced_range() == (-1, 0, loss.classes):
+        logits = by_name[logits.inputs[0]]  # the slice removes the padding of the vocabulary
+    if not logits.operation.is_vocabulary_projection:
+        raise Unpackable("its loss does not follow the pre-softmax projection")
+    whole = WholeCrossEntropy(loss.smoothing, loss.wrong_classes, loss.classes)
+    return replace(node, operation=whole, inputs=(logits.inputs[0], node.inputs[1]), parameters=logits.parameters)
