@@ -66,6 +66,7 @@ def seeded_dropout(
 def residual_norm(
     x: Float[Tensor, "... d"],
     y: Float[Tensor, "... d"] | None,
+    c: Float[Tensor, " d"] | None,
     gain: Float[Tensor, " d"],
     bias: Float[Tensor, " d"],
     epsilon: float,
@@ -74,17 +75,17 @@ def residual_norm(
     key: int,
     training: bool,
 ) -> Float[Tensor, "... d"]:
-    """Return LayerNorm(x + Dropout(y)) (3.1, 5.4), or LayerNorm(x) if y is None.
+    """Return LayerNorm(x + Dropout(y + c)) (3.1, 5.4). y and c may be None.
 
     Sums and statistics are computed in float32, whatever the type of x is.
     """
     probability = probability if training else 0.0
     if uses_kernels(x):
-        return _apply(_ResidualNorm, x, y, gain, bias, epsilon, probability, seed, key)
+        return _apply(_ResidualNorm, x, y, c, gain, bias, epsilon, probability, seed, key)
     total = x.float()
     if y is not None:
         kept = keep_mask(seed, key, y.shape, probability) / (1 - probability) if probability else 1.0
-        total = total + y.float() * kept
+        total = total + (y.float() if c is None else y.float() + c.float()) * kept
     return functional.layer_norm(total, x.shape[-1:], gain.float(), bias.float(), epsilon).to(x.dtype)
 
 
@@ -92,7 +93,7 @@ def linear_relu(
     x: Float[Tensor, "... inner"], matrix: Float[Tensor, "inner outer"], bias: Float[Tensor, " outer"]
 ) -> Float[Tensor, "... outer"]:
     """Return max(0, x W + b), the first half of the feed-forward network (3.3)."""
-    if x.is_cuda:
+    if uses_kernels(x):
         return _apply(_LinearRelu, x, matrix, bias)
     return functional.relu(functional.linear(x, matrix.T, bias))
 
@@ -180,26 +181,26 @@ class _SeededDropout(torch.autograd.Function):
 
 class _ResidualNorm(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any, x: Tensor, y: Tensor | None, gain: Tensor, bias: Tensor, epsilon: float, probability: float,
-        seed: Tensor, key: int,
-    ) -> Tensor:  # fmt: skip
-        from compiler.cuda.norms import residual_norm as kernel
+    def forward(ctx: Any, x: Tensor, y: Tensor | None, *others: Any) -> Tensor:
+        from compiler.cuda import norms
 
-        x, y = x.contiguous(), None if y is None else y.contiguous()
-        out, *statistics = kernel(x, y, gain, bias, epsilon, probability, seed, key)
-        ctx.save_for_backward(x, y, gain, *statistics, seed)
-        ctx.options = probability, key, gain.dtype, bias.dtype
+        norm = norms.Norm(x.contiguous(), None if y is None else y.contiguous(), *others)
+        out, *statistics = norms.residual_norm(norm)
+        tensors = (norm.x, norm.y, norm.c, norm.gain, norm.bias, norm.seed, *statistics)
+        ctx.save_for_backward(*tensors)
+        ctx.options = norm.epsilon, norm.probability, norm.key
         return out
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        from compiler.cuda.norms import residual_norm_backward
+        from compiler.cuda import norms
 
-        *saved, seed = ctx.saved_tensors
-        probability, key, gain_type, bias_type = ctx.options
-        x, y, gain, bias = residual_norm_backward(gradient.contiguous(), *saved, probability, seed, key)
-        return x, y, gain.to(gain_type), bias.to(bias_type), None, None, None, None
+        (*tensors, seed, means, deviations), (epsilon, probability, key) = ctx.saved_tensors, ctx.options
+        norm = norms.Norm(*tensors, epsilon, probability, seed, key)
+        gradients = norms.residual_norm_backward(gradient.contiguous(), norm, means, deviations)
+        given = (norm.x, norm.y, norm.c, norm.gain, norm.bias)
+        cast_gradients = (d if t is None or d is None else d.to(t.dtype) for d, t in zip(gradients, given, strict=True))
+        return *cast_gradients, None, None, None, None
 
 
 class _LinearRelu(torch.autograd.Function):
@@ -212,9 +213,11 @@ class _LinearRelu(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # type: ignore[override]
+        from compiler.cuda.norms import relu_backward
+
         rows, matrix, out = ctx.saved_tensors
-        d = torch.ops.aten.threshold_backward(gradient.flatten(0, -2), out, 0)
-        return (d @ matrix.T).view(*gradient.shape[:-1], -1), rows.T @ d, d.sum(0)
+        d, bias = relu_backward(gradient.flatten(0, -2).contiguous(), out)
+        return (d @ matrix.T).view(*gradient.shape[:-1], -1), rows.T @ d, bias.to(out.dtype)
 
 
 class _PackedAttention(torch.autograd.Function):

@@ -1,8 +1,10 @@
-"""LayerNorm(x + Dropout(y)) in one kernel forward and one backward, and dropout alone (3.1, 5.4)."""
+"""LayerNorm(x + Dropout(y + c)) in one kernel forward and one backward, dropout alone, and ReLU backward (3.1, 5.4)."""
 
 # ruff: noqa: D103 - Triton functions are described by the functions that launch them
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import torch
 import triton
@@ -13,30 +15,40 @@ from compiler.cuda.masks import kept
 
 ELEMENTS = 2048
 """Number of elements that a program of a kernel works on at a time."""
-BACKWARD_PROGRAMS = 512
+RELU_BLOCK, RELU_ROWS = (16, 256), 256
+"""Rows and columns that a program of the backward pass of ReLU works on at a time, and its rows in total."""
+BACKWARD_PROGRAMS = 1056
 """Number of programs of the backward pass. Each sums the gradients of gain and bias over its rows."""
 
 
 @triton.jit
-def _sum_rows(x, y, rows, columns, inside, width, seed, key, threshold, scale, has_y: tl.constexpr, drops: tl.constexpr):
+def _sum_rows(
+    x, y, c, rows, columns, inside, width, seed, key, threshold, scale,
+    has_y: tl.constexpr, has_c: tl.constexpr, drops: tl.constexpr,
+):  # fmt: skip
     index = rows[:, None] * width + columns[None, :]
     z = tl.load(x + index, inside, other=0.0).to(tl.float32)
     factor = tl.full(index.shape, 1.0, tl.float32)
     if has_y:
         if drops:
             factor = tl.where(kept(seed, key, index, threshold), scale, 0.0)
-        z += tl.load(y + index, inside, other=0.0).to(tl.float32) * factor
+        added = tl.load(y + index, inside, other=0.0).to(tl.float32)
+        if has_c:
+            added += tl.load(c + columns, columns < width, other=0.0).to(tl.float32)[None, :]
+        z += added * factor
     return index, z, factor
 
 
 @triton.jit(do_not_specialize=["key", "threshold"])
 def _forward(
-    x, y, gain, bias, out, means, deviations, count, width, epsilon, seed, key, threshold, scale,
-    has_y: tl.constexpr, drops: tl.constexpr, block_rows: tl.constexpr, block_width: tl.constexpr,
+    x, y, c, gain, bias, out, means, deviations, count, width, epsilon, seed, key, threshold, scale,
+    has_y: tl.constexpr, has_c: tl.constexpr, drops: tl.constexpr, block_rows: tl.constexpr, block_width: tl.constexpr,
 ):  # fmt: skip
     rows, columns = tl.program_id(0) * block_rows + tl.arange(0, block_rows), tl.arange(0, block_width)
     inside = (rows < count)[:, None] & (columns < width)[None, :]
-    index, z, _ = _sum_rows(x, y, rows, columns, inside, width, seed, key, threshold, scale, has_y, drops)
+    index, z, _ = _sum_rows(
+        x, y, c, rows, columns, inside, width, seed, key, threshold, scale, has_y, has_c, drops
+    )  # fmt: skip
     mean = tl.sum(z, 1) / width
     centred = tl.where(inside, z - mean[:, None], 0.0)
     deviation = 1 / tl.sqrt(tl.sum(centred * centred, 1) / width + epsilon)
@@ -49,18 +61,21 @@ def _forward(
 
 @triton.jit(do_not_specialize=["key", "threshold"])
 def _backward(
-    x, y, gain, gradient, means, deviations, x_gradient, y_gradient, gain_sums, bias_sums,
+    x, y, c, gain, gradient, means, deviations, x_gradient, y_gradient, sums,
     count, width, seed, key, threshold, scale,
-    has_y: tl.constexpr, drops: tl.constexpr, block_rows: tl.constexpr, block_width: tl.constexpr,
+    has_y: tl.constexpr, has_c: tl.constexpr, drops: tl.constexpr, block_rows: tl.constexpr, block_width: tl.constexpr,
 ):  # fmt: skip
     columns = tl.arange(0, block_width)
     g = tl.load(gain + columns, columns < width, other=0.0).to(tl.float32)
     gain_sum = tl.zeros((block_width,), tl.float32)
     bias_sum = tl.zeros((block_width,), tl.float32)
+    c_sum = tl.zeros((block_width,), tl.float32)
     for start in range(tl.program_id(0) * block_rows, count, tl.num_programs(0) * block_rows):
         rows = start + tl.arange(0, block_rows)
         inside = (rows < count)[:, None] & (columns < width)[None, :]
-        index, z, factor = _sum_rows(x, y, rows, columns, inside, width, seed, key, threshold, scale, has_y, drops)
+        index, z, factor = _sum_rows(
+        x, y, c, rows, columns, inside, width, seed, key, threshold, scale, has_y, has_c, drops
+    )  # fmt: skip
         mean, deviation = tl.load(means + rows, rows < count, other=0.0), tl.load(deviations + rows, rows < count, other=0.0)
         normed = tl.where(inside, (z - mean[:, None]) * deviation[:, None], 0.0)
         d = tl.load(gradient + index, inside, other=0.0).to(tl.float32)
@@ -72,8 +87,30 @@ def _backward(
         if has_y:
             if drops:
                 tl.store(y_gradient + index, dz * factor, inside)
-    tl.store(gain_sums + tl.program_id(0) * width + columns, gain_sum, columns < width)
-    tl.store(bias_sums + tl.program_id(0) * width + columns, bias_sum, columns < width)
+            if has_c:
+                c_sum += tl.sum(dz * factor, 0)
+    place, step = sums + tl.program_id(0) * width + columns, tl.num_programs(0) * width
+    tl.store(place, gain_sum, columns < width)
+    tl.store(place + step, bias_sum, columns < width)
+    if has_c:
+        tl.store(place + 2 * step, c_sum, columns < width)
+
+
+@triton.jit
+def _relu_backward(
+    gradient, out, d, sums, count, width, rows_each: tl.constexpr, block_rows: tl.constexpr, block_width: tl.constexpr
+):  # fmt: skip
+    columns = tl.program_id(1) * block_width + tl.arange(0, block_width)
+    total = tl.zeros((block_width,), tl.float32)
+    for start in range(0, rows_each, block_rows):
+        rows = tl.program_id(0) * rows_each + start + tl.arange(0, block_rows)
+        inside = (rows < count)[:, None] & (columns < width)[None, :]
+        index = rows[:, None] * width + columns[None, :]
+        passed = tl.load(out + index, inside, other=0.0) > 0
+        value = tl.where(passed, tl.load(gradient + index, inside, other=0.0), 0.0)
+        tl.store(d + index, value, inside)
+        total += tl.sum(value.to(tl.float32), 0)
+    tl.store(sums + tl.program_id(0) * width + columns, total, columns < width)
 
 
 @triton.jit(do_not_specialize=["key", "threshold"])
@@ -93,45 +130,69 @@ def _dropping(probability: float) -> tuple[int, float]:
     return round(probability * 2**32), 1 / (1 - probability)
 
 
-def residual_norm(
-    x: Tensor, y: Tensor | None, gain: Tensor, bias: Tensor, epsilon: float, probability: float, seed: Tensor, key: int
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return LayerNorm(x + Dropout(y)), and mean and 1 / standard deviation of each row, for the backward pass."""
-    width = x.shape[-1]
-    count, (block_rows, block_width) = x.numel() // width, _blocks(width)
-    out, means, deviations = torch.empty_like(x), *x.new_empty((2, count), dtype=torch.float32)
-    threshold, scale = _dropping(probability)
+class Norm(NamedTuple):
+    """Arguments of LayerNorm(x + Dropout(y + c)). The forward and the backward pass need the same."""
+
+    x: Tensor
+    y: Tensor | None
+    c: Tensor | None
+    gain: Tensor
+    bias: Tensor
+    epsilon: float
+    probability: float
+    seed: Tensor
+    key: int
+
+
+def residual_norm(norm: Norm) -> tuple[Tensor, Tensor, Tensor]:
+    """Return LayerNorm(x + Dropout(y + c)), and mean and 1 / standard deviation of each row, for the backward pass."""
+    width = norm.x.shape[-1]
+    count, (block_rows, block_width) = norm.x.numel() // width, _blocks(width)
+    out, means, deviations = torch.empty_like(norm.x), *norm.x.new_empty((2, count), dtype=torch.float32)
+    threshold, scale = _dropping(norm.probability)
     _forward[(triton.cdiv(count, block_rows),)](
-        x, y, gain, bias, out, means, deviations, count, width, epsilon, seed, key, threshold, scale,
-        y is not None, probability > 0, block_rows, block_width,
+        norm.x, norm.y, norm.c, norm.gain, norm.bias, out, means, deviations, count, width, norm.epsilon,
+        norm.seed, norm.key, threshold, scale, norm.y is not None, norm.c is not None, norm.probability > 0,
+        block_rows, block_width,
     )  # fmt: skip
     return out, means, deviations
 
 
 def residual_norm_backward(
-    gradient: Tensor,
-    x: Tensor,
-    y: Tensor | None,
-    gain: Tensor,
-    means: Tensor,
-    deviations: Tensor,
-    probability: float,
-    seed: Tensor,
-    key: int,
-) -> tuple[Tensor, Tensor | None, Tensor, Tensor]:
-    """Return the gradients of x, y, gain and bias."""
-    width = x.shape[-1]
-    count, (block_rows, block_width) = x.numel() // width, _blocks(width)
+    gradient: Tensor, norm: Norm, means: Tensor, deviations: Tensor
+) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor, Tensor]:
+    """Return the gradients of x, y, c, gain and bias."""
+    width, has_y, has_c = norm.x.shape[-1], norm.y is not None, norm.c is not None
+    count, (block_rows, block_width) = norm.x.numel() // width, _blocks(width)
     programs = min(BACKWARD_PROGRAMS, triton.cdiv(count, block_rows))
-    x_gradient, sums = torch.empty_like(x), x.new_empty((2, programs, width), dtype=torch.float32)
-    y_gradient = torch.empty_like(x) if y is not None and probability else x_gradient
-    threshold, scale = _dropping(probability)
+    x_gradient = torch.empty_like(norm.x)
+    y_gradient = torch.empty_like(norm.x) if has_y and norm.probability else x_gradient
+    sums = norm.x.new_empty((2 + has_c, programs, width), dtype=torch.float32)
+    threshold, scale = _dropping(norm.probability)
     _backward[(programs,)](
-        x, y, gain, gradient, means, deviations, x_gradient, y_gradient, sums[0], sums[1],
-        count, width, seed, key, threshold, scale, y is not None, probability > 0, block_rows, block_width,
+        norm.x, norm.y, norm.c, norm.gain, gradient, means, deviations, x_gradient, y_gradient, sums, count, width,
+        norm.seed, norm.key, threshold, scale, has_y, has_c, norm.probability > 0, block_rows, block_width,
     )  # fmt: skip
-    gain_gradient, bias_gradient = sums.sum(1)
-    return x_gradient, None if y is None else y_gradient, gain_gradient, bias_gradient
+    gain_gradient, bias_gradient, *c_gradient = sums.sum(1)
+    c_gradients = c_gradient[0] if c_gradient else None
+    return x_gradient, y_gradient if has_y else None, c_gradients, gain_gradient, bias_gradient
+
+
+def relu_backward(gradient: Tensor, out: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the gradient of the input of a ReLU, [n, width], and its sum over the rows, the gradient of a bias.
+
+    Args:
+        gradient: The gradient of the result.
+        out: The result of the ReLU.
+    """
+    count, width = out.shape
+    d, (block_rows, block_width) = torch.empty_like(out), RELU_BLOCK
+    programs = triton.cdiv(count, RELU_ROWS)
+    sums = out.new_empty((programs, width), dtype=torch.float32)
+    _relu_backward[(programs, triton.cdiv(width, block_width))](
+        gradient, out, d, sums, count, width, RELU_ROWS, block_rows, block_width
+    )
+    return d, sums.sum(0)
 
 
 def dropout(x: Tensor, probability: float, seed: Tensor, key: int) -> Tensor:

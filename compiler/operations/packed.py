@@ -76,7 +76,10 @@ class PackedAttention(Operation):
 
 @dataclass(frozen=True)
 class ResidualNorm(LayerNorm):
-    """LayerNorm(x + Dropout(y)), or LayerNorm(x) (3.1, 5.4). Inputs: x, y unless there is no residual, and the seed."""
+    """LayerNorm(x + Dropout(y + c)) (3.1, 5.4). Inputs: x, y if there is a residual, and the seed.
+
+    Parameters: gain, bias, and the vector c if y is a product without the bias that it has in the spec.
+    """
 
     dropout: float = 0.0
     site: int = 0
@@ -86,16 +89,17 @@ class ResidualNorm(LayerNorm):
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         x, *y, _ = inputs
-        require(all(value == x for value in y), self, *inputs)
-        return super().infer([x], parameters)
+        require(all(value == x for value in y) and len(parameters) <= 2 + len(y), self, *inputs)
+        return super().infer([x], parameters[:2])
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
-        return super().interpret([sum(inputs[1:-1], inputs[0])], parameters)
+        return super().interpret([sum((*inputs[1:-1], *parameters[2:]), inputs[0])], parameters[:2])
 
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
-        x, *y, seed = inputs
+        (x, *y, seed), (gain, bias, *c) = inputs, parameters
+        values = ", ".join((x, *(y or ["None"]), *(c or ["None"]), gain, bias))
         options = f"{self.epsilon!r}, {self.dropout!r}, {seed}, w.dropout_key + {self.site}, w.training"
-        return f"residual_norm({x}, {y[0] if y else None}, {', '.join(parameters)}, {options})"
+        return f"residual_norm({values}, {options})"
 
 
 @dataclass(frozen=True)

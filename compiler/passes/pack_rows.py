@@ -123,18 +123,23 @@ def _fuse(graph: Graph) -> Graph:
         """Return the node that computes a value, if only one node reads this value."""
         return by_name.get(name) if readers[name] == 1 else None
 
-    nodes = []
+    nodes: list[Node] = []
+    unbiased = set[str]()
     for node in graph.nodes:
         operation: Any = node.operation
         if operation.is_layer_norm:
-            inputs, probability = node.inputs, 0.0
+            inputs, parameters, probability = node.inputs, node.parameters, 0.0
             total = sole(node.inputs[0])
             if total and total.operation.is_sum:
-                inputs, dropped = total.inputs, sole(total.inputs[1])
+                (x, y), dropped = total.inputs, sole(total.inputs[1])
                 if dropped and dropped.operation.without_dropout() is None:
-                    inputs, probability = (inputs[0], dropped.inputs[0]), dropped.operation.dropout
+                    y, probability = dropped.inputs[0], dropped.operation.dropout
+                inputs, product = (x, y), sole(y)
+                if product and product.operation.is_projection and len(product.parameters) == 2:
+                    parameters = (*parameters, product.parameters[1])
+                    unbiased.add(y)
             fused = ResidualNorm(operation.epsilon, probability, sites[node.layer])
-            node = replace(node, operation=fused, inputs=(*inputs, "seed"))
+            node = replace(node, operation=fused, inputs=(*inputs, "seed"), parameters=parameters)
         elif operation.without_dropout() is None:
             dropout = SeededDropout(operation.dropout, sites[node.layer])
             node = replace(node, operation=dropout, inputs=(*node.inputs, "seed"))
@@ -146,8 +151,9 @@ def _fuse(graph: Graph) -> Graph:
             node = _whole_loss(by_name, node, loss)
         sites[node.layer] += node.operation.dropout > 0
         nodes.append(node)
-    inputs = {**graph.inputs, "seed": ValueType((), ValueKind.INTEGER)}
-    return infer_types(prune(replace(graph, nodes=tuple(nodes), inputs=inputs)))
+    nodes = [replace(node, parameters=node.parameters[:1]) if node.name in unbiased else node for node in nodes]
+    with_seed = {**graph.inputs, "seed": ValueType((), ValueKind.INTEGER)}
+    return infer_types(prune(replace(graph, nodes=tuple(nodes), inputs=with_seed)))
 
 
 def _whole_loss(by_name: dict[str, Node], node: Node, loss: Any) -> Node:

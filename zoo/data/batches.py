@@ -67,6 +67,14 @@ class Batch:
         """Return a copy of the batch on a device. The copy is made asynchronously."""
         return Batch(self.source.to(device), self.target.to(device), self.source_tokens, self.target_tokens)
 
+    def split_packed(self, source_tokens: int, target_tokens: int) -> list[Batch]:
+        """Return parts with at most these numbers of tokens. Each pair must fit."""
+        lengths = self.source.lengths.numpy(), self.target.lengths.numpy() - 1
+        bounds = packed_bounds(*lengths, source_tokens, target_tokens)
+        if len(bounds) == 1:
+            return [self]
+        return [Batch.of(*(side.rows(*part) for side in (self.source, self.target))) for part in bounds.tolist()]
+
     def split(self, parts: int) -> list[Batch]:
         """Return at most `parts` smaller batches with nearly equal numbers of pairs, without superfluous padding."""
         rows = [len(part) for part in np.array_split(np.arange(len(self)), parts) if len(part)]
@@ -165,12 +173,20 @@ class Pairs(NamedTuple):
 
 
 def epoch_batches(
-    store: Store, source_tokens: int, target_tokens: int, seed: int, epoch: int, weights: Sequence[float] = ()
+    store: Store,
+    source_tokens: int,
+    target_tokens: int,
+    seed: int,
+    epoch: int,
+    weights: Sequence[float] = (),
+    *,
+    packed: bool = False,
 ) -> EpochBatches:
     """Return the batches of an epoch. The pairs of a batch have similar lengths.
 
-    In each batch, the number of rows times the length of the longest source with EOS is at most `source_tokens`. The
-    same applies to targets. The result depends only on `seed` and `epoch`.
+    In each batch, the number of rows times the length of the longest source with EOS is at most `source_tokens` or, if
+    batches are packed, the number of source tokens with EOS. The same applies to targets. The result depends only on
+    `seed`, `epoch` and `packed`.
 
     Args:
         store: Tokens of the training text.
@@ -180,6 +196,7 @@ def epoch_batches(
         epoch: Number of the epoch.
         weights: How often an epoch contains the pairs of each part of the corpus. For a fraction such as 0.5, each
             epoch draws that fraction of the pairs at random. Empty: 1 for all parts.
+        packed: Whether padding does not count, because batches are trained as packed rows.
 
     Raises:
         ZooError: A pair is too long for a batch, or the weights are so small that no pair is left.
@@ -191,22 +208,27 @@ def epoch_batches(
     random = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, epoch])))
     order = _order_by_length(source, target, random)
     source, target = source[order], target[order]
-    bounds = _batch_bounds(source, target, source_tokens, target_tokens)
+    bounds = _batch_bounds(source, target, source_tokens, target_tokens, packed)
     random.shuffle(bounds)
     indices = order if isinstance(pairs, slice) else pairs[order]
-    return EpochBatches(indices, bounds, _total_size(source, target, bounds))
+    total = _total_size(source, target, bounds)
+    if packed:
+        total = total._replace(padded_tokens=len(bounds) * (source_tokens + target_tokens))
+    return EpochBatches(indices, bounds, total)
 
 
-def batch_pairs(pairs: Pairs, source_tokens: int, target_tokens: int, seed: int) -> list[Pairs]:
+def batch_pairs(
+    pairs: Pairs, source_tokens: int, target_tokens: int, seed: int, *, packed: bool = False
+) -> list[Pairs]:
     """Return a few thousand pairs as batches with at most these numbers of tokens, in an order given by the seed.
 
     For so few pairs, the method of `epoch_batches` would put very different target lengths into one batch. Each pair
-    must fit into a batch.
+    must fit into a batch. `packed` means the same as in `epoch_batches`.
     """
     source, target = (np.array([len(row) + 1 for row in side], np.int32) for side in pairs)
     batches = max(source.sum() / source_tokens, target.sum() / target_tokens)
     order = _order_in_bands(source, target, max(1, round(_BANDS_PER_SQRT_BATCHES * math.sqrt(batches))))
-    bounds = _batch_bounds(source[order], target[order], source_tokens, target_tokens)
+    bounds = _batch_bounds(source[order], target[order], source_tokens, target_tokens, packed)
     np.random.default_rng(seed).shuffle(bounds)
     sources, targets = ([side[index] for index in order] for side in pairs)
     return [Pairs(sources[start:end], targets[start:end]) for start, end in bounds]
@@ -257,12 +279,14 @@ def _noisy_lengths(lengths: Lengths, random: np.random.Generator) -> npt.NDArray
     return noisy.astype(np.int16 if noisy.max(initial=0) < 1 << 15 else np.int32)
 
 
-def _batch_bounds(source: Lengths, target: Lengths, max_source: int, max_target: int) -> Indices:
+def _batch_bounds(source: Lengths, target: Lengths, max_source: int, max_target: int, packed: bool) -> Indices:
     """Divide ordered pairs into consecutive batches, each with as many pairs as both token limits allow.
 
     Returns:
         Start and end of each batch, `[batches, 2]`.
     """
+    if packed:
+        return packed_bounds(source, target, max_source, max_target)
     bounds, start, count = [], 0, len(source)
     while start < count:
         # The first pair gives an upper bound of the number of rows, because the longest pair is at least as long.
@@ -272,6 +296,23 @@ def _batch_bounds(source: Lengths, target: Lengths, max_source: int, max_target:
         for lengths, max_tokens in ((source, max_source), (target, max_target)):
             fits &= np.maximum.accumulate(lengths[start : start + rows]) * row_counts <= max_tokens
         end = start + (int(rows) if fits.all() else int(np.argmin(fits)))
+        bounds.append((start, end))
+        start = end
+    return np.array(bounds, np.int64).reshape(-1, 2)
+
+
+def packed_bounds(source: Lengths, target: Lengths, max_source: int, max_target: int) -> Indices:
+    """Divide pairs into consecutive batches with at most these numbers of tokens, as many pairs in each as possible.
+
+    Returns:
+        Start and end of each batch, `[batches, 2]`.
+    """
+    bounds, start, count = [], 0, len(source)
+    read, written = source.cumsum(dtype=np.int64), target.cumsum(dtype=np.int64)
+    while start < count:
+        before = (read[start - 1], written[start - 1]) if start else (0, 0)
+        limits = ((read, before[0] + max_source), (written, before[1] + max_target))
+        end = min(int(np.searchsorted(sums, limit, "right")) for sums, limit in limits)
         bounds.append((start, end))
         start = end
     return np.array(bounds, np.int64).reshape(-1, 2)

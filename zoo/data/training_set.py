@@ -93,6 +93,8 @@ class TrainingSet:
             verified: Future of a background check of the store's files, if any.
         """
         self._spec, self.store, self._sampler, self._verified = spec, store, sampler, verified
+        self.packed = False
+        """Whether padding does not count for the size of batches. Set it before the first batch."""
         self._epoch: tuple[int, EpochBatches] | None = None
         self._pool: tuple[tuple[int, int], list[Pairs]] | None = None
 
@@ -128,6 +130,7 @@ class TrainingSet:
                     seed=training.seed,
                     epoch=epoch,
                     weights=part_weights(self._spec.corpus, self.store.parts),
+                    packed=self.packed,
                 ),
             )
         return self._epoch[1]
@@ -186,7 +189,7 @@ class TrainingSet:
             pairs = self._sampler(Pairs.from_store(self.store, indices), token_seed)
             self._pool = (
                 (epoch, start),
-                batch_pairs(pairs, training.source_tokens, training.target_tokens, order_seed),
+                batch_pairs(pairs, training.source_tokens, training.target_tokens, order_seed, packed=self.packed),
             )
         return self._pool[1]
 

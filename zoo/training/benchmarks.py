@@ -286,7 +286,9 @@ def benchmark_training(
         store, run = random_pairs(spec, steps, Path(folder)), Run(Path(folder, "run"))
         # Without corpus parts, which could have weights.
         bare = spec.model_copy(update={"corpus": spec.corpus.model_copy(update={"train": ()})})
-        trainer = Trainer(spec, TrainingSet(bare, store), run, Processes(device), report, program=program)
+        data = TrainingSet(bare, store)
+        data.packed = Purpose.UPDATE in program.graphs
+        trainer = Trainer(spec, data, run, Processes(device), report, program=program)
         inputs = list(islice(trainer.inputs(), steps))
         peak = matrix_peak(trainer.device, spec.training.precision)
         first, _ = timed(lambda: _round(trainer, inputs))
@@ -312,7 +314,7 @@ def benchmark_training(
         step_seconds=spread(seconds / steps for seconds in times),
         source_tokens_per_second=spread(source / seconds for seconds in times),
         target_tokens_per_second=spread(target / seconds for seconds in times),
-        padding=1 - (source + target) / padded,
+        padding=data.epoch_batches(0).padding if data.packed else 1 - (source + target) / padded,
         utilisation=spread(flops / seconds / peak for seconds in times),
         peak_flops=peak,
         memory_bytes=peak_memory(trainer.device),

@@ -35,7 +35,8 @@ class RecordedUpdate:
             program: The program to train, with a graph for the purpose UPDATE.
             optimiser: Adam, whose state must have been allocated.
             processes: The processes that share each batch.
-            parts: Number of parts of a batch, which are computed one after the other.
+            parts: Number of parts of a batch, which are computed one after the other. If their lengths differ much,
+                there is one more.
         """
         training, self.parts = spec.training, parts
         self._processes, self._optimiser, self._clip = processes, optimiser, training.clip_norm
@@ -52,16 +53,16 @@ class RecordedUpdate:
         self._record: Recorder = CudaGraphRecorder(processes.device) if on_gpu else run_directly
         self._recorded: dict[Callable[[], None], Callable[[], object]] = {}
 
-    def step(self, parts: list[Batch], rate: float, tokens: int, seed: int) -> tuple[Tensor, Tensor]:
+    def step(self, batch: Batch, rate: float, tokens: int, seed: int) -> tuple[Tensor, Tensor]:
         """Compute one step. Return the two losses of all processes, and whether the weights were updated.
 
         Args:
-            parts: The parts of this process's share of the batch.
+            batch: This process's share of the batch.
             rate: The learning rate.
             tokens: Number of target tokens in the whole batch.
             seed: Seed of the dropout masks.
         """
-        for number, part in enumerate(parts):
+        for number, part in enumerate(batch.split_packed(self.rows.source, self.rows.target)):
             source, target = part.source, part.target
             host = self.rows.host(
                 source.values, source.lengths, target.values, target.lengths, seed=seed + number, rate=rate, tokens=tokens

@@ -49,6 +49,9 @@ class RunIdentity:
     """Number of processes that share each batch, which determines the order of sums and the dropout masks."""
     sharded: bool = False
     """Whether weights and moments are sharded over the processes, which changes the order of sums."""
+    packed: bool = False
+    """Whether batches are filled without counting padding, because the run was started on a GPU that trains on packed
+    rows. The run keeps these batches on every device."""
     software: str = ""
     """Versions of zoo and torch."""
     matrix_library: str = ""

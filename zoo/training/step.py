@@ -135,7 +135,7 @@ class Updater:
                 self._recorded = None  # free its memory first
                 self._recorded = RecordedUpdate(self.spec, self.program, self.optimiser, self.processes, parts)
             rate = learning_rate(number, self.spec)
-            losses, taken = self._recorded.step(batch.split(parts), rate, tokens, seed)
+            losses, taken = self._recorded.step(batch, rate, tokens, seed)
             return StepResult(losses[0], losses[1], taken, tokens)
         torch.manual_seed(seed)
         sums = torch.zeros(2, device=device)

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 import specs
-from compiler import trainable
+from compiler import Purpose, trainable
 from compiler.switches import fast_float32, matrix_libraries, matrix_library
 from specs import Spec, ZooError
 from zoo.data.prefetch import run_in_thread
@@ -171,6 +171,7 @@ def _train(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report: R
         threads=torch.get_num_threads(),
         processes=processes.count,
         sharded=sharded,
+        packed=Purpose.UPDATE in program.graphs and not sharded,
         software=f"zoo {__version__} and torch {torch.__version__}",
         matrix_library=measurements.matrix_library if measurements else "",
         named=spec.has_own_name,
@@ -178,6 +179,7 @@ def _train(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report: R
     )
     with processes.first_then_others():
         identity = _start(spec, run, prepared, identity, fresh, report) if processes.first else run.identity
+    data.packed = identity.packed
     if spec.training.patience is not None and not spec.corpus.dev:
         report.warn("`training.patience` has no effect: `corpus.dev` is empty, so nothing is scored")
     dev = None
