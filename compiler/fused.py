@@ -70,10 +70,10 @@ def residual_norm(
     gain: Float[Tensor, " d"],
     bias: Float[Tensor, " d"],
     epsilon: float,
-    probability: float,
-    seed: Int[Tensor, ""],
-    key: int,
-    training: bool,
+    probability: float = 0.0,
+    seed: Int[Tensor, ""] | None = None,
+    key: int = 0,
+    training: bool = False,
 ) -> Float[Tensor, "... d"]:
     """Return LayerNorm(x + Dropout(y + c)) (3.1, 5.4). y and c may be None.
 
@@ -84,8 +84,10 @@ def residual_norm(
         return _apply(_ResidualNorm, x, y, c, gain, bias, epsilon, probability, seed, key)
     total = x.float()
     if y is not None:
-        kept = keep_mask(seed, key, y.shape, probability) / (1 - probability) if probability else 1.0
-        total = total + (y.float() if c is None else y.float() + c.float()) * kept
+        added = y.float() if c is None else y.float() + c.float()
+        if seed is not None and probability:
+            added = added * (keep_mask(seed, key, y.shape, probability) / (1 - probability))
+        total = total + added
     return functional.layer_norm(total, x.shape[-1:], gain.float(), bias.float(), epsilon).to(x.dtype)
 
 

@@ -148,9 +148,13 @@ def sinusoids(
         position = torch.arange(x.shape[1], device=x.device)
     if position is not None:
         return _encode_positions(position + first, x.shape[2], halves).to(x.dtype)
-    end = first + x.shape[1]
-    length = max(256, 2 ** math.ceil(math.log2(end)))
-    return _sinusoid_table(length, x.shape[2], halves, x.device, x.dtype)[first:end]
+    return sinusoid_table(x.shape[1], x[0], halves, first)
+
+
+def sinusoid_table(length: int, like: Tensor, halves: bool, first: int) -> Float[Tensor, "length d_model"]:
+    """Return the positional encodings of the positions below `length`, with the type and device of a tensor [_, d]."""
+    rounded = max(256, 2 ** math.ceil(math.log2(length + first)))
+    return _sinusoid_table(rounded, like.shape[1], halves, like.device, like.dtype)[first : first + length]
 
 
 @lru_cache(maxsize=8)

@@ -140,7 +140,7 @@ class Norm(NamedTuple):
     bias: Tensor
     epsilon: float
     probability: float
-    seed: Tensor
+    seed: Tensor | None
     key: int
 
 

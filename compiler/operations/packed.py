@@ -76,10 +76,12 @@ class PackedAttention(Operation):
 
 @dataclass(frozen=True)
 class ResidualNorm(LayerNorm):
-    """LayerNorm(x + Dropout(y + c)) (3.1, 5.4). Inputs: x, y if there is a residual, and the seed.
+    """LayerNorm(x + Dropout(y + c)) (3.1, 5.4). Inputs: x, y if `residual`, and the seed if there is dropout.
 
     Parameters: gain, bias, and the vector c if y is a product without the bias that it has in the spec.
     """
+
+    residual: bool = True
 
     dropout: float = 0.0
     site: int = 0
@@ -88,18 +90,21 @@ class ResidualNorm(LayerNorm):
     float32_parameters = True
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
-        x, *y, _ = inputs
+        x, y = inputs[0], inputs[1 : 1 + self.residual]
         require(all(value == x for value in y) and len(parameters) <= 2 + len(y), self, *inputs)
         return super().infer([x], parameters[:2])
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
-        return super().interpret([sum((*inputs[1:-1], *parameters[2:]), inputs[0])], parameters[:2])
+        added = (*inputs[1 : 1 + self.residual], *parameters[2:])
+        return super().interpret([sum(added, inputs[0])], parameters[:2])
 
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
-        (x, *y, seed), (gain, bias, *c) = inputs, parameters
-        values = ", ".join((x, *(y or ["None"]), *(c or ["None"]), gain, bias))
-        options = f"{self.epsilon!r}, {self.dropout!r}, {seed}, w.dropout_key + {self.site}, w.training"
-        return f"residual_norm({values}, {options})"
+        y = inputs[1] if self.residual else None
+        gain, bias, *c = parameters
+        values = f"{inputs[0]}, {y}, {c[0] if c else None}, {gain}, {bias}, {self.epsilon!r}"
+        if not self.dropout:
+            return f"residual_norm({values})"
+        return f"residual_norm({values}, {self.dropout!r}, {inputs[-1]}, w.dropout_key + {self.site}, w.training)"
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ follows a matrix product becomes one operation, which is one kernel on a GPU.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -48,10 +49,10 @@ def pack_rows(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
     """Train on packed rows of a constant length, so that a GPU can run each update as one CUDA graph."""
     if Purpose.UPDATE not in graphs:
         return graphs
-    return {**graphs, Purpose.UPDATE: _fuse(_pack(graphs[Purpose.UPDATE]))}
+    return {**graphs, Purpose.UPDATE: fuse_kernels(pack(graphs[Purpose.UPDATE]))}
 
 
-def _pack(graph: Graph) -> Graph:
+def pack(graph: Graph) -> Graph:
     """Replace attention and positions by operations on packed rows."""
     graph = replace(graph, inputs={**graph.inputs, **_INPUTS})
     by_name = {node.name: node for node in graph.nodes}
@@ -59,7 +60,7 @@ def _pack(graph: Graph) -> Graph:
     for node in graph.nodes:
         operation = node.operation
         if operation.merges_heads:
-            node = _attention(graph, by_name, node)
+            node = _packed_attention(graph, by_name, node)
         elif operation.adds_positions:
             position = "source_position" if node.type.shape[1] == SOURCE else "target_position"
             packed: Any = operation
@@ -75,45 +76,64 @@ def _pack(graph: Graph) -> Graph:
     return packed_graph
 
 
-def _attention(graph: Graph, by_name: dict[str, Node], merged: Node) -> Node:
+def _packed_attention(graph: Graph, by_name: dict[str, Node], merged: Node) -> Node:
     """Return the attention before a node that merges heads, as one operation with the result of that node."""
     node = by_name[merged.inputs[0]]
-    operation: Any = node.operation
-    if not operation.is_attention:
-        raise Unpackable(f"it has {type(operation).__name__}, which has no kernel for packed rows")
-    query, key, value, *masks = (by_name[name] for name in node.inputs)
-    if operation.dropout or operation.biased or node.parameters or len(masks) != 1:
-        raise Unpackable("its attention has dropout, biases or additive scores, which have no kernel for packed rows")
-    if not all(each.operation.splits_heads for each in (query, key, value)):
-        raise Unpackable("it rotates queries and keys, which has no kernel for packed rows")
-    (q, q_column), (kv, k_column), (v, v_column) = (_columns(by_name, each.inputs[0]) for each in (query, key, value))
-    (_, count, _, d_k), (_, kv_count, _, d_v) = query.type.shape, value.type.shape
-    heads = HeadColumns(
-        count.constant, kv_count.constant, d_k.constant, d_v.constant, q_column, k_column, v_column
-    )
-    q_width, kv_width = count.constant * heads.d_k, heads.kv_count * (heads.d_k + heads.d_v)
+    require_plain_attention(node)
+    query, key, value, mask = (by_name[name] for name in node.inputs)
+    (q, q_column), (kv, k_column), (v, v_column) = (columns(by_name, each) for each in (query, key, value))
+    heads = head_columns(query.type, value.type, q_column, k_column, v_column)
+    q_width, kv_width = heads.count * heads.d_k, heads.kv_count * (heads.d_k + heads.d_v)
     widths = [graph.types[name].shape[-1].constant for name in (q, kv)]
     # The kernels of the backward pass write the gradients of all columns of these two values.
     if kv != v or widths != ([q_width + kv_width] * 2 if q == kv else [q_width, kv_width]):
         raise Unpackable("its queries, keys and values are separate products: enable the pass `fuse_projections`")
-    if max(heads.d_k, heads.d_v) > MAX_HEAD_WIDTH:
-        raise Unpackable(f"its attention heads have more than {MAX_HEAD_WIDTH} features")
     spans = {
         (SOURCE, SOURCE): ("source_spans", "source_spans"),
         (TARGET, TARGET): ("target_spans", "target_spans"),
         (TARGET, SOURCE): ("memory_spans", "reader_spans"),
     }[query.type.shape[2], key.type.shape[2]]
-    packed = PackedAttention(heads, operation.scale, masks[0].operation.mask_role is MaskRole.CAUSAL)
+    scale: Any = node.operation
+    packed = PackedAttention(heads, scale.scale, mask.operation.mask_role is MaskRole.CAUSAL)
     return replace(merged, operation=packed, inputs=(q, kv, *spans))
 
 
-def _columns(by_name: dict[str, Node], name: str) -> tuple[str, int]:
-    """Return the value that a value is a slice of, and its first column. A value that is no slice begins at 0."""
-    part = by_name[name].operation.sliced_range()
-    return (by_name[name].inputs[0], part[1]) if part and part[0] == -1 else (name, 0)
+def require_plain_attention(node: Node) -> None:
+    """Raise Unpackable unless a node is dot-product attention with one mask, which the kernels for GPUs compute."""
+    operation: Any = node.operation
+    if not operation.is_attention:
+        raise Unpackable(f"it has {type(operation).__name__}, which has no kernel for GPUs")
+    if operation.dropout or operation.biased or node.parameters or len(node.inputs) != 4:
+        raise Unpackable("its attention has dropout, biases or additive scores, which have no kernel for GPUs")
 
 
-def _fuse(graph: Graph) -> Graph:
+def head_columns(query: ValueType, value: ValueType, *columns: int) -> HeadColumns:
+    """Return the columns of heads, given the types of queries and values, [batch, heads, n, width]."""
+    (_, count, _, d_k), (_, kv_count, _, d_v) = query.shape, value.shape
+    if max(d_k.constant, d_v.constant) > MAX_HEAD_WIDTH:
+        raise Unpackable(f"its attention heads have more than {MAX_HEAD_WIDTH} features")
+    return HeadColumns(count.constant, kv_count.constant, d_k.constant, d_v.constant, *columns)
+
+
+def columns(by_name: Mapping[str, Node], heads: Node, *, whole: bool = False) -> tuple[str, int]:
+    """Return the features that heads are split from, and the first column of the heads.
+
+    Args:
+        by_name: The nodes of the graph.
+        heads: The node that splits the heads.
+        whole: Whether to follow slices of slices to the value that all are taken from.
+    """
+    if not heads.operation.splits_heads:
+        raise Unpackable("it rotates queries and keys, which has no kernel for GPUs")
+    (name,), first = heads.inputs, 0
+    while (part := by_name[name].operation.sliced_range()) and part[0] == -1:
+        name, first = by_name[name].inputs[0], first + part[1]
+        if not whole:
+            break
+    return name, first
+
+
+def fuse_kernels(graph: Graph) -> Graph:
     """Join operations that follow each other into operations that have one kernel."""
     by_name = {node.name: node for node in graph.nodes}
     readers = Counter(name for node in graph.nodes for name in node.inputs)
@@ -130,7 +150,8 @@ def _fuse(graph: Graph) -> Graph:
         if operation.is_layer_norm:
             inputs, parameters, probability = node.inputs, node.parameters, 0.0
             total = sole(node.inputs[0])
-            if total and total.operation.is_sum:
+            total = total if total and total.operation.is_sum else None
+            if total:
                 (x, y), dropped = total.inputs, sole(total.inputs[1])
                 if dropped and dropped.operation.without_dropout() is None:
                     y, probability = dropped.inputs[0], dropped.operation.dropout
@@ -138,8 +159,10 @@ def _fuse(graph: Graph) -> Graph:
                 if product and product.operation.is_projection and len(product.parameters) == 2:
                     parameters = (*parameters, product.parameters[1])
                     unbiased.add(y)
-            fused = ResidualNorm(operation.epsilon, probability, sites[node.layer])
-            node = replace(node, operation=fused, inputs=(*inputs, "seed"), parameters=parameters)
+            if probability:
+                inputs = (*inputs, "seed")
+            fused = ResidualNorm(operation.epsilon, total is not None, probability, sites[node.layer])
+            node = replace(node, operation=fused, inputs=inputs, parameters=parameters)
         elif operation.without_dropout() is None:
             dropout = SeededDropout(operation.dropout, sites[node.layer])
             node = replace(node, operation=dropout, inputs=(*node.inputs, "seed"))

@@ -1,0 +1,362 @@
+"""Kernels of a beam search in slots: embedding, attention to caches and to the memory, and the selection of tokens.
+
+`compiler.slots` describes slots, and has each of these functions in PyTorch.
+"""
+
+# ruff: noqa: D103 - Triton functions are described by the functions that launch them
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from compiler.operations.attention import HeadColumns
+from specs import BOS, EOS, PAD
+
+if TYPE_CHECKING:
+    from compiler.slots import Slots
+
+KEYS = 64
+"""Number of keys that a program of an attention reads at a time."""
+VOCABULARY_BLOCK = 2048
+"""Number of logits that a program of the selection reads."""
+COLUMNS = 64
+"""Number of positions of a hypothesis that are moved at a time."""
+
+# Columns of a slot (`compiler.slots.Field`), and states.
+_STATE: tl.constexpr = tl.constexpr(0)
+_LENGTH: tl.constexpr = tl.constexpr(1)
+_FINISHED: tl.constexpr = tl.constexpr(2)
+_KEPT: tl.constexpr = tl.constexpr(3)
+_SOURCE: tl.constexpr = tl.constexpr(4)
+_SIZE: tl.constexpr = tl.constexpr(5)
+_CANDIDATES: tl.constexpr = tl.constexpr(6)
+_N_BEST: tl.constexpr = tl.constexpr(7)
+_FULL_RULE: tl.constexpr = tl.constexpr(8)
+_SHRINKING: tl.constexpr = tl.constexpr(9)
+_MIN_LENGTH: tl.constexpr = tl.constexpr(10)
+_MAX_LENGTH: tl.constexpr = tl.constexpr(11)
+_PREFIX: tl.constexpr = tl.constexpr(12)
+_RESULT_HEAD: tl.constexpr = tl.constexpr(6)
+_RUNNING: tl.constexpr = tl.constexpr(1)
+_EXHAUSTED: tl.constexpr = tl.constexpr(2)
+_DECIDED: tl.constexpr = tl.constexpr(3)
+_FULL: tl.constexpr = tl.constexpr(4)
+_ENDED: tl.constexpr = tl.constexpr(5)
+_NONE: tl.constexpr = tl.constexpr(2147483647)
+
+
+@triton.jit
+def _embed(table, width, tokens, embeddings, positions, out, d, scale, rows: tl.constexpr, has_positions: tl.constexpr, block: tl.constexpr):
+    row = tl.program_id(0)
+    slot = table + row // rows * width
+    columns = tl.arange(0, block)
+    token = tl.load(slot + tokens + row % rows).to(tl.int64)
+    x = tl.load(embeddings + token * d + columns, columns < d, other=0.0)
+    x = (x.to(tl.float32) * scale).to(x.dtype)
+    if has_positions:
+        position = tl.load(slot + _LENGTH)
+        x = (x.to(tl.float32) + tl.load(positions + position * d + columns, columns < d, other=0.0).to(tl.float32)).to(x.dtype)
+    tl.store(out + row.to(tl.int64) * d + columns, x, columns < d)
+
+
+@triton.jit
+def _attend_cache(
+    features, stride, cache, table, width, ancestors, out, query, key, value, scale,
+    rows: tl.constexpr, capacity: tl.constexpr, heads: tl.constexpr, group: tl.constexpr, d_k: tl.constexpr,
+    d_v: tl.constexpr, cache_width: tl.constexpr, k_block: tl.constexpr, v_block: tl.constexpr, block: tl.constexpr,
+):  # fmt: skip
+    row, head = tl.program_id(0), tl.program_id(1)
+    slot, shared = row // rows, head // group
+    k_columns, v_columns = tl.arange(0, k_block), tl.arange(0, v_block)
+    own = features + row.to(tl.int64) * stride
+    q = tl.load(own + query + head * d_k + k_columns, k_columns < d_k, other=0.0).to(tl.float32) * scale
+    k = tl.load(own + key + shared * d_k + k_columns, k_columns < d_k, other=0.0)
+    v = tl.load(own + value + shared * d_v + v_columns, v_columns < d_v, other=0.0)
+    position = tl.load(table + slot * width + _LENGTH)
+    place = cache + (row.to(tl.int64) * capacity + position) * cache_width
+    v_first = heads // group * d_k
+    if head % group == 0:
+        tl.store(place + shared * d_k + k_columns, k, k_columns < d_k)
+        tl.store(place + v_first + shared * d_v + v_columns, v, v_columns < d_v)
+    highest = tl.sum(q * k.to(tl.float32), 0)
+    sums = highest * 0.0 + 1.0
+    result = v.to(tl.float32)
+    for first in range(0, position, block):
+        positions = first + tl.arange(0, block)
+        inside = positions < position
+        ancestor = tl.load(table + slot * width + ancestors + row % rows * capacity + positions, inside, other=0)
+        read = cache + ((slot * rows + ancestor).to(tl.int64) * capacity + positions) * cache_width
+        keys = tl.load(read[:, None] + shared * d_k + k_columns[None, :], inside[:, None] & (k_columns < d_k)[None, :], other=0.0)
+        scores = tl.where(inside, tl.sum(keys.to(tl.float32) * q[None, :], 1), float("-inf"))
+        higher = tl.maximum(highest, tl.max(scores, 0))
+        weights, factor = tl.exp(scores - higher), tl.exp(highest - higher)
+        values = tl.load(read[:, None] + v_first + shared * d_v + v_columns[None, :], inside[:, None] & (v_columns < d_v)[None, :], other=0.0)
+        result = result * factor + tl.sum(weights[:, None] * values.to(tl.float32), 0)
+        sums, highest = sums * factor + tl.sum(weights, 0), higher
+    tl.store(out + (row.to(tl.int64) * heads + head) * d_v + v_columns, result / sums, v_columns < d_v)
+
+
+@triton.jit
+def _attend_memory(
+    features, stride, memory, table, width, out, query, key, value, scale,
+    rows: tl.constexpr, source: tl.constexpr, heads: tl.constexpr, group: tl.constexpr, d_k: tl.constexpr,
+    d_v: tl.constexpr, memory_width: tl.constexpr, k_block: tl.constexpr, v_block: tl.constexpr, block: tl.constexpr,
+):  # fmt: skip
+    row, head = tl.program_id(0), tl.program_id(1)
+    slot, shared = row // rows, head // group
+    k_columns, v_columns = tl.arange(0, k_block), tl.arange(0, v_block)
+    own = features + row.to(tl.int64) * stride + query + head * d_k
+    q = tl.load(own + k_columns, k_columns < d_k, other=0.0).to(tl.float32) * scale
+    length = tl.load(table + slot * width + _SOURCE)
+    highest = tl.sum(q, 0) * 0.0 - 3.0e38
+    sums, result = highest * 0.0, tl.zeros((v_block,), tl.float32)
+    for first in range(0, length, block):
+        positions = first + tl.arange(0, block)
+        inside = positions < length
+        read = memory + (slot.to(tl.int64) * source + positions) * memory_width
+        keys = tl.load(read[:, None] + key + shared * d_k + k_columns[None, :], inside[:, None] & (k_columns < d_k)[None, :], other=0.0)
+        scores = tl.where(inside, tl.sum(keys.to(tl.float32) * q[None, :], 1), float("-inf"))
+        higher = tl.maximum(highest, tl.max(scores, 0))
+        weights, factor = tl.exp(scores - higher), tl.exp(highest - higher)
+        values = tl.load(read[:, None] + value + shared * d_v + v_columns[None, :], inside[:, None] & (v_columns < d_v)[None, :], other=0.0)
+        result = result * factor + tl.sum(weights[:, None] * values.to(tl.float32), 0)
+        sums, highest = sums * factor + tl.sum(weights, 0), higher
+    tl.store(out + (row.to(tl.int64) * heads + head) * d_v + v_columns, result / tl.maximum(sums, 1e-30), v_columns < d_v)
+
+
+@triton.jit
+def _best(
+    logits, vocabulary, table, width, totals, allowed, highest, sums, values, tokens, pad, bos,
+    rows: tl.constexpr, count: tl.constexpr, block: tl.constexpr,
+):  # fmt: skip
+    row, part = tl.program_id(0), tl.program_id(1)
+    slot = table + row // rows * width
+    total = tl.load(slot + totals + row % rows).to(tl.float32, bitcast=True)
+    if (tl.load(slot + _STATE) == _RUNNING) & (total != float("-inf")):
+        columns = part * block + tl.arange(0, block)
+        x = tl.load(logits + row.to(tl.int64) * vocabulary + columns, columns < vocabulary, other=float("-inf")).to(tl.float32)
+        place = row * tl.num_programs(1) + part
+        top = tl.max(x, 0)
+        tl.store(highest + place, top)
+        tl.store(sums + place, tl.sum(tl.exp(x - tl.where(top > float("-inf"), top, 0.0)), 0))
+        late = (tl.load(slot + _LENGTH) >= tl.load(slot + _MIN_LENGTH)).to(tl.int32)
+        permitted = tl.load(allowed + late * vocabulary + columns, columns < vocabulary, other=0) != 0
+        permitted = permitted & (columns != pad) & (columns != bos) & (columns < vocabulary)
+        is_broken = tl.max((x != x).to(tl.int32), 0) > 0
+        x = tl.where(permitted, x, float("-inf"))
+        for number in tl.static_range(count):
+            best = tl.max(x, 0)
+            token = tl.min(tl.where((x == best) & permitted, columns, _NONE), 0)
+            found = (best > float("-inf")) & (token != _NONE)
+            tl.store(values + place * count + number, tl.where(is_broken, float("nan"), tl.where(found, best, float("-inf"))))
+            tl.store(tokens + place * count + number, token)
+            x = tl.where(columns == token, float("-inf"), x)
+
+
+@triton.jit
+def _move(table, first, parents, rows: tl.constexpr, row_block: tl.constexpr, capacity, end, block: tl.constexpr, live):
+    """Let each of the first `live` rows of an array [rows, capacity] continue the row in `parents`."""
+    numbers = tl.arange(0, row_block)
+    for start in range(0, end, block):
+        columns = start + tl.arange(0, block)
+        inside = (numbers < live)[:, None] & (columns < end)[None, :]
+        moved = tl.load(table + first + parents[:, None] * capacity + columns[None, :], inside, other=0)
+        tl.debug_barrier()
+        tl.store(table + first + numbers[:, None] * capacity + columns[None, :], moved, inside)
+    tl.debug_barrier()
+
+
+@triton.jit
+def _select(
+    table, width, states, logits, vocabulary, allowed, highest, sums, values, tokens, parts,
+    token_column, totals, forced, penalties, results, sequences, ancestors, capacity, eos,
+    rows: tl.constexpr, row_block: tl.constexpr, count: tl.constexpr, part_block: tl.constexpr,
+    item_block: tl.constexpr, best_block: tl.constexpr, block: tl.constexpr,
+):  # fmt: skip
+    number = tl.program_id(0)
+    slot = table + number * width
+    if tl.load(slot + _STATE) == _RUNNING:
+        length, prefix = tl.load(slot + _LENGTH), tl.load(slot + _PREFIX)
+        min_length, max_length = tl.load(slot + _MIN_LENGTH), tl.load(slot + _MAX_LENGTH)
+        size = tl.load(slot + _SIZE)
+        shrinking, forces_end = tl.load(slot + _SHRINKING) != 0, tl.load(slot + _SHRINKING) == 0
+        r = tl.arange(0, row_block)
+        total = tl.load(slot + totals + r, r < rows, other=-8388608).to(tl.float32, bitcast=True)  # the bits of -inf
+        is_live = (r < rows) & (total != float("-inf"))
+        p = tl.arange(0, part_block)
+        place = (number * rows + r)[:, None] * parts + p[None, :]
+        read = is_live[:, None] & (p < parts)[None, :]
+        tops = tl.load(highest + place, read, other=float("-inf"))
+        top = tl.max(tops, 1)
+        part_sums = tl.load(sums + place, read, other=0.0)
+        top = tl.where(top > float("-inf"), top, 0.0)
+        log_z = top + tl.log(tl.sum(part_sums * tl.exp(tops - top[:, None]), 1))
+        row_logits = logits + (number * rows + r).to(tl.int64) * vocabulary
+        tl.store(slot + _LENGTH, length + 1)
+        if length < prefix:
+            forced_token = tl.load(slot + forced + length)
+            forced_value = tl.load(row_logits + forced_token, r < 1, other=0.0).to(tl.float32) - log_z
+            tl.store(slot + totals + r, (total + forced_value).to(tl.int32, bitcast=True), r < 1)
+            tl.store(slot + token_column, forced_token)
+            tl.store(slot + ancestors + length, 0)
+        else:
+            written = length - prefix
+            must_end = (length == max_length) & forces_end
+            i = tl.arange(0, item_block)
+            items = (number * rows + r)[:, None] * (parts * count) + i[None, :]
+            item_read = is_live[:, None] & (i < parts * count)[None, :]
+            value = tl.load(values + items, item_read, other=float("-inf"))
+            token = tl.load(tokens + items, item_read, other=_NONE)
+            late = (length >= min_length).to(tl.int32)
+            may_end = tl.load(allowed + late * vocabulary + eos) != 0
+            ending = tl.load(row_logits + eos, is_live & may_end, other=float("-inf")).to(tl.float32)
+            only_end = tl.where((i == 0)[None, :], ending[:, None], float("-inf"))
+            value = tl.where(must_end, only_end, value)
+            token = tl.where(must_end, eos, token)
+            value = value - log_z[:, None]
+            t = tl.where(is_live[:, None], total[:, None] + value, float("-inf"))
+            is_broken = tl.max(tl.max((t != t).to(tl.int32), 1), 0) > 0
+            limit = tl.where(shrinking & (written > 0), tl.sum(is_live.to(tl.int32), 0), tl.load(slot + _CANDIDATES))
+            is_last = length + 1 > max_length
+            penalty = slot + penalties
+            own_penalty = tl.load((penalty + 2 * (length + 1)).to(tl.pointer_type(tl.float64)))
+            n_best, kept, finished = tl.load(slot + _N_BEST), tl.load(slot + _KEPT), tl.load(slot + _FINISHED)
+            full_rule, any_rank = tl.load(slot + _FULL_RULE) != 0, tl.load(slot + _FULL_RULE) == 0
+            result_width = _RESULT_HEAD + capacity
+            n = tl.arange(0, best_block)
+            stored = slot + results + n * result_width
+            scores = tl.load(stored.to(tl.pointer_type(tl.float64)), n < kept, other=float("inf"))
+            orders = tl.load(stored + 4, n < kept, other=0)
+            live = length * 0
+            parents, new_tokens = tl.zeros((row_block,), tl.int32), tl.zeros((row_block,), tl.int32)
+            new_totals = tl.full((row_block,), float("-inf"), tl.float32)
+            for rank in range(count):
+                best = tl.max(tl.max(t, 1), 0)
+                tie = t == best
+                row = tl.min(tl.min(tl.where(tie, r[:, None], _NONE), 1), 0)
+                tie = tie & (r[:, None] == row)
+                log_probability = tl.max(tl.max(tl.where(tie, value, float("-inf")), 1), 0)
+                tie = tie & (value == log_probability)
+                chosen = tl.min(tl.min(tl.where(tie, token, _NONE), 1), 0)
+                t = tl.where(tie & (token == chosen), float("-inf"), t)
+                is_valid = (best > float("-inf")) & (limit > rank)
+                continues = is_valid & (chosen != eos) & (live < size)
+                here = r == tl.where(continues, live, -1)
+                new_totals = tl.where(here, best, new_totals)
+                new_tokens, parents = tl.where(here, chosen, new_tokens), tl.where(here, row, parents)
+                live += continues.to(tl.int32)
+                truncates = is_valid & (chosen != eos) & is_last & shrinking
+                if (is_valid & (chosen == eos) & (any_rank | (size > rank))) | truncates:
+                    score = best.to(tl.float64) / own_penalty
+                    worst = tl.min(scores, 0)
+                    latest = tl.max(tl.where((scores == worst) & (n < kept), orders, -1), 0)
+                    at = tl.min(tl.where((scores == worst) & (orders == latest) & (n < kept), n, _NONE), 0)
+                    at = tl.where(kept < n_best, kept, at)
+                    if (kept < n_best) | (score > worst):
+                        scores, orders = tl.where(n == at, score, scores), tl.where(n == at, finished, orders)
+                        to = slot + results + at * result_width
+                        tl.store(to.to(tl.pointer_type(tl.float64)), score)
+                        tl.store(to + 2, best.to(tl.int32, bitcast=True))
+                        tl.store(to + 3, written + truncates.to(tl.int32))
+                        tl.store(to + 4, finished)
+                        for start in range(0, written, block):
+                            columns = start + tl.arange(0, block)
+                            copied = tl.load(slot + sequences + row * capacity + columns, columns < written, other=0)
+                            tl.store(to + _RESULT_HEAD + columns, copied, columns < written)
+                        if truncates:
+                            tl.store(to + _RESULT_HEAD + written, chosen)
+                        kept = tl.where(kept < n_best, kept + 1, kept)
+                    finished += 1
+            tl.debug_barrier()
+            _move(slot, sequences, parents, rows, row_block, capacity, written, block, live)
+            _move(slot, ancestors, parents, rows, row_block, capacity, length, block, live)
+            tl.store(slot + sequences + r * capacity + written, new_tokens, r < live)
+            tl.store(slot + ancestors + r * capacity + length, parents, r < live)
+            tl.store(slot + token_column + r, new_tokens, r < live)
+            tl.store(slot + totals + r, new_totals.to(tl.int32, bitcast=True), r < rows)
+            tl.store(slot + _FINISHED, finished)
+            last_penalty = tl.load((penalty + 2 * (max_length + 1)).to(tl.pointer_type(tl.float64)))
+            possible = tl.max(new_totals, 0).to(tl.float64) / last_penalty
+            worst = tl.min(tl.where(n < n_best, scores, float("inf")), 0)
+            state = tl.where(is_last, _ENDED, _RUNNING)
+            state = tl.where(full_rule & (finished >= size), _FULL, state)
+            state = tl.where((kept == n_best) & (worst >= possible), _DECIDED, state)
+            state = tl.where(live == 0, _EXHAUSTED, state)
+            if is_broken:
+                to = slot + results
+                tl.store(to.to(tl.pointer_type(tl.float64)), (possible * float("nan")))
+                tl.store(to + 2, (possible * float("nan")).to(tl.float32).to(tl.int32, bitcast=True))
+                tl.store(to + 3, 0)
+                kept, state = kept * 0 + 1, state * 0 + _EXHAUSTED
+            tl.store(slot + _KEPT, kept)
+            tl.store(slot + _STATE, state)
+    tl.debug_barrier()
+    tl.store(states + number, tl.load(slot + _STATE))
+
+
+def embed(slots: Slots, table: Tensor, scale: float, positions: Tensor | None) -> Tensor:
+    """Return the embeddings of all hypotheses (see `compiler.slots.slot_embedding`)."""
+    d, layout = table.shape[1], slots.layout
+    out = table.new_empty(slots.rows, 1, d)
+    _embed[(slots.rows,)](
+        slots.table, layout.width, layout.tokens, table, positions, out, d, scale, layout.rows, positions is not None,
+        triton.next_power_of_2(d),
+    )  # fmt: skip
+    return out
+
+
+def attend_cache(features: Tensor, cache: Tensor, slots: Slots, heads: HeadColumns, scale: float) -> Tensor:
+    """Return the self-attention of a decoder step (see `compiler.slots.slot_attention`)."""
+    layout = slots.layout
+    out = features.new_empty(slots.rows, 1, heads.count * heads.d_v)
+    _attend_cache[(slots.rows, heads.count)](
+        features, features.stride(0), cache, slots.table, layout.width, layout.ancestors, out,
+        heads.query, heads.key, heads.value, scale, layout.rows, layout.capacity, *_head_sizes(heads), cache.shape[2],
+        *_blocks(heads), KEYS,
+    )  # fmt: skip
+    return out
+
+
+def attend_memory(features: Tensor, slots: Slots, heads: HeadColumns, scale: float) -> Tensor:
+    """Return the attention to the memory (see `compiler.slots.memory_attention`)."""
+    layout = slots.layout
+    out = features.new_empty(slots.rows, 1, heads.count * heads.d_v)
+    _attend_memory[(slots.rows, heads.count)](
+        features, features.stride(0), slots.memory, slots.table, layout.width, out, heads.query, heads.key, heads.value,
+        scale, layout.rows, layout.source, *_head_sizes(heads), slots.memory.shape[2], *_blocks(heads), KEYS,
+    )  # fmt: skip
+    return out
+
+
+def select(slots: Slots, logits: Tensor) -> None:
+    """Select the hypotheses of the next step (see `compiler.slots.advance`)."""
+    layout, vocabulary = slots.layout, logits.shape[-1]
+    parts, count = triton.cdiv(vocabulary, VOCABULARY_BLOCK), layout.candidates
+    highest, sums = torch.empty((2, slots.rows, parts), dtype=torch.float32, device=logits.device)
+    values = torch.empty((slots.rows, parts, count), dtype=torch.float32, device=logits.device)
+    tokens = torch.empty((slots.rows, parts, count), dtype=torch.int32, device=logits.device)
+    block = min(VOCABULARY_BLOCK, triton.next_power_of_2(vocabulary))
+    _best[(slots.rows, parts)](
+        logits, vocabulary, slots.table, layout.width, layout.totals, slots.allowed, highest, sums, values, tokens,
+        PAD, BOS, layout.rows, count, block,
+    )  # fmt: skip
+    _select[(slots.count,)](
+        slots.table, layout.width, slots.states, logits, vocabulary, slots.allowed, highest, sums, values, tokens,
+        parts, layout.tokens, layout.totals, layout.forced, layout.penalties, layout.results, layout.sequences,
+        layout.ancestors, layout.capacity, EOS, layout.rows, triton.next_power_of_2(layout.rows), count,
+        triton.next_power_of_2(parts), triton.next_power_of_2(parts * count), triton.next_power_of_2(layout.n_best),
+        COLUMNS,
+    )  # fmt: skip
+
+
+def _head_sizes(heads: HeadColumns) -> tuple[int, int, int, int]:
+    return heads.count, heads.count // heads.kv_count, heads.d_k, heads.d_v
+
+
+def _blocks(heads: HeadColumns) -> tuple[int, int]:
+    return triton.next_power_of_2(heads.d_k), triton.next_power_of_2(heads.d_v)

@@ -1,0 +1,101 @@
+"""Operations of a decoder step whose hypotheses are in slots: each has a kernel for GPUs (see `compiler.slots`)."""
+
+# ruff: noqa: D102 - methods that override those of `Operation` are documented there
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from compiler import slots as reference
+from compiler.operations.attention import HeadColumns
+from compiler.operations.operation import (
+    EmitContext,
+    Expressions,
+    Operation,
+    Shape,
+    Tensors,
+    ValueType,
+    ValueTypes,
+)
+from compiler.runtime import sinusoid_table
+from compiler.size import ONE, Size
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+@dataclass(frozen=True)
+class SlotEmbedding(Operation):
+    """Embed the last token of each hypothesis, and add the encoding of its position (3.4, 3.5).
+
+    Input: the slots. Parameters: table [V, d], and the learned positions if there are any. Result: [rows, 1, d].
+    `kind` is "sinusoids", "halves" (see `PositionalEncoding`), "learned" or "none".
+    """
+
+    rows: Size
+    scale: float
+    kind: str
+    first: int = 0
+
+    calls = ("compiler.slots.slot_embedding", "compiler.runtime.sinusoid_table")
+
+    def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
+        return ValueType((self.rows, ONE, parameters[0][1]))
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        slots, table = inputs[0], parameters[0]
+        positions = None
+        if self.kind == "learned":
+            positions = parameters[1]
+        elif self.kind != "none":
+            positions = sinusoid_table(slots.layout.capacity, table, self.kind == "halves", self.first)
+        return reference.slot_embedding(slots, table, self.scale, positions)
+
+    def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
+        (slots,), (table, *learned) = inputs, parameters
+        sinusoids = f"sinusoid_table({slots}.layout.capacity, {table}, {self.kind == 'halves'}, {self.first})"
+        positions = {"learned": learned[0] if learned else None, "none": None}.get(self.kind, sinusoids)
+        return f"slot_embedding({slots}, {table}, {self.scale!r}, {positions})"
+
+
+@dataclass(frozen=True)
+class SlotAttention(Operation):
+    """Self-attention of a decoder step. Its keys and values are written to the cache, an input that changes in place.
+
+    Inputs: features with queries, keys and values [rows, 1, ...], the cache, and the slots. Result: [rows, 1, h·d_v].
+    """
+
+    heads: HeadColumns
+    scale: float
+
+    code = "slot_attention({0}, {1}, {2}, {self.heads!r}, {self.scale!r})"
+    calls = ("compiler.slots.slot_attention", "compiler.operations.attention.HeadColumns")
+
+    def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
+        return ValueType((*inputs[0].shape[:2], Size.of(self.heads.count * self.heads.d_v)))
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        features, cache, slots = inputs
+        return reference.slot_attention(features, cache, slots, self.heads, self.scale)
+
+
+@dataclass(frozen=True)
+class MemoryAttention(Operation):
+    """Attention to the memory in a decoder step. The memory is in the slots, projected to keys and values.
+
+    Inputs: features with queries [rows, 1, ...], and the slots. Result: [rows, 1, h·d_v].
+    """
+
+    heads: HeadColumns
+    scale: float
+
+    code = "memory_attention({0}, {1}, {self.heads!r}, {self.scale!r})"
+    calls = ("compiler.slots.memory_attention", "compiler.operations.attention.HeadColumns")
+
+    def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
+        return ValueType((*inputs[0].shape[:2], Size.of(self.heads.count * self.heads.d_v)))
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        return reference.memory_attention(inputs[0], inputs[1], self.heads, self.scale)

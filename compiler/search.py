@@ -1,0 +1,359 @@
+"""A beam search as a program: a decoder step and the selection of tokens for many sentences, run without the host.
+
+On a GPU, a step is one CUDA graph. The host only starts steps, and looks at the states of the slots one step later. So
+it never waits for the step that it has just started. On any other device, the same functions run directly, as the twin
+of the graphs in tests.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from compiler.capture import CudaGraphRecorder, Recorder, run_directly
+from compiler.emitted import EmittedProgram, Function
+from compiler.graph import Graphs, Purpose
+from compiler.packing import PackedRows
+from compiler.program import BeamOptions, BeamResult
+from compiler.search_graphs import CACHE, MEMORY, SLOTS
+from compiler.slots import Field, SlotLayout, Slots, SlotState, advance
+
+MAX_BEAM = 16
+"""The largest beam size that the kernels select hypotheses for."""
+MIN_POSITIONS, MIN_TOKENS = 64, 32
+"""The smallest numbers of positions of a slot, and of source tokens that are encoded at once."""
+
+
+@dataclass(eq=False)
+class _Sentence:
+    """Sentence of a search, and its slot if it has one."""
+
+    source: Sequence[int]
+    prefix: Sequence[int]
+    options: BeamOptions
+    penalties: Sequence[float]
+    slot: int = -1
+    first_step: int = 0
+    """Number of the first step of the pool that the sentence takes part in."""
+
+
+@dataclass
+class SearchState:
+    """Sentences that are searched together. Those that have just joined wait for the next step."""
+
+    sentences: list[_Sentence]
+    pool: _Pool | None = None
+    waiting: list[_Sentence] = field(default_factory=list)
+
+
+class Searcher:
+    """Beam search of a program on a GPU. It implements `SearchingDecoder`, except for trees and shortlists."""
+
+    def __init__(self, program: EmittedProgram, graphs: Graphs, functions: Mapping[Purpose, Function]) -> None:
+        """Prepare a search, without allocating memory.
+
+        Args:
+            program: The program with the weights.
+            graphs: The graphs of `search_graphs`.
+            functions: The functions of these graphs.
+        """
+        self._program, self._functions = program, functions
+        step, encode = graphs[Purpose.DECODE_STEP], graphs[Purpose.ENCODE]
+        self.caches = {name: type_.shape[-1].constant for name, type_ in step.inputs.items() if name.endswith(CACHE)}
+        self.memory_width = encode.types[encode.outputs[MEMORY]].shape[-1].constant
+        self.vocabulary = step.types[step.outputs["logits"]].shape[-1].constant
+        on_gpu = program.device.type == "cuda"
+        self.record: Recorder = CudaGraphRecorder(program.device) if on_gpu else run_directly
+        self._encoders: dict[int, tuple[PackedRows, Tensor, Callable[[], object]]] = {}
+        self._free: dict[object, list[_Pool]] = {}
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the program."""
+        return self._program.device
+
+    def can_search(self, beam: int, *, trees: bool, shortlist: bool) -> bool:
+        """Return whether the kernels can run a search. Otherwise `zoo.generation.beam_search` runs it step by step."""
+        return beam <= MAX_BEAM and not trees and not shortlist
+
+    def start_search(
+        self,
+        sources: Sequence[Sequence[int]],
+        prefixes: Sequence[Sequence[int]],
+        options: Sequence[BeamOptions],
+        penalties: Sequence[Sequence[float]],
+        shortlists: object = None,
+    ) -> SearchState:
+        """Return a search that has not begun (see `SearchingDecoder.start_search`). The first step encodes."""
+        sentences = [_Sentence(*each) for each in zip(sources, prefixes, options, penalties, strict=True)]
+        return SearchState(sentences, waiting=list(sentences))
+
+    def search(
+        self, state: SearchState, microseconds: int, allowed: npt.NDArray[np.bool_] | None
+    ) -> tuple[list[BeamResult], SearchState]:
+        """Run steps until a quarter of the sentences are done (see `SearchingDecoder.search`)."""
+        end, done = time.perf_counter() + microseconds / 1e6, list[_Sentence]()
+        with torch.inference_mode(False), torch.no_grad():
+            pool = self._admit(state, allowed)
+            while 4 * len(done) < len(state.sentences) and (not done or time.perf_counter() < end):
+                pool.step()
+                states = pool.states_before()
+                done = [
+                    each
+                    for each in state.sentences
+                    if each.first_step <= pool.known_step and states[each.slot] > SlotState.RUNNING
+                ]
+                if not done and time.perf_counter() >= end:
+                    return [], state
+            results = self._results(state, pool, done)
+        finished = set(map(id, done))
+        state.sentences = [each for each in state.sentences if id(each) not in finished]
+        pool.release(done)
+        if not state.sentences:
+            self._give_back(state)
+        return results, state
+
+    def keep(self, state: SearchState, sentences: Sequence[int]) -> SearchState:
+        """Return the state of some of the sentences, whose indices are ascending."""
+        kept = [state.sentences[number] for number in sentences]
+        ids = set(map(id, kept))
+        if state.pool:
+            state.pool.release([each for each in state.sentences if id(each) not in ids])
+        state.sentences, state.waiting = kept, [each for each in state.waiting if id(each) in ids]
+        if not kept:
+            self._give_back(state)
+        return state
+
+    def join(self, first: SearchState, second: SearchState) -> SearchState:
+        """Return one state with the sentences of `first`, then those of `second`, whose search has not begun."""
+        if second.pool:
+            raise ValueError("the search of the second state has begun already")
+        first.sentences += second.sentences
+        first.waiting += second.waiting
+        return first
+
+    def run(self, purpose: Purpose, inputs: Mapping[str, Any]) -> Tensor:
+        """Run a graph of the search. Return its only output."""
+        (output,) = self._functions[purpose](self._program, inputs).values()
+        return output
+
+    def encoder(self, tokens: int) -> tuple[PackedRows, Tensor, Callable[[], object]]:
+        """Return the buffers of an encoder for rows of at least `tokens` tokens: its inputs, its output, and itself."""
+        length = _rounded(tokens, MIN_TOKENS)
+        if length not in self._encoders:
+            rows = PackedRows(length, 0, self.device)
+            like = next(self._program.parameters())
+            output = torch.empty(length, self.memory_width, dtype=like.dtype, device=self.device)
+            encode = self.record(partial(self._encode, rows, output))
+            self._encoders[length] = rows, output, encode
+        return self._encoders[length]
+
+    def _encode(self, rows: PackedRows, output: Tensor) -> None:
+        output.copy_(self.run(Purpose.ENCODE, rows.inputs)[0])
+
+    def new_pool(self, layout: SlotLayout, count: int) -> _Pool:
+        """Return a pool of free slots, which may have been used before."""
+        free = self._free.get((layout, count))
+        return free.pop() if free else _Pool(self, layout, count, next(self._program.parameters()))
+
+    def _admit(self, state: SearchState, allowed: npt.NDArray[np.bool_] | None) -> _Pool:
+        """Give slots to the sentences that wait, and return the pool of all. Use a larger or smaller pool if needed."""
+        layout, count = _layout(state.sentences), _rounded(len(state.sentences), 1)
+        pool = state.pool
+        if pool and pool.layout.rows >= layout.rows and _covers(pool.layout, layout):
+            layout = pool.layout
+        elif pool:
+            layout = _union(pool.layout, layout)
+        if pool is None or layout != pool.layout or count > pool.slots.count or 4 * count <= pool.slots.count:
+            larger = self.new_pool(layout, count)
+            moving = [each for each in state.sentences if each.slot >= 0]
+            if pool:
+                larger.take(pool, moving)
+                self._return_pool(pool)
+            state.pool = pool = larger
+        pool.allow(allowed)
+        if state.waiting:
+            pool.enter(state.waiting)
+            state.waiting = []
+        return pool
+
+    def _results(self, state: SearchState, pool: _Pool, done: Sequence[_Sentence]) -> list[BeamResult]:
+        if not done:
+            return []
+        numbers = {id(each): number for number, each in enumerate(state.sentences)}
+        slots = pool.read([each.slot for each in done])
+        return [
+            BeamResult(numbers[id(each)], SlotState(slot[Field.STATE]).name.lower(), pool.layout.read(slot))
+            for each, slot in zip(done, slots, strict=True)
+        ]
+
+    def _give_back(self, state: SearchState) -> None:
+        if state.pool:
+            self._return_pool(state.pool)
+        state.pool = None
+
+    def _return_pool(self, pool: _Pool) -> None:
+        pool.reset()
+        self._free.setdefault((pool.layout, pool.slots.count), []).append(pool)
+
+
+class _Pool:
+    """Slots, and the recorded step that advances all of them."""
+
+    def __init__(self, searcher: Searcher, layout: SlotLayout, count: int, like: Tensor) -> None:
+        widths = list(searcher.caches.values())
+        self.searcher, self.layout = searcher, layout
+        self.slots = Slots(layout, count, widths, searcher.memory_width, like, searcher.vocabulary)
+        self._inputs = {SLOTS: self.slots, **dict(zip(searcher.caches, self.slots.caches, strict=True))}
+        self._on_gpu = like.is_cuda
+        self._host = torch.zeros(count, dtype=torch.int32, pin_memory=self._on_gpu)
+        self._replay: Callable[[], object] | None = None
+        self._events: list[torch.cuda.Event] = []
+        self._allowed: object = None
+        self._unused = list(range(count))[::-1]
+        self.steps = self.known_step = 0
+        """Number of steps that were started, and number of the last step whose states the host has read."""
+
+    def reset(self) -> None:
+        """Free all slots."""
+        self.slots.table[:, Field.STATE] = SlotState.FREE
+        self._unused = list(range(self.slots.count))[::-1]
+        self._events.clear()
+
+    def allow(self, allowed: npt.NDArray[np.bool_] | None) -> None:
+        """Set the tokens that may be chosen."""
+        if allowed is not self._allowed:
+            self._allowed = allowed
+            self.slots.allowed.copy_(torch.ones_like(self.slots.allowed) if allowed is None else torch.from_numpy(allowed))
+
+    def enter(self, sentences: Sequence[_Sentence]) -> None:
+        """Encode sentences, and put each into a free slot."""
+        rows = np.stack([self.layout.new(s.options, len(s.source), s.prefix, s.penalties) for s in sentences])
+        for each in sentences:
+            each.slot, each.first_step = self._unused.pop(), self.steps + 1
+        lengths = [len(each.source) for each in sentences]
+        packed, output, encode = self.searcher.encoder(sum(lengths))
+        tokens = torch.nn.utils.rnn.pad_sequence([torch.tensor(s.source, dtype=torch.int32) for s in sentences], True)
+        ones = torch.ones(len(sentences), dtype=torch.long)
+        host = packed.host(
+            tokens, torch.tensor(lengths), torch.ones(len(sentences), 1), ones, seed=0, rate=0.0, tokens=0.0
+        )
+        packed.buffer.copy_(self._pinned(host), non_blocking=True)
+        encode()
+        slots = [each.slot for each in sentences]
+        place = np.concatenate([slot * self.layout.source + np.arange(n) for slot, n in zip(slots, lengths, strict=True)])
+        memory = self.slots.memory.view(-1, self.slots.memory.shape[2])
+        memory.index_copy_(0, self._sent(place), output[: sum(lengths)])
+        self.slots.table.index_copy_(0, self._sent(np.array(slots)), self._sent(rows))
+
+    def take(self, other: _Pool, sentences: Sequence[_Sentence]) -> None:
+        """Move sentences from another pool, whose slots are not larger in any respect."""
+        if not sentences:
+            return
+        old = self._sent(np.array([each.slot for each in sentences]))
+        for each in sentences:
+            each.slot, each.first_step = self._unused.pop(), self.steps + 1
+        new = self._sent(np.array([each.slot for each in sentences]))
+        slots, before = self.slots, other.slots
+        moved = slots.table.new_zeros(len(sentences), self.layout.width)
+        moved[:, self.layout.totals : self.layout.forced].view(torch.float32).fill_(-torch.inf)
+        for here, there in zip(self.layout.arrays(moved), other.layout.arrays(before.table[old]), strict=True):
+            _corner(here, there)
+        slots.table.index_copy_(0, new, moved)
+        slots.memory[new, : before.memory.shape[1]] = before.memory[old]
+        for cache, cached in zip(slots.caches, before.caches, strict=True):
+            into = cache.view(slots.count, self.layout.rows, self.layout.capacity, -1)
+            source = cached.view(before.count, other.layout.rows, other.layout.capacity, -1)
+            into[new, : source.shape[1], : source.shape[2]] = source[old]
+
+    def release(self, sentences: Sequence[_Sentence]) -> None:
+        """Free the slots of sentences. Those that are not done yet go on until others take their place."""
+        for each in sentences:
+            if each.slot >= 0:
+                self._unused.append(each.slot)
+                each.slot = -1
+
+    def step(self) -> None:
+        """Start a step of all slots."""
+        if self._replay is None:
+            table = self.slots.table.clone()  # the run before the recording changes it
+            self._replay = self.searcher.record(self._step)
+            self.slots.table.copy_(table)
+        self._replay()
+        self.steps += 1
+        if self._on_gpu:
+            event = torch.cuda.Event()  # type: ignore[no-untyped-call]
+            event.record(torch.cuda.current_stream(self.slots.table.device))
+            self._events.append(event)
+
+    def states_before(self) -> list[int]:
+        """Return the states of all slots, at least as they were before the last step that was started."""
+        if not self._on_gpu:
+            self.known_step = self.steps
+        elif len(self._events) > 1:
+            self._events.pop(0).synchronize()
+            self.known_step = self.steps - len(self._events)
+        return self._host.tolist()
+
+    def read(self, slots: Sequence[int]) -> npt.NDArray[np.int32]:
+        """Return the contents of some slots. Waits for the device."""
+        table = self.slots.table
+        chosen = table if len(slots) == self.slots.count == 1 else table[self._sent(np.array(slots))]
+        rows: npt.NDArray[np.int32] = chosen.cpu().numpy()
+        return rows
+
+    def _step(self) -> None:
+        logits = self.searcher.run(Purpose.DECODE_STEP, self._inputs)
+        advance(self.slots, logits.flatten(0, 1).contiguous())
+        self._host.copy_(self.slots.states, non_blocking=True)
+
+    def _sent(self, array: npt.NDArray[Any]) -> Tensor:
+        """Return an array as a tensor on the device."""
+        return self._pinned(torch.from_numpy(array)).to(self.slots.table.device, non_blocking=True)
+
+    def _pinned(self, tensor: Tensor) -> Tensor:
+        return tensor.pin_memory() if self._on_gpu else tensor
+
+
+def _layout(sentences: Sequence[_Sentence]) -> SlotLayout:
+    """Return the layout of slots for sentences, with rounded sizes."""
+    options = [each.options for each in sentences]
+    return SlotLayout(
+        rows=_rounded(max(each.size for each in options), 1),
+        capacity=_rounded(max(each.max_length for each in options) + 2, MIN_POSITIONS),
+        source=_rounded(max(len(each.source) for each in sentences), MIN_POSITIONS),
+        n_best=_rounded(max(each.n_best for each in options), 1),
+        candidates=_rounded(max(each.candidates for each in options), 1),
+    )
+
+
+def _sizes(layout: SlotLayout) -> tuple[int, ...]:
+    return layout.rows, layout.capacity, layout.source, layout.n_best, layout.candidates
+
+
+def _covers(larger: SlotLayout, layout: SlotLayout) -> bool:
+    return all(a >= b for a, b in zip(_sizes(larger), _sizes(layout), strict=True))
+
+
+def _union(one: SlotLayout, other: SlotLayout) -> SlotLayout:
+    return SlotLayout(*(max(pair) for pair in zip(_sizes(one), _sizes(other), strict=True)))
+
+
+def _rounded(number: int, least: int) -> int:
+    """Return the smallest power of two that is at least the number and at least `least`."""
+    return max(least, 1 << (number - 1).bit_length())
+
+
+def _corner(here: Tensor, there: Tensor) -> None:
+    """Copy a tensor into the first elements of a tensor that is at least as large along each axis."""
+    for axis, size in enumerate(there.shape):
+        here = here.narrow(axis, 0, size)
+    here.copy_(there)

@@ -1,0 +1,135 @@
+"""Graphs of a search that runs on a GPU: the encoder on packed rows, and a decoder step on slots.
+
+Both are made from the graphs of the encoder and of the decoder step. So they have the same parameters, in the same
+form, and a program needs its weights only once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from compiler.graph import Graph, Graphs, Node, Purpose, infer_types, prune
+from compiler.operations.operation import ValueKind, ValueType
+from compiler.operations.slots import MemoryAttention, SlotAttention, SlotEmbedding
+from compiler.passes import graphs
+from compiler.passes.pack_rows import Unpackable, columns, fuse_kernels, head_columns, pack, require_plain_attention
+from compiler.size import ONE, Size
+from specs import Spec
+
+_PASSES = ("beams_as_queries", "plan_cache", "choose_attention", "int8", "pack_rows")
+"""Passes that would hide what becomes an operation on slots. None of them changes parameters, except for int8."""
+MEMORY, SLOTS, CACHE = "memory", "slots", "cache"
+"""Names of the encoder's output, and of the inputs of a step: the slots, and the cache of a layer."""
+
+
+def search_graphs(spec: Spec, purposes: Iterable[Purpose], precision: str) -> Graphs:
+    """Return the graphs of a search for the purposes ENCODE and DECODE_STEP.
+
+    Args:
+        spec: The spec.
+        purposes: The purposes of the program, because they decide how its parameters are stored.
+        precision: The precision of the program.
+
+    Raises:
+        Unpackable: A part of the model has no kernel. The message is the reason.
+    """
+    if spec.architecture.source.kind != "tokens":
+        raise Unpackable("its source is not text")
+    disabled = (*spec.compilation.disabled_passes, *_PASSES)
+    compilation = spec.compilation.model_copy(update={"disabled_passes": disabled})
+    plain = graphs(spec.model_copy(update={"compilation": compilation}), purposes, "cuda", precision)
+    encode, step = plain[Purpose.ENCODE], plain[Purpose.DECODE_STEP]
+    step, memory = _on_slots(encode, step)
+    encode = prune(replace(encode, outputs={MEMORY: memory}))
+    return {Purpose.ENCODE: fuse_kernels(pack(encode)), Purpose.DECODE_STEP: fuse_kernels(step)}
+
+
+def _on_slots(encode: Graph, step: Graph) -> tuple[Graph, str]:
+    """Return the decoder step on slots, and the value of the encoder that contains keys and values of the memory."""
+    by_name, encoded = ({node.name: node for node in graph.nodes} for graph in (step, encode))
+    slots = {SLOTS: ValueType((ONE,), ValueKind.INTEGER)}
+    graph = replace(step, inputs={**step.inputs, **slots}, states={})
+    memory, nodes = set[str](), []
+    for node in step.nodes:
+        if node.operation.merges_heads:
+            attention = by_name[node.inputs[0]]
+            require_plain_attention(attention)
+            if attention.inputs[1] in by_name:
+                node, cache = _self_attention(graph, by_name, node, attention)
+                graph = replace(graph, inputs={**graph.inputs, **cache})
+            else:
+                node, projected = _cross_attention(by_name, encode, encoded, node, attention)
+                memory.add(projected)
+        elif node.operation.adds_positions or (node.inputs == ("token",) and not _reader(step, node)):
+            node = _embedding(by_name, node)
+        nodes.append(node)
+    if len(memory) != 1:
+        raise Unpackable("the keys and values of its memory are separate products: enable the pass `fuse_memory`")
+    (output,) = (node for node in nodes if node.name == step.outputs["log_probabilities"])
+    graph = replace(graph, nodes=tuple(nodes), outputs={"logits": output.inputs[0]})
+    graph = prune(graph)
+    for node in graph.nodes:
+        if node.operation.mask_role is not None or set(node.inputs) - {SLOTS} & step.inputs.keys():
+            raise Unpackable(f"its decoder has {type(node.operation).__name__}, which has no kernel for GPUs")
+    return infer_types(graph), memory.pop()
+
+
+def _reader(step: Graph, node: Node) -> Node | None:
+    """Return the operation that adds positions to an embedding, if there is one."""
+    readers = (each for each in step.nodes if node.name in each.inputs)
+    return next((each for each in readers if each.operation.adds_positions), None)
+
+
+def _embedding(by_name: Mapping[str, Node], node: Node) -> Node:
+    """Return the embedding of tokens and positions as one operation."""
+    embedded, kind, first, operation = node, "none", 0, node.operation
+    positioned: Any = operation
+    if operation.adds_positions:
+        embedded = by_name[node.inputs[0]]
+        kind = "learned" if node.parameters else "halves" if positioned.halves else "sinusoids"
+        first = positioned.first
+    scale: Any = embedded.operation
+    if embedded.inputs != ("token",):
+        raise Unpackable("it changes embeddings before it adds positions, which has no kernel for GPUs")
+    slots = SlotEmbedding(node.type.shape[0], scale.scale, kind, first)
+    return replace(node, operation=slots, inputs=(SLOTS,), parameters=(*embedded.parameters, *node.parameters[:1]) if kind == "learned" else embedded.parameters)
+
+
+def _self_attention(
+    graph: Graph, by_name: Mapping[str, Node], merged: Node, attention: Node
+) -> tuple[Node, dict[str, ValueType]]:
+    """Return self-attention on a cache in slots as one operation, and the input that is its cache."""
+    query, keys, values, _ = (by_name[name] for name in attention.inputs)
+    if not (keys.operation.appends_to_cache and values.operation.appends_to_cache):
+        raise Unpackable("its decoder attends to something else than a cache, which has no kernel for GPUs")
+    key, value = by_name[keys.inputs[1]], by_name[values.inputs[1]]
+    (q, q_column), (k, k_column), (v, v_column) = (columns(by_name, each) for each in (query, key, value))
+    heads = head_columns(query.type, value.type, q_column, k_column, v_column)
+    width = heads.kv_count * (heads.d_k + heads.d_v)
+    fits = q == k == v and v_column == k_column + heads.kv_count * heads.d_k
+    if not fits or graph.types[k].shape[-1] != Size.of(k_column + width):
+        raise Unpackable("its queries, keys and values are separate products: enable the pass `fuse_projections`")
+    scale: Any = attention.operation
+    name = f"{attention.layer}.{CACHE}"
+    cache = {name: ValueType((graph.types[k].shape[0], ONE, Size.of(width)))}
+    return replace(merged, operation=SlotAttention(heads, scale.scale), inputs=(k, name, SLOTS)), cache
+
+
+def _cross_attention(
+    by_name: Mapping[str, Node], encode: Graph, encoded: Mapping[str, Node], merged: Node, attention: Node
+) -> tuple[Node, str]:
+    """Return attention to the memory in slots as one operation, and the value that contains keys and values."""
+    query, (_, key_name, value_name, _) = by_name[attention.inputs[0]], attention.inputs
+    if not {key_name, value_name} <= encode.outputs.keys():
+        raise Unpackable("its decoder projects the memory in each step: enable the pass `hoist_memory`")
+    key, value = (encoded[encode.outputs[name]] for name in (key_name, value_name))
+    (q, q_column), (k, k_column), (v, v_column) = (
+        columns(nodes, each, whole=whole) for nodes, each, whole in ((by_name, query, False), (encoded, key, True), (encoded, value, True))
+    )
+    if k != v:
+        raise Unpackable("the keys and values of its memory are separate products: enable the pass `fuse_memory`")
+    heads = head_columns(query.type, value.type, q_column, k_column, v_column)
+    scale: Any = attention.operation
+    return replace(merged, operation=MemoryAttention(heads, scale.scale), inputs=(q, SLOTS)), k

@@ -1,0 +1,401 @@
+"""Slots of a beam search that runs on the device: one row of numbers for each sentence that is being searched.
+
+A slot contains the options of a sentence, its live hypotheses, and its finished hypotheses. Step by step, `advance`
+selects the best continuations, exactly as `zoo.generation.beam_search` does. Keys and values of earlier tokens are not
+moved when hypotheses are reordered: for each hypothesis and position, the slot stores the row that computed them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+from itertools import pairwise
+from math import isnan
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional
+
+from compiler.fused import uses_kernels
+from compiler.operations.attention import HeadColumns
+from compiler.program import BeamOptions
+from specs import BOS, EOS, PAD
+
+Numbers = npt.NDArray[np.int32]
+
+
+class SlotState(IntEnum):
+    """State of a slot: free, searching, or finished for one of the reasons in `zoo.generation.hypotheses.StopReason`."""
+
+    FREE = 0
+    RUNNING = 1
+    EXHAUSTED = 2
+    DECIDED = 3
+    FULL = 4
+    LENGTH = 5
+
+
+class Field(IntEnum):
+    """Columns of a slot that contain one number each."""
+
+    STATE = 0
+    LENGTH = 1
+    """Number of tokens so far, with the prefix. It is the position of the next token that the decoder reads."""
+    FINISHED = 2
+    """Number of hypotheses that have finished, also those that are not kept."""
+    KEPT = 3
+    """Number of finished hypotheses that are kept."""
+    SOURCE = 4
+    """Number of source tokens."""
+    SIZE = 5
+    CANDIDATES = 6
+    N_BEST = 7
+    FULL_RULE = 8
+    SHRINKING = 9
+    MIN_LENGTH = 10
+    MAX_LENGTH = 11
+    PREFIX = 12
+    """Number of tokens of the prefix."""
+
+
+SCALARS = 16
+"""Number of columns before the first column that contains an array."""
+RESULT_HEAD = 6
+"""Numbers of a finished hypothesis before its tokens: score (64 bits), log-probability, tokens, order, and a gap."""
+
+
+@dataclass(frozen=True)
+class SlotLayout:
+    """Sizes of slots, and the first columns of the arrays in a slot. The numbers are 32-bit integers.
+
+    Log-probabilities are stored as the bits of a float32. Length penalties and scores are float64 in two columns.
+    """
+
+    rows: int
+    """Largest beam size."""
+    capacity: int
+    """Largest number of tokens of a hypothesis, with prefix and EOS. Even."""
+    source: int
+    """Largest number of source tokens."""
+    n_best: int
+    """Largest number of finished hypotheses that are kept."""
+    candidates: int
+    """Largest number of continuations that a step takes."""
+
+    @property
+    def tokens(self) -> int:
+        """Column of the last token of each live hypothesis."""
+        return SCALARS
+
+    @property
+    def totals(self) -> int:
+        """Column of the log-probability of each live hypothesis; -inf in a row without one."""
+        return self.tokens + self.rows
+
+    @property
+    def forced(self) -> int:
+        """Column of the tokens of the prefix."""
+        return self.totals + self.rows
+
+    @property
+    def penalties(self) -> int:
+        """Column of the length penalties of 0 to `capacity` + 1 tokens."""
+        return self.forced + self.capacity
+
+    @property
+    def results(self) -> int:
+        """Column of the finished hypotheses."""
+        return self.penalties + 2 * (self.capacity + 2)
+
+    @property
+    def result_width(self) -> int:
+        """Number of columns of a finished hypothesis."""
+        return RESULT_HEAD + self.capacity
+
+    @property
+    def sequences(self) -> int:
+        """Column of the tokens of each live hypothesis without prefix, [rows, capacity]."""
+        return self.results + self.n_best * self.result_width
+
+    @property
+    def ancestors(self) -> int:
+        """Column of the rows that computed keys and values of each live hypothesis, [rows, capacity]."""
+        return self.sequences + self.rows * self.capacity
+
+    @property
+    def width(self) -> int:
+        """Number of columns of a slot."""
+        return self.ancestors + self.rows * self.capacity
+
+    def arrays(self, slots: Tensor) -> list[Tensor]:
+        """Return all parts of slots [n, width] as views, each with the axes that depend on the layout."""
+        ends = (0, self.tokens, self.totals, self.forced, self.penalties, self.results, self.sequences, self.ancestors)
+        parts = [slots[:, start:end] for start, end in pairwise((*ends, self.width))]
+        rows, results = (-1, (self.rows, self.capacity)), (-1, (self.n_best, self.result_width))
+        return [*parts[:5], parts[5].unflatten(*results), *(part.unflatten(*rows) for part in parts[6:])]
+
+    def new(self, options: BeamOptions, source: int, prefix: Sequence[int], penalties: Sequence[float]) -> Numbers:
+        """Return the slot of a sentence before the first step."""
+        slot = np.zeros(self.width, np.int32)
+        slot[: Field.PREFIX + 1] = (
+            *(SlotState.RUNNING, 0, 0, 0, source, options.size, options.candidates, options.n_best),
+            *(options.full, options.shrinking, options.min_length, options.max_length, len(prefix)),
+        )
+        slot[self.tokens] = BOS
+        slot[self.totals : self.forced].view(np.float32)[1:] = -np.inf
+        slot[self.forced : self.forced + len(prefix)] = prefix
+        count = options.max_length + 2
+        slot[self.penalties : self.results].view(np.float64)[:count] = penalties[:count]
+        return slot
+
+    def read(self, slot: Numbers) -> list[tuple[list[int], float, float]]:
+        """Return the finished hypotheses of a slot, best first: tokens without prefix, log-probability and score."""
+        found = []
+        for number in range(int(slot[Field.KEPT])):
+            start = self.results + number * self.result_width
+            head, tokens = slot[start : start + RESULT_HEAD], slot[start + RESULT_HEAD : start + self.result_width]
+            score, total = float(head[:2].view(np.float64)[0]), float(head[2:3].view(np.float32)[0])
+            found.append((-score if not isnan(score) else 0.0, int(head[4]), tokens[: head[3]].tolist(), total, score))
+        return [(tokens, total, score) for *_, tokens, total, score in sorted(found, key=lambda each: each[:2])]
+
+
+class Slots:
+    """Buffers of a search on a device: the slots, and what the decoder has computed for their hypotheses."""
+
+    def __init__(
+        self, layout: SlotLayout, count: int, widths: Sequence[int], memory_width: int, like: Tensor, vocabulary: int
+    ) -> None:
+        """Allocate free slots.
+
+        Args:
+            layout: Sizes of a slot.
+            count: Number of slots.
+            widths: For each decoder layer, the features of its keys and values.
+            memory_width: The features of the keys and values of the memory, for all layers together.
+            like: A tensor with the device and the type of the features.
+            vocabulary: Size of the vocabulary.
+        """
+        self.layout, self.count = layout, count
+        self.table = torch.zeros((count, layout.width), dtype=torch.int32, device=like.device)
+        rows = count * layout.rows
+        self.caches = [like.new_zeros(rows, layout.capacity, width) for width in widths]
+        self.memory = like.new_zeros(count, layout.source, memory_width)
+        self.states = torch.zeros(count, dtype=torch.int32, device=like.device)
+        """The states of all slots after the last step."""
+        self.allowed = torch.ones((2, vocabulary), dtype=torch.bool, device=like.device)
+        """Tokens that hypotheses may choose: row 0 below the minimum length, row 1 from there on."""
+
+    @cached_property
+    def rows(self) -> int:
+        """Number of rows that a step of the decoder computes."""
+        return self.count * self.layout.rows
+
+    def column(self, field: Field) -> Int[Tensor, " count"]:
+        """Return a column of all slots."""
+        return self.table[:, field]
+
+
+def slot_embedding(
+    slots: Slots, table: Float[Tensor, "V d"], scale: float, positions: Float[Tensor, "capacity d"] | None
+) -> Float[Tensor, "rows 1 d"]:
+    """Return the embeddings of the last tokens of all hypotheses, plus the encodings of their positions (3.4, 3.5)."""
+    if uses_kernels(table):
+        from compiler.cuda.search import embed
+
+        return embed(slots, table, scale, positions)
+    layout = slots.layout
+    x = functional.embedding(slots.table[:, layout.tokens : layout.totals].flatten(), table) * scale
+    if positions is not None:
+        x = x + positions[slots.column(Field.LENGTH).long()].repeat_interleave(layout.rows, 0).to(x.dtype)
+    return x.unsqueeze(1)
+
+
+def slot_attention(
+    features: Float[Tensor, "rows 1 _"],
+    cache: Float[Tensor, "rows capacity _"],
+    slots: Slots,
+    heads: HeadColumns,
+    scale: float,
+) -> Float[Tensor, "rows 1 h·d_v"]:
+    """Return the self-attention of a decoder step, and write the new keys and values to the cache.
+
+    Args:
+        features: Features that contain queries, keys and values. The values follow the keys.
+        cache: Keys and values of earlier positions, by the row that computed them.
+        slots: The slots, which contain for each row and position the row to read.
+        heads: The columns of queries, keys and values.
+        scale: Factor of Q Kᵀ.
+    """
+    if uses_kernels(features):
+        from compiler.cuda.search import attend_cache
+
+        return attend_cache(features, cache, slots, heads, scale)
+    layout, rows = slots.layout, slots.rows
+    positions = slots.column(Field.LENGTH).long().repeat_interleave(layout.rows)
+    cache[torch.arange(rows), positions] = features[:, 0, heads.key :]
+    ancestors = layout.arrays(slots.table)[-1].flatten(0, 1).long()
+    first = torch.arange(rows)[:, None] // layout.rows * layout.rows
+    read = first + ancestors
+    read[torch.arange(rows), positions] = torch.arange(rows)
+    kept = cache[read, torch.arange(layout.capacity)]
+    key, value = kept.split([heads.kv_count * heads.d_k, heads.kv_count * heads.d_v], -1)
+    hidden = torch.arange(layout.capacity) > positions[:, None]
+    return _attend(features[:, 0, heads.query : heads.query + heads.count * heads.d_k], key, value, hidden, heads, scale)
+
+
+def memory_attention(
+    features: Float[Tensor, "rows 1 _"], slots: Slots, heads: HeadColumns, scale: float
+) -> Float[Tensor, "rows 1 h·d_v"]:
+    """Return the attention of all hypotheses to the memory of their sentence.
+
+    Args:
+        features: Features that contain the queries.
+        slots: The slots, with the memory.
+        heads: The columns of queries in `features`, and of keys and values in the memory.
+        scale: Factor of Q Kᵀ.
+    """
+    if uses_kernels(features):
+        from compiler.cuda.search import attend_memory
+
+        return attend_memory(features, slots, heads, scale)
+    repeated = slots.memory.repeat_interleave(slots.layout.rows, 0)
+    (query, _), (key, _), (value, _) = heads.parts(features[:, 0], repeated)
+    lengths = slots.column(Field.SOURCE).repeat_interleave(slots.layout.rows)
+    return _attend(query, key, value, torch.arange(slots.layout.source) >= lengths[:, None], heads, scale)
+
+
+def _attend(query: Tensor, key: Tensor, value: Tensor, hidden: Tensor, heads: HeadColumns, scale: float) -> Tensor:
+    """Return the attention of one query per row: query [rows, _], key and value [rows, m, _], hidden [rows, m]."""
+    q = query.view(len(query), heads.kv_count, -1, heads.d_k)
+    k, v = (x.unflatten(-1, (heads.kv_count, -1)).transpose(1, 2) for x in (key, value))
+    scores = (q @ k.mT * scale).float().masked_fill(hidden[:, None, None, :], -torch.inf)
+    weights = scores.softmax(-1).nan_to_num(0.0).to(v.dtype)
+    return (weights @ v).flatten(1).unsqueeze(1)
+
+
+def advance(slots: Slots, logits: Float[Tensor, "rows V"]) -> None:
+    """Select the hypotheses of the next step in all slots, and write the state of each to `slots.states`.
+
+    Args:
+        slots: The slots.
+        logits: The logits of the next token of each hypothesis.
+    """
+    if uses_kernels(logits):
+        from compiler.cuda.search import select
+
+        select(slots, logits)
+        return
+    layout, allowed = slots.layout, slots.allowed.numpy()
+    log_probabilities = logits.float().log_softmax(-1).view(slots.count, layout.rows, -1).numpy()
+    for number, slot in enumerate(slots.table.numpy()):
+        if slot[Field.STATE] == SlotState.RUNNING:
+            _Beam(layout, slot).step(log_probabilities[number], allowed)
+        slots.states[number] = int(slot[Field.STATE])
+
+
+class _Beam:
+    """Step of the beam search in one slot, on the CPU. `compiler.cuda.search` has the same in one kernel."""
+
+    def __init__(self, layout: SlotLayout, slot: Numbers) -> None:
+        self.layout, self.slot = layout, slot
+        self.tokens = slot[layout.tokens : layout.totals]
+        self.totals = slot[layout.totals : layout.forced].view(np.float32)
+        self.penalties = slot[layout.penalties : layout.results].view(np.float64)
+        shape = (layout.rows, layout.capacity)
+        self.sequences = slot[layout.sequences : layout.ancestors].reshape(shape)
+        self.ancestors = slot[layout.ancestors : layout.width].reshape(shape)
+
+    def __getattr__(self, name: str) -> Any:
+        return int(self.slot[Field[name.upper()]])
+
+    def step(self, log_probabilities: npt.NDArray[np.float32], allowed: npt.NDArray[np.bool_]) -> None:
+        """Continue the hypotheses with the most probable tokens."""
+        length, written = self.length, self.length - self.prefix
+        self.slot[Field.LENGTH] += 1
+        if length < self.prefix:
+            token = int(self.slot[self.layout.forced + length])
+            self.tokens[0], self.ancestors[0, length] = token, 0
+            self.totals[0] += log_probabilities[0, token]
+            return
+        candidates = self._candidates(log_probabilities, allowed[int(length >= self.min_length)], length)
+        if np.isnan([total for total, *_ in candidates]).any():
+            return self._fail()
+        live = int(np.isfinite(self.totals).sum())
+        limit = live if self.shrinking and written else self.candidates
+        candidates = sorted(candidates, key=lambda c: (-c[0], c[1], -c[2], c[3]))[:limit]
+        is_last, chosen = self.length > self.max_length, []
+        for rank, (total, row, _, token) in enumerate(candidates):
+            ends = token == EOS
+            if not ends and len(chosen) < self.size:
+                chosen.append((total, row, token))
+            if ends and not (self.full_rule and rank >= self.size):
+                self._finish(total, self.sequences[row, :written])
+            if not ends and is_last and self.shrinking:
+                self._finish(total, np.append(self.sequences[row, :written], token))
+        parents = [row for _, row, _ in chosen]
+        for table in (self.sequences, self.ancestors):
+            table[: len(chosen)] = table[parents]
+        self.totals.fill(-np.inf)
+        for number, (total, row, token) in enumerate(chosen):
+            self.totals[number], self.tokens[number] = total, token
+            self.sequences[number, written], self.ancestors[number, length] = token, row
+        self.slot[Field.STATE] = self._state(is_last)
+        return None
+
+    def _candidates(
+        self, log_probabilities: npt.NDArray[np.float32], allowed: npt.NDArray[np.bool_], length: int
+    ) -> list[tuple[Any, int, Any, int]]:
+        """Return total, row, log-probability and token of each possible continuation."""
+        found = []
+        for row, total in enumerate(self.totals):
+            if total == -np.inf:
+                continue
+            values = np.where(allowed, log_probabilities[row], np.float32(-np.inf))
+            values[[PAD, BOS]] = -np.inf
+            best = np.lexsort((np.arange(len(values)), -values))[: self.candidates]
+            for token in [EOS] if length == self.max_length and not self.shrinking else best.tolist():
+                if values[token] != -np.inf:
+                    found.append((total + values[token], row, values[token], token))
+        return found
+
+    def _finish(self, total: Any, tokens: npt.NDArray[np.int32]) -> None:
+        """Keep a finished hypothesis if fewer than `n_best` are better or as good."""
+        score = np.float64(total) / self.penalties[self.length]
+        results = self.slot[self.layout.results : self.layout.sequences].reshape(-1, self.layout.result_width)
+        order, place = self.finished, self.kept
+        self.slot[Field.FINISHED] += 1
+        if place == self.n_best:
+            scores = [(-row[:2].view(np.float64)[0], row[4]) for row in results[:place]]
+            place = max(range(place), key=scores.__getitem__)
+            if score <= -scores[place][0]:
+                return
+        else:
+            self.slot[Field.KEPT] += 1
+        row = results[place]
+        row[:2].view(np.float64)[0], row[2:3].view(np.float32)[0] = score, total
+        row[3], row[4] = len(tokens), order
+        row[RESULT_HEAD : RESULT_HEAD + len(tokens)] = tokens
+
+    def _state(self, is_last: bool) -> SlotState:
+        if self.totals[0] == -np.inf:
+            return SlotState.EXHAUSTED
+        results = self.slot[self.layout.results : self.layout.sequences].reshape(-1, self.layout.result_width)
+        best = np.float64(self.totals[0]) / self.penalties[self.max_length + 1]
+        scores = [row[:2].view(np.float64)[0] for row in results[: self.kept]]
+        if self.kept == self.n_best and min(scores) >= best:
+            return SlotState.DECIDED
+        if self.full_rule and self.finished >= self.size:
+            return SlotState.FULL
+        return SlotState.LENGTH if is_last else SlotState.RUNNING
+
+    def _fail(self) -> None:
+        """End the search with a hypothesis that has no usable score."""
+        result = self.slot[self.layout.results : self.layout.results + self.layout.result_width]
+        result[:2].view(np.float64)[0], result[2:3].view(np.float32)[0], result[3] = np.nan, np.nan, 0
+        self.slot[Field.KEPT], self.slot[Field.STATE] = 1, SlotState.EXHAUSTED
