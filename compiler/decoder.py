@@ -16,8 +16,6 @@ from compiler.operations.operation import ValueKind, ValueType
 from compiler.size import BEAMS, CAPACITY, PAST, SOURCE, Size
 from compiler.stream import Stream
 
-ALLOWED = "allowed"
-"""Name of the mask of allowed tokens. It is passed together with the inputs of a step's graph."""
 CACHE_BLOCK = 16
 """Number of positions by which a full preallocated cache grows."""
 
@@ -74,8 +72,8 @@ class Decoder:
         position = torch.zeros(sentences, 1, dtype=torch.long, device=device)
         return State(memory, carried, position, (0,) * sentences)
 
-    def inputs(self, state: State, tokens: Int[Tensor, "rows k"], allowed: Tensor | None = None) -> dict[str, Tensor]:
-        """Return the inputs of the step that reads `tokens`, by name. `allowed` is added under the name ALLOWED."""
+    def inputs(self, state: State, tokens: Int[Tensor, "rows k"]) -> dict[str, Tensor]:
+        """Return the inputs of the step that reads `tokens`, by name."""
         (rows, new), position, memory = tokens.shape, state.position, state.memory
         sentences, beams = position.shape
         end = max(state.read) + new
@@ -86,10 +84,7 @@ class Decoder:
         if new > 1:
             position = position + torch.arange(new, device=position.device)
         shape = (sentences, beams, new) if self._has_beams else (rows, new)
-        inputs = {"token": tokens.reshape(shape), "position": position.reshape(shape), **memory, **carried}
-        if allowed is not None:
-            inputs[ALLOWED] = allowed.expand(rows * new, -1).view(rows, new, -1)
-        return inputs
+        return {"token": tokens.reshape(shape), "position": position.reshape(shape), **memory, **carried}
 
     def advance(self, state: State, results: Mapping[str, Tensor], new: int) -> State:
         """Return the state after a step.
@@ -152,18 +147,6 @@ class Decoder:
             if (entry := self._step.states[name])
         }
         return State(memory, carried, torch.cat([first.position, second.position]), first.read + second.read)
-
-    @property
-    def recordable(self) -> Graph | None:
-        """The step's graph with the additional input ALLOWED, for recording CUDA graphs.
-
-        None if a cache grows in each step. In this case, no two steps have the same sizes, so no recording could be
-        used twice.
-        """
-        if any(self._length(name) == PAST for name in self._step.states):
-            return None
-        output = self._step.types[self._step.outputs["log_probabilities"]]
-        return replace(self._step, inputs={**self._step.inputs, ALLOWED: replace(output, kind=ValueKind.MASK)})
 
     @cached_property
     def _has_beams(self) -> bool:

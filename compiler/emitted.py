@@ -11,8 +11,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from compiler.cuda_graph import RecordedSteps, Recorder, Results
-from compiler.decoder import ALLOWED, Decoder, State
+from compiler.decoder import Decoder, State
 from compiler.graph import Graphs, Purpose, stored_tensors
 from compiler.program import TopK
 from compiler.stream import Stream
@@ -80,7 +79,8 @@ class EmittedProgram(nn.Module):
         self.dropout_key = 0
         self.spec, self.graphs, self.code, self.backend, self.precision = spec, graphs, code, backend, precision
         self._functions = functions
-        self._recorded: RecordedSteps | None = None
+        self.searcher: Any = None
+        """Beam search of the program on a GPU (`compiler.search.Searcher`), if the backend has built one."""
         for graph in graphs.values():
             for name, parameter in graph.parameters.items():
                 empty = torch.empty(parameter.origin.shape, dtype=getattr(torch, parameter.type), device="meta")
@@ -150,8 +150,8 @@ class EmittedProgram(nn.Module):
         See `StepwiseDecoder.advance`. The state that is passed in becomes invalid, because its caches may be
         overwritten.
         """
-        results, state = self._step(state, tokens)
-        return results["log_probabilities"].view(*tokens.shape, -1), state
+        log_probabilities, state = self._step(state, tokens)
+        return log_probabilities.view(*tokens.shape, -1), state
 
     def top_k(
         self,
@@ -164,8 +164,8 @@ class EmittedProgram(nn.Module):
 
         See `StepwiseDecoder.top_k`.
         """
-        results, state = self._step(state, tokens, count, allowed)
-        return TopK(*(results[name] for name in TopK._fields)), state
+        log_probabilities, state = self._step(state, tokens)
+        return top_k(log_probabilities, count, allowed), state
 
     def rewind(self, state: State, counts: Int[Tensor, " rows"]) -> State:
         """Return the state without the last `counts[i]` tokens of each row i (see `StepwiseDecoder.rewind`)."""
@@ -178,15 +178,6 @@ class EmittedProgram(nn.Module):
     def join(self, first: State, second: State) -> State:
         """Return one state with the sentences of two states. Both states must have the same number of beams."""
         return self._decoder.join(first, second)
-
-    def record_steps(self, recorder: Recorder) -> None:
-        """From now on, run decoder steps as CUDA graphs. Do nothing if the decoder has a cache that grows in each step.
-
-        Args:
-            recorder: Callable that records a function, such as a `CudaGraphRecorder`.
-        """
-        if self._decoder.recordable:
-            self._recorded = RecordedSteps(self._decoder.recordable, recorder)
 
     def _inputs(self, source: Stream) -> dict[str, Tensor]:
         """Return the graph inputs `source` and `source_length`. Features are converted to the type of the weights."""
@@ -202,24 +193,11 @@ class EmittedProgram(nn.Module):
         with fast_float32():
             return self._functions[purpose](self, inputs)
 
-    def _step(
-        self, state: State, tokens: Int[Tensor, "rows k"], count: int | None = None, allowed: Tensor | None = None
-    ) -> tuple[Results, State]:
-        """Run a decoder step that reads `tokens`. Return its results, with one row per token, and the next state."""
-        inputs = self._decoder.inputs(state, tokens, allowed)
-        results = self._recorded(self._run_step, inputs, count) if self._recorded else self._run_step(inputs, count)
-        return results, self._decoder.advance(state, results, tokens.shape[1])
-
-    def _run_step(self, inputs: Mapping[str, Tensor], count: int | None) -> Results:
-        """Run a decoder step, and return its results. `compiler.cuda_graph.Step` describes arguments and results."""
-        allowed = inputs.get(ALLOWED)
-        results = self.run(Purpose.DECODE_STEP, **{name: inputs[name] for name in inputs if name != ALLOWED})
-        log_probabilities = results["log_probabilities"].flatten(0, 1)
-        if count is None:
-            return {**results, "log_probabilities": log_probabilities}
-        del results["log_probabilities"]
-        allowed = None if allowed is None else allowed.flatten(0, 1)
-        return {**results, **top_k(log_probabilities, count, allowed)._asdict()}
+    def _step(self, state: State, tokens: Int[Tensor, "rows k"]) -> tuple[Float[Tensor, "rows·k V"], State]:
+        """Run a decoder step that reads `tokens`. Return log-probabilities, one row per token, and the next state."""
+        results = self.run(Purpose.DECODE_STEP, **self._decoder.inputs(state, tokens))
+        state = self._decoder.advance(state, results, tokens.shape[1])
+        return results["log_probabilities"].flatten(0, 1), state
 
     @cached_property
     def _decoder(self) -> Decoder:

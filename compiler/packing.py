@@ -7,7 +7,8 @@ each update has the same shapes, and a CUDA graph can compute it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from torch import Tensor
 
 from specs import PAD
 
-Indices = npt.NDArray[np.int32]
+Indices = npt.NDArray[np.integer[Any]]
 
 
 class PackedRows:
@@ -64,8 +65,7 @@ class PackedRows:
         Raises:
             ValueError: The batch has more tokens than a row.
         """
-        host = torch.zeros(self.buffer.shape, dtype=torch.int32)
-        views: dict[str, Any] = {name: view.numpy() for name, view in self._views(host).items()}
+        host, views = self._empty()
         views["seed"].view(np.int64)[0] = scalars["seed"]
         views["rate"].view(np.float32)[0] = scalars["rate"]
         views["tokens"].view(np.float32)[0] = scalars["tokens"]
@@ -82,18 +82,39 @@ class PackedRows:
             ("labels", targets.numpy()[:, 1:], predicted),
         ):
             views[name][0, : lengths.sum()] = values[np.arange(values.shape[1]) < lengths[:, None]]
-        for name, own, other, spans in (
-            ("source", read, predicted, ("source_spans", "reader_spans")),
-            ("target", predicted, read, ("target_spans", "memory_spans")),
-        ):
-            count, first = own.sum(), np.repeat(own.cumsum() - own, own)
-            views[f"{name}_position"][0, :count] = np.arange(count) - first
-            for span, lengths in zip(spans, (own, other), strict=True):
-                views[span][0, :count] = np.repeat(lengths.cumsum() - lengths, own)
-                views[span][1, :count] = np.repeat(lengths.cumsum(), own)
+        _locate(views, "source", read, {"source_spans": read, "reader_spans": predicted})
+        _locate(views, "target", predicted, {"target_spans": predicted, "memory_spans": read})
         return host
+
+    def host_sources(self, sources: Sequence[Sequence[int]]) -> Tensor:
+        """Return the contents of the buffer for sources without targets, in memory of the host."""
+        host, views = self._empty()
+        lengths = np.array([len(source) for source in sources])
+        views["source"][0, : lengths.sum()] = np.fromiter(chain.from_iterable(sources), np.int32)
+        _locate(views, "source", lengths, {"source_spans": lengths})
+        return host
+
+    def _empty(self) -> tuple[Tensor, dict[str, Any]]:
+        host = torch.zeros(self.buffer.shape, dtype=torch.int32)
+        return host, {name: view.numpy() for name, view in self._views(host).items()}
 
     def _views(self, buffer: Tensor) -> dict[str, Tensor]:
         sizes = [int(np.prod(shape)) for shape in self._shapes.values()]
         parts = zip(self._shapes.items(), buffer.split(sizes), strict=True)
         return {name: part.view(shape) for (name, shape), part in parts}
+
+
+def _locate(views: Mapping[str, Any], side: str, own: Indices, spans: Mapping[str, Indices]) -> None:
+    """Write the positions of all tokens of a row, and for each token the spans of its sentence in other rows.
+
+    Args:
+        views: The inputs.
+        side: `source` or `target`.
+        own: Lengths of the sentences in this row.
+        spans: Names of the spans, and the lengths of the sentences in the rows that they refer to.
+    """
+    count = own.sum()
+    views[f"{side}_position"][0, :count] = np.arange(count) - np.repeat(own.cumsum() - own, own)
+    for name, lengths in spans.items():
+        ends = np.repeat(lengths.cumsum(), own)
+        views[name][:, :count] = ends - np.repeat(lengths, own), ends

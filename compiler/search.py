@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,8 @@ from compiler.slots import Field, SlotLayout, Slots, SlotState, advance
 
 MAX_BEAM = 16
 """The largest beam size that the kernels select hypotheses for."""
+MAX_FREE = 8
+"""Number of unused pools to keep, so that their graphs need not be recorded again."""
 MIN_POSITIONS, MIN_TOKENS = 64, 32
 """The smallest numbers of positions of a slot, and of source tokens that are encoded at once."""
 
@@ -73,7 +76,8 @@ class Searcher:
         on_gpu = program.device.type == "cuda"
         self.record: Recorder = CudaGraphRecorder(program.device) if on_gpu else run_directly
         self._encoders: dict[int, tuple[PackedRows, Tensor, Callable[[], object]]] = {}
-        self._free: dict[object, list[_Pool]] = {}
+        self._free: list[_Pool] = []
+        self._lock = Lock()
 
     @property
     def device(self) -> torch.device:
@@ -100,26 +104,36 @@ class Searcher:
         self, state: SearchState, microseconds: int, allowed: npt.NDArray[np.bool_] | None
     ) -> tuple[list[BeamResult], SearchState]:
         """Run steps until a quarter of the sentences are done (see `SearchingDecoder.search`)."""
-        end, done = time.perf_counter() + microseconds / 1e6, list[_Sentence]()
-        with torch.inference_mode(False), torch.no_grad():
-            pool = self._admit(state, allowed)
-            while 4 * len(done) < len(state.sentences) and (not done or time.perf_counter() < end):
-                pool.step()
-                states = pool.states_before()
-                done = [
-                    each
-                    for each in state.sentences
-                    if each.first_step <= pool.known_step and states[each.slot] > SlotState.RUNNING
-                ]
-                if not done and time.perf_counter() >= end:
-                    return [], state
-            results = self._results(state, pool, done)
+        with self._lock, torch.inference_mode(False), torch.no_grad():
+            try:
+                return self._search(state, microseconds, allowed), state
+            except torch.OutOfMemoryError:
+                self._free.clear()
+                self._encoders.clear()
+                raise
+
+    def _search(
+        self, state: SearchState, microseconds: int, allowed: npt.NDArray[np.bool_] | None
+    ) -> list[BeamResult]:
+        end = time.perf_counter() + microseconds / 1e6
+        pool = self._admit(state, allowed)
+        while True:
+            pool.step()
+            states = pool.states_before()
+            done = [
+                each
+                for each in state.sentences
+                if each.first_step <= pool.known_step and states[each.slot] > SlotState.RUNNING
+            ]
+            if 4 * len(done) >= len(state.sentences) or time.perf_counter() >= end:
+                break
+        results = self._results(state, pool, done)
         finished = set(map(id, done))
         state.sentences = [each for each in state.sentences if id(each) not in finished]
         pool.release(done)
         if not state.sentences:
             self._give_back(state)
-        return results, state
+        return results
 
     def keep(self, state: SearchState, sentences: Sequence[int]) -> SearchState:
         """Return the state of some of the sentences, whose indices are ascending."""
@@ -161,8 +175,10 @@ class Searcher:
 
     def new_pool(self, layout: SlotLayout, count: int) -> _Pool:
         """Return a pool of free slots, which may have been used before."""
-        free = self._free.get((layout, count))
-        return free.pop() if free else _Pool(self, layout, count, next(self._program.parameters()))
+        for number, pool in enumerate(self._free):
+            if pool.layout == layout and pool.slots.count == count:
+                return self._free.pop(number)
+        return _Pool(self, layout, count, next(self._program.parameters()))
 
     def _admit(self, state: SearchState, allowed: npt.NDArray[np.bool_] | None) -> _Pool:
         """Give slots to the sentences that wait, and return the pool of all. Use a larger or smaller pool if needed."""
@@ -190,9 +206,10 @@ class Searcher:
             return []
         numbers = {id(each): number for number, each in enumerate(state.sentences)}
         slots = pool.read([each.slot for each in done])
+        reasons = [SlotState(state).name.lower() for state in slots[:, Field.STATE].tolist()]
         return [
-            BeamResult(numbers[id(each)], SlotState(slot[Field.STATE]).name.lower(), pool.layout.read(slot))
-            for each, slot in zip(done, slots, strict=True)
+            BeamResult(numbers[id(each)], reason, found)
+            for each, reason, found in zip(done, reasons, pool.layout.read(slots), strict=True)
         ]
 
     def _give_back(self, state: SearchState) -> None:
@@ -202,7 +219,7 @@ class Searcher:
 
     def _return_pool(self, pool: _Pool) -> None:
         pool.reset()
-        self._free.setdefault((pool.layout, pool.slots.count), []).append(pool)
+        self._free = [*self._free, pool][-MAX_FREE:]
 
 
 class _Pool:
@@ -236,23 +253,21 @@ class _Pool:
 
     def enter(self, sentences: Sequence[_Sentence]) -> None:
         """Encode sentences, and put each into a free slot."""
-        rows = np.stack([self.layout.new(s.options, len(s.source), s.prefix, s.penalties) for s in sentences])
         for each in sentences:
             each.slot, each.first_step = self._unused.pop(), self.steps + 1
-        lengths = [len(each.source) for each in sentences]
-        packed, output, encode = self.searcher.encoder(sum(lengths))
-        tokens = torch.nn.utils.rnn.pad_sequence([torch.tensor(s.source, dtype=torch.int32) for s in sentences], True)
-        ones = torch.ones(len(sentences), dtype=torch.long)
-        host = packed.host(
-            tokens, torch.tensor(lengths), torch.ones(len(sentences), 1), ones, seed=0, rate=0.0, tokens=0.0
-        )
-        packed.buffer.copy_(self._pinned(host), non_blocking=True)
+        sources, slots = [each.source for each in sentences], np.array([each.slot for each in sentences])
+        lengths = np.array([len(source) for source in sources])
+        packed, output, encode = self.searcher.encoder(int(lengths.sum()))
+        packed.buffer.copy_(self._pinned(packed.host_sources(sources)), non_blocking=True)
         encode()
-        slots = [each.slot for each in sentences]
-        place = np.concatenate([slot * self.layout.source + np.arange(n) for slot, n in zip(slots, lengths, strict=True)])
+        # The place of each token in the memory of all slots.
+        starts = slots * self.layout.source - lengths.cumsum() + lengths
+        place = np.repeat(starts, lengths) + np.arange(lengths.sum())
         memory = self.slots.memory.view(-1, self.slots.memory.shape[2])
-        memory.index_copy_(0, self._sent(place), output[: sum(lengths)])
-        self.slots.table.index_copy_(0, self._sent(np.array(slots)), self._sent(rows))
+        memory.index_copy_(0, self._sent(place), output[: len(place)])
+        options, prefixes, penalties = zip(*((s.options, s.prefix, s.penalties) for s in sentences), strict=True)
+        rows = self.layout.new(options, lengths.tolist(), prefixes, penalties)
+        self.slots.table.index_copy_(0, self._sent(slots), self._sent(rows))
 
     def take(self, other: _Pool, sentences: Sequence[_Sentence]) -> None:
         """Move sentences from another pool, whose slots are not larger in any respect."""
@@ -304,8 +319,8 @@ class _Pool:
         return self._host.tolist()
 
     def read(self, slots: Sequence[int]) -> npt.NDArray[np.int32]:
-        """Return the contents of some slots. Waits for the device."""
-        table = self.slots.table
+        """Return the scalars and results of some slots. Waits for the device."""
+        table = self.slots.table[:, : self.layout.sequences]
         chosen = table if len(slots) == self.slots.count == 1 else table[self._sent(np.array(slots))]
         rows: npt.NDArray[np.int32] = chosen.cpu().numpy()
         return rows

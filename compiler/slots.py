@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import pairwise
-from math import isnan
 from typing import Any
 
 import numpy as np
@@ -140,29 +139,61 @@ class SlotLayout:
         rows, results = (-1, (self.rows, self.capacity)), (-1, (self.n_best, self.result_width))
         return [*parts[:5], parts[5].unflatten(*results), *(part.unflatten(*rows) for part in parts[6:])]
 
-    def new(self, options: BeamOptions, source: int, prefix: Sequence[int], penalties: Sequence[float]) -> Numbers:
-        """Return the slot of a sentence before the first step."""
-        slot = np.zeros(self.width, np.int32)
-        slot[: Field.PREFIX + 1] = (
-            *(SlotState.RUNNING, 0, 0, 0, source, options.size, options.candidates, options.n_best),
-            *(options.full, options.shrinking, options.min_length, options.max_length, len(prefix)),
-        )
-        slot[self.tokens] = BOS
-        slot[self.totals : self.forced].view(np.float32)[1:] = -np.inf
-        slot[self.forced : self.forced + len(prefix)] = prefix
-        count = options.max_length + 2
-        slot[self.penalties : self.results].view(np.float64)[:count] = penalties[:count]
-        return slot
+    def new(
+        self,
+        options: Sequence[BeamOptions],
+        sources: Sequence[int],
+        prefixes: Sequence[Sequence[int]],
+        penalties: Sequence[Sequence[float]],
+    ) -> Numbers:
+        """Return the slots of sentences before the first step, [n, width].
 
-    def read(self, slot: Numbers) -> list[tuple[list[int], float, float]]:
-        """Return the finished hypotheses of a slot, best first: tokens without prefix, log-probability and score."""
-        found = []
-        for number in range(int(slot[Field.KEPT])):
-            start = self.results + number * self.result_width
-            head, tokens = slot[start : start + RESULT_HEAD], slot[start + RESULT_HEAD : start + self.result_width]
-            score, total = float(head[:2].view(np.float64)[0]), float(head[2:3].view(np.float32)[0])
-            found.append((-score if not isnan(score) else 0.0, int(head[4]), tokens[: head[3]].tolist(), total, score))
-        return [(tokens, total, score) for *_, tokens, total, score in sorted(found, key=lambda each: each[:2])]
+        Args:
+            options: Options of each sentence.
+            sources: Number of source tokens of each sentence.
+            prefixes: The prefix of each sentence.
+            penalties: For each sentence, the length penalties of 0 to `max_length` + 1 tokens, or more.
+        """
+        slots = np.zeros((len(options), self.width), np.int32)
+        slots[:, Field.STATE], slots[:, Field.SOURCE], slots[:, self.tokens] = SlotState.RUNNING, sources, BOS
+        slots[:, Field.SIZE : Field.PREFIX] = options
+        slots[:, self.totals + 1 : self.forced] = np.float32(-np.inf).view(np.int32)
+        tables = slots[:, self.penalties : self.results].view(np.float64)
+        for slot, table, prefix, values in zip(slots, tables, prefixes, penalties, strict=True):
+            count = min(len(values), table.shape[0])
+            table[:count] = _array(values)[:count]
+            slot[Field.PREFIX] = len(prefix)
+            slot[self.forced : self.forced + len(prefix)] = prefix
+        return slots
+
+    def read(self, slots: Numbers) -> list[list[tuple[list[int], float, float]]]:
+        """Return the finished hypotheses of slots, best first: tokens without prefix, log-probability and score.
+
+        Args:
+            slots: The columns of slots up to the results.
+        """
+        results = slots[:, self.results : self.sequences].reshape(len(slots), self.n_best, self.result_width)
+        scores = results[..., :2].copy().view(np.float64)[..., 0].tolist()
+        totals = results[..., 2:3].copy().view(np.float32)[..., 0].tolist()
+        lengths, orders, all_found = results[..., 3].tolist(), results[..., 4].tolist(), []
+        for number, kept in enumerate(slots[:, Field.KEPT].tolist()):
+            ranked = sorted(range(kept), key=lambda n: (-scores[number][n], orders[number][n]))
+            all_found.append(
+                [
+                    (
+                        results[number, n, RESULT_HEAD : RESULT_HEAD + lengths[number][n]].tolist(),
+                        totals[number][n],
+                        scores[number][n],
+                    )
+                    for n in ranked
+                ]
+            )
+        return all_found
+
+
+@lru_cache(maxsize=256)
+def _array(values: Sequence[float]) -> npt.NDArray[np.float64]:
+    return np.array(values)
 
 
 class Slots:

@@ -5,16 +5,20 @@ from __future__ import annotations
 import hashlib
 import linecache
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
+from importlib.util import find_spec
 from typing import Any
 
 from torch import nn
 
 from compiler.backends.backend import Backend, BuildRequest
-from compiler.cuda_graph import CudaGraphRecorder
 from compiler.emission import EmittedCode, emit
 from compiler.emitted import EmittedProgram, Function
 from compiler.graph import Purpose
+from compiler.passes.pack_rows import Unpackable
+from compiler.search import Searcher
+from compiler.search_graphs import search_graphs
 
 
 def program(
@@ -35,11 +39,14 @@ def program(
     return made.eval()
 
 
-def record_steps_on_gpu(made: EmittedProgram, request: BuildRequest) -> EmittedProgram:
-    """Return the program. If it only translates and runs on a GPU, it now records decoder steps as CUDA graphs."""
-    purposes = {Purpose.TRAIN, Purpose.DECODE_STEP} & request.graphs.keys()
-    if request.device.startswith("cuda") and purposes == {Purpose.DECODE_STEP}:
-        made.record_steps(CudaGraphRecorder(made.device))
+def search_on_gpu(made: EmittedProgram, request: BuildRequest) -> EmittedProgram:
+    """Return the program. If it translates on a GPU, beam search now runs there, unless a part has no kernel."""
+    purposes = request.graphs.keys()
+    searches = {Purpose.ENCODE, Purpose.DECODE_STEP} <= purposes and Purpose.TRAIN not in purposes
+    if request.device.startswith("cuda") and searches and find_spec("triton"):
+        with suppress(Unpackable):
+            graphs = search_graphs(request.spec, purposes, request.precision)
+            made.searcher = Searcher(made, graphs, functions(emit(graphs.values())))
     return made
 
 
@@ -77,7 +84,7 @@ def execute(code: EmittedCode) -> dict[str, Any]:
 def build_eager(request: BuildRequest) -> EmittedProgram:
     """Build a program that runs the emitted code without compiling it."""
     code = emit(request.graphs.values())
-    return record_steps_on_gpu(program(request, functions(code), code), request)
+    return search_on_gpu(program(request, functions(code), code), request)
 
 
 def refuse(request: BuildRequest) -> str | None:

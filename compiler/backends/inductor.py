@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from compiler import runtime
 from compiler.backends.backend import Backend, BuildRequest
-from compiler.backends.eager import execute, functions_from, program, record_steps_on_gpu, refuse
+from compiler.backends.eager import execute, functions_from, program, refuse, search_on_gpu
 from compiler.emission import emit
 from compiler.emitted import EmittedProgram, Function
 from compiler.host import cpp_compiler
@@ -34,7 +34,7 @@ def _build(request: BuildRequest) -> EmittedProgram:
     for name in code.layers:
         namespace[name] = torch.compile(namespace[name], fullgraph=not loops, dynamic=True, options=options)
     functions = {purpose: _allow_variants(function) for purpose, function in functions_from(code, namespace).items()}
-    return record_steps_on_gpu(program(request, functions, code, "inductor"), request)
+    return search_on_gpu(program(request, functions, code, "inductor"), request)
 
 
 def _vector_bits() -> int:

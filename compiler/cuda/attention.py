@@ -42,8 +42,9 @@ def _spans(spans, length, offsets, causal: tl.constexpr):
 
 @triton.jit
 def _union(low, high):
-    """Return the smallest span that contains all spans that are not empty."""
-    return tl.min(tl.where(high > low, low, 2147483647), 0), tl.max(tl.where(high > low, high, 0), 0)
+    """Return the smallest span that contains all spans that are not empty. If all are empty, return 0 and 0."""
+    end = tl.max(tl.where(high > low, high, 0), 0)
+    return tl.min(tl.where(high > low, low, end), 0), end
 
 
 @triton.jit

@@ -30,8 +30,14 @@ def start_batch(
     program: StepwiseDecoder[State], histories: Sequence[SearchHistory], device: torch.device | str
 ) -> RunningBatch:
     """Return a new batch. Its search runs in the program if the program and the strategy support this."""
-    if histories[0].strategy.runs_in_program and _can_search(type(program)):
-        return ProgramBatch(cast("SearchingDecoder[State]", program), histories)
+    strategy = histories[0].strategy
+    if strategy.runs_in_program:
+        if _can_search(type(program)):
+            return ProgramBatch(cast("SearchingDecoder[State]", program), histories)
+        searcher, trees = getattr(program, "searcher", None), isinstance(strategy.constraint, BracketConstraint)
+        beam = max(history.strategy.rows for history in histories)
+        if searcher and searcher.can_search(beam, trees=trees, shortlist=strategy.shortlist is not None):
+            return ProgramBatch(searcher, histories)
     return Batch.start(program, histories, device)
 
 
