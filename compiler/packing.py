@@ -95,7 +95,7 @@ class PackedRows:
         return host
 
     def _empty(self) -> tuple[Tensor, dict[str, Any]]:
-        host = torch.zeros(self.buffer.shape, dtype=torch.int32)
+        host = torch.from_numpy(np.zeros(self.buffer.shape, np.int32))  # torch.zeros may wait for other threads
         return host, {name: view.numpy() for name, view in self._views(host).items()}
 
     def _views(self, buffer: Tensor) -> dict[str, Tensor]:

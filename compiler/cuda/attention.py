@@ -19,8 +19,8 @@ from torch import Tensor
 
 from compiler.operations.attention import HeadColumns
 
-BLOCK = 64
-"""Number of queries, and of keys, in a block."""
+FORWARD, QUERIES, KEYS = {"block": 64, "num_stages": 2}, {"block": 64, "num_stages": 1}, {"block": 32, "num_stages": 2}
+"""Block sizes and stages of the three kernels: the fastest on an H100 for heads of 64 and sentences of 27 tokens."""
 
 
 @triton.jit
@@ -154,11 +154,9 @@ def _options(x: Tensor, heads: HeadColumns, causal: bool) -> dict[str, Any]:
     return {
         "causal": causal,
         "precision": "ieee" if x.dtype == torch.float32 else "tf32",
-        "block": BLOCK,
         "k_block": max(16, triton.next_power_of_2(heads.d_k)),
         "v_block": max(16, triton.next_power_of_2(heads.d_v)),
         "group": heads.count // heads.kv_count,
-        "num_stages": 2,
     }
 
 
@@ -178,9 +176,9 @@ def packed_attention(
     count = len(q)
     out = q.new_empty(count, heads.count * heads.d_v)
     logs = torch.empty((heads.count, count), dtype=torch.float32, device=q.device)
-    _forward[(triton.cdiv(count, BLOCK), heads.count)](
+    _forward[(triton.cdiv(count, FORWARD["block"]), heads.count)](
         q, kv, out, logs, spans, count, q.stride(0), kv.stride(0), out.stride(0),
-        heads.query, heads.key, heads.value, heads.d_k, heads.d_v, scale, **_options(q, heads, causal),
+        heads.query, heads.key, heads.value, heads.d_k, heads.d_v, scale, **_options(q, heads, causal), **FORWARD,
     )  # fmt: skip
     return out, logs
 
@@ -217,12 +215,12 @@ def packed_attention_backward(
     deltas, options = torch.empty_like(logs), _options(q, heads, causal)
     gradient = gradient.contiguous()
     columns = (heads.query, heads.key, heads.value, heads.d_k, heads.d_v, scale)
-    _query_gradients[(triton.cdiv(queries, BLOCK), heads.count)](
+    _query_gradients[(triton.cdiv(queries, QUERIES["block"]), heads.count)](
         q, kv, out, gradient, logs, deltas, spans, q_gradient, queries, q.stride(0), kv.stride(0), out.stride(0),
-        q_gradient.stride(0), *columns, **options,
+        q_gradient.stride(0), *columns, **options, **QUERIES,
     )  # fmt: skip
-    _key_gradients[(triton.cdiv(keys, BLOCK), heads.kv_count)](
+    _key_gradients[(triton.cdiv(keys, KEYS["block"]), heads.kv_count)](
         q, kv, gradient, logs, deltas, readers, kv_gradient, queries, keys, q.stride(0), kv.stride(0), out.stride(0),
-        kv_gradient.stride(0), *columns, **options,
+        kv_gradient.stride(0), *columns, **options, **KEYS,
     )  # fmt: skip
     return q_gradient, kv_gradient

@@ -20,10 +20,12 @@ from specs import BOS, EOS, PAD
 if TYPE_CHECKING:
     from compiler.slots import Slots
 
-KEYS = 64
-"""Number of keys that a program of an attention reads at a time."""
-VOCABULARY_BLOCK = 2048
-"""Number of logits that a program of the selection reads."""
+KEYS = 16
+"""Number of keys that a program of an attention reads at a time. It has one warp."""
+VOCABULARY_BLOCK = 1024
+"""Number of logits that a program of the selection reads at a time."""
+PROGRAMS = 2048
+"""Number of programs between which the logits of all rows are divided, if there are enough logits."""
 COLUMNS = 64
 """Number of positions of a hypothesis that are moved at a time."""
 
@@ -131,31 +133,43 @@ def _attend_memory(
 
 @triton.jit
 def _best(
-    logits, vocabulary, table, width, totals, allowed, highest, sums, values, tokens, pad, bos,
+    logits, vocabulary, table, width, totals, allowed, highest, sums, values, tokens, pad, bos, length_each,
     rows: tl.constexpr, count: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip
     row, part = tl.program_id(0), tl.program_id(1)
     slot = table + row // rows * width
     total = tl.load(slot + totals + row % rows).to(tl.float32, bitcast=True)
     if (tl.load(slot + _STATE) == _RUNNING) & (total != float("-inf")):
-        columns = part * block + tl.arange(0, block)
-        x = tl.load(logits + row.to(tl.int64) * vocabulary + columns, columns < vocabulary, other=float("-inf")).to(tl.float32)
-        place = row * tl.num_programs(1) + part
-        top = tl.max(x, 0)
-        tl.store(highest + place, top)
-        tl.store(sums + place, tl.sum(tl.exp(x - tl.where(top > float("-inf"), top, 0.0)), 0))
         late = (tl.load(slot + _LENGTH) >= tl.load(slot + _MIN_LENGTH)).to(tl.int32)
-        permitted = tl.load(allowed + late * vocabulary + columns, columns < vocabulary, other=0) != 0
-        permitted = permitted & (columns != pad) & (columns != bos) & (columns < vocabulary)
-        is_broken = tl.max((x != x).to(tl.int32), 0) > 0
-        x = tl.where(permitted, x, float("-inf"))
-        for number in tl.static_range(count):
-            best = tl.max(x, 0)
-            token = tl.min(tl.where((x == best) & permitted, columns, _NONE), 0)
-            found = (best > float("-inf")) & (token != _NONE)
-            tl.store(values + place * count + number, tl.where(is_broken, float("nan"), tl.where(found, best, float("-inf"))))
-            tl.store(tokens + place * count + number, token)
-            x = tl.where(columns == token, float("-inf"), x)
+        n = tl.arange(0, count)
+        # The best tokens so far, in any order.
+        best_values, best_tokens = tl.full((count,), float("-inf"), tl.float32), tl.full((count,), _NONE, tl.int32)
+        top, sum_, is_broken = -3.0e38, 0.0, 0
+        begin = part * length_each
+        for first in range(begin, tl.minimum(begin + length_each, vocabulary), block):
+            columns = first + tl.arange(0, block)
+            inside = (columns < vocabulary) & (columns < begin + length_each)
+            x = tl.load(logits + row.to(tl.int64) * vocabulary + columns, inside, other=float("-inf")).to(tl.float32)
+            is_broken = tl.maximum(is_broken, tl.max((x != x).to(tl.int32), 0))
+            higher = tl.maximum(top, tl.max(x, 0))
+            sum_ = sum_ * tl.exp(top - higher) + tl.sum(tl.exp(x - higher), 0)
+            top = higher
+            permitted = tl.load(allowed + late * vocabulary + columns, inside, other=0) != 0
+            x = tl.where(permitted & inside & (columns != pad) & (columns != bos), x, float("-inf"))
+            worst, best = tl.min(best_values, 0), tl.max(x, 0)
+            while best > worst:
+                token = tl.min(tl.where(x == best, columns, _NONE), 0)
+                # Of equal values, the one with the highest ID is replaced.
+                replaced = tl.max(tl.where(best_values == worst, best_tokens, -1), 0)
+                at = tl.min(tl.where((best_values == worst) & (best_tokens == replaced), n, _NONE), 0)
+                best_values, best_tokens = tl.where(n == at, best, best_values), tl.where(n == at, token, best_tokens)
+                x = tl.where(columns == token, float("-inf"), x)
+                worst, best = tl.min(best_values, 0), tl.max(x, 0)
+        place = row * tl.num_programs(1) + part
+        tl.store(highest + place, top)
+        tl.store(sums + place, sum_)
+        tl.store(values + place * count + n, tl.where(is_broken > 0, float("nan"), best_values))
+        tl.store(tokens + place * count + n, best_tokens)
 
 
 @triton.jit
@@ -317,7 +331,7 @@ def attend_cache(features: Tensor, cache: Tensor, slots: Slots, heads: HeadColum
     _attend_cache[(slots.rows, heads.count)](
         features, features.stride(0), cache, slots.table, layout.width, layout.ancestors, out,
         heads.query, heads.key, heads.value, scale, layout.rows, layout.capacity, *_head_sizes(heads), cache.shape[2],
-        *_blocks(heads), KEYS,
+        *_blocks(heads), KEYS, num_warps=1,
     )  # fmt: skip
     return out
 
@@ -329,6 +343,7 @@ def attend_memory(features: Tensor, slots: Slots, heads: HeadColumns, scale: flo
     _attend_memory[(slots.rows, heads.count)](
         features, features.stride(0), slots.memory, slots.table, layout.width, out, heads.query, heads.key, heads.value,
         scale, layout.rows, layout.source, *_head_sizes(heads), slots.memory.shape[2], *_blocks(heads), KEYS,
+        num_warps=1,
     )  # fmt: skip
     return out
 
@@ -336,14 +351,15 @@ def attend_memory(features: Tensor, slots: Slots, heads: HeadColumns, scale: flo
 def select(slots: Slots, logits: Tensor) -> None:
     """Select the hypotheses of the next step (see `compiler.slots.advance`)."""
     layout, vocabulary = slots.layout, logits.shape[-1]
-    parts, count = triton.cdiv(vocabulary, VOCABULARY_BLOCK), layout.candidates
+    count, blocks = layout.candidates, triton.cdiv(vocabulary, VOCABULARY_BLOCK)
+    each = triton.cdiv(blocks, max(1, min(blocks, PROGRAMS // slots.rows)))
+    parts = triton.cdiv(blocks, each)
     highest, sums = torch.empty((2, slots.rows, parts), dtype=torch.float32, device=logits.device)
     values = torch.empty((slots.rows, parts, count), dtype=torch.float32, device=logits.device)
     tokens = torch.empty((slots.rows, parts, count), dtype=torch.int32, device=logits.device)
-    block = min(VOCABULARY_BLOCK, triton.next_power_of_2(vocabulary))
     _best[(slots.rows, parts)](
         logits, vocabulary, slots.table, layout.width, layout.totals, slots.allowed, highest, sums, values, tokens,
-        PAD, BOS, layout.rows, count, block,
+        PAD, BOS, each * VOCABULARY_BLOCK, layout.rows, count, VOCABULARY_BLOCK, num_warps=1,
     )  # fmt: skip
     _select[(slots.count,)](
         slots.table, layout.width, slots.states, logits, vocabulary, slots.allowed, highest, sums, values, tokens,
