@@ -1,4 +1,4 @@
-"""Compare the training speed of the backends: `python tests/benchmarks/backends.py SPEC [KEY=VALUE ...]`.
+"""Compare the training speed of the backends: `python -m tests.benchmarks.backends SPEC [KEY=VALUE ...]`.
 
 The backends take turns with the same batches, so that a change of the machine's speed affects all. The figures are
 medians over the rounds, and the median of the ratios within a round. Stop all other programs first: a second busy
@@ -8,49 +8,48 @@ process makes the figures worthless.
 from __future__ import annotations
 
 import statistics
-import sys
 import time
 
 import torch
 
-import specs
-from compiler import EmittedProgram, Purpose, build
+from compiler import trainable
 from compiler.backends import BACKENDS
 from compiler.stream import Stream
+from specs import Spec
+from tests.benchmarks.arguments import create_parser, load_spec
 
 ROUNDS = 6
 LENGTHS = (11, 16, 27)
 
 
-def main(reference: str, overrides: list[str]) -> None:
-    spec = specs.load(reference, overrides)
-    programs = {
-        name: build(spec, [Purpose.TRAIN], backend=name).train() for name, each in BACKENDS.items() if each.trainable
-    }
-    steps = {name: _Step(program) for name, program in programs.items()}
+def main() -> None:
+    given = create_parser(__doc__).parse_intermixed_args()
+    names = ["eager"] if given.toy else [name for name, backend in BACKENDS.items() if backend.can_train]
+    each = {name: [*given.overrides, f"compilation.backend={name}"] for name in names}
+    steps = {name: _Step(load_spec(given.spec, overrides, toy=given.toy)) for name, overrides in each.items()}
     for name, step in steps.items():
         started = time.perf_counter()
         for length in LENGTHS:
             step(length)
         print(f"{name}: first steps, compilation included, {time.perf_counter() - started:.1f} s")
     seconds: dict[str, list[float]] = {name: [] for name in steps}
-    for _ in range(ROUNDS):
+    for _ in range(1 if given.toy else ROUNDS):
         for length in LENGTHS:
             for name, step in steps.items():
                 seconds[name].append(step(length))
-    tokens = 2 * spec.training.target_tokens
     first = next(iter(seconds.values()))
     for name, taken in seconds.items():
         ratio = statistics.median(a / b for a, b in zip(first, taken, strict=True))
-        print(f"{name}: {tokens / statistics.median(taken):,.0f} tokens/s, {ratio:.2f} of {next(iter(seconds))}")
+        tokens = 2 * steps[name].training.target_tokens
+        print(f"{name}: {tokens / statistics.median(taken):,.0f} tokens/s, {ratio:.2f} of {names[0]}")
 
 
 class _Step:
     """Training step on a full batch of random tokens."""
 
-    def __init__(self, program: EmittedProgram) -> None:
-        self.program, self.training = program, program.spec.training
-        self.optimiser = torch.optim.Adam(program.parameters(), lr=1e-4, fused=True)
+    def __init__(self, spec: Spec) -> None:
+        self.program, self.training = trainable(spec).train(), spec.training
+        self.optimiser = torch.optim.Adam(self.program.parameters(), lr=1e-4, fused=True)
 
     def __call__(self, length: int) -> float:
         rows, tokens = self.training.target_tokens // length, self.program.spec.vocabulary.size
@@ -65,4 +64,4 @@ class _Step:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2:])
+    main()

@@ -1,14 +1,15 @@
-"""Measure time and memory from a corpus to the first batch: `python tests/benchmarks/data.py SPEC [KEY=VALUE ...]`.
+"""Measure time and memory from a corpus to the first batch: `python -m tests.benchmarks.data SPEC [KEY=VALUE ...]`.
 
-Each part runs in its own process, so that its memory can be measured: preparing the corpus (in an empty ZOO_HOME),
-opening the prepared corpus up to the first batch, forming the batches of 36 million pairs with random lengths, and
-encoding text of the spec's corpus with `zoo prepare`, compared with SentencePiece alone.
+Each part runs in its own process, so that its memory can be measured: preparing the corpus (in a temporary
+folder), opening the prepared corpus up to the first batch, forming the batches of 36 million pairs with random lengths,
+and encoding text of the spec's corpus with `zoo prepare`, compared with SentencePiece alone.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
-import resource
+import os
 import statistics
 import subprocess
 import sys
@@ -22,15 +23,17 @@ from typing import Any, Self
 
 import numpy as np
 
-import specs
 from specs import Spec
+from tests.benchmarks.arguments import create_parser, load_spec
 from zoo.data.batches import epoch_batches
 from zoo.data.corpus import Pair, ParallelCorpus
 from zoo.data.prepare import encode_pairs, prepare
 from zoo.data.store import StoreWriter
 from zoo.data.training_set import TrainingSet
 from zoo.report import Progress, Report
+from zoo.system.device_memory import peak_memory
 from zoo.text.lines import clean
+from zoo.text.tokenizer import Tokenizer
 from zoo.text.vocabulary import Vocabulary
 
 EPOCH = 36_000_000
@@ -67,8 +70,6 @@ class Stage(Progress):
 def preparing(spec: Spec) -> dict[str, Any]:
     stages, begun = Stages(), time.perf_counter()
     prepared = prepare(spec, stages)
-    if not stages.seconds:
-        raise SystemExit("the corpus was prepared before: set ZOO_HOME to an empty folder")
     size = sum(file.stat().st_size for file in prepared.folder.rglob("*") if file.is_file())
     return {"seconds": _since(begun), "stages": stages.seconds, "said": stages.said, "bytes": size}
 
@@ -83,16 +84,16 @@ def first_batch(spec: Spec) -> dict[str, Any]:
     return {"planned": planned, "first batch": _since(begun), **counts}
 
 
-def epoch(spec: Spec) -> dict[str, Any]:
+def epoch(spec: Spec, pairs: int = EPOCH) -> dict[str, Any]:
     random = np.random.default_rng(1)
-    source = random.lognormal(np.log(22), 0.5, EPOCH).clip(1, spec.corpus.max_length).astype(np.int32)
-    target = (source * random.uniform(0.85, 1.15, EPOCH)).clip(1, spec.corpus.max_length).astype(np.int32)
+    source = random.lognormal(np.log(22), 0.5, pairs).clip(1, spec.corpus.max_length).astype(np.int32)
+    target = (source * random.uniform(0.85, 1.15, pairs)).clip(1, spec.corpus.max_length).astype(np.int32)
     store: Any = SimpleNamespace(source_lengths=source, target_lengths=target)
     begun, held = time.perf_counter(), _largest()
     batches = epoch_batches(store, spec.training.source_tokens, spec.training.target_tokens, seed=1, epoch=0)
     return {
         "seconds": _since(begun),
-        "pairs": EPOCH,
+        "pairs": pairs,
         "batches": len(batches),
         "padding": round(batches.padding, 4),
         "held before, GB": round(held, 2),
@@ -110,7 +111,7 @@ def lines(spec: Spec) -> dict[str, Any]:
         for turn in range(ROUNDS):
             both = {"ours": _ours, "alone": _alone}
             taken = {name: both[name](file, vocabulary) for name in sorted(both, reverse=bool(turn % 2))}
-            count = 2 * sum(1 for _ in file.open())
+            count = 2 * sum(1 for _ in _pairs(file))
             ours.append(count / taken["ours"])
             ratios.append(taken["alone"] / taken["ours"])
         text.close()
@@ -121,9 +122,10 @@ def lines(spec: Spec) -> dict[str, Any]:
 
 
 def _pairs(file: Path) -> Iterator[Pair]:
-    for line in file.open(encoding="utf-8"):
-        source, _, target = line.removesuffix("\n").partition("\t")
-        yield clean(source), clean(target)
+    with file.open(encoding="utf-8") as lines:
+        for line in lines:
+            source, _, target = line.removesuffix("\n").partition("\t")
+            yield clean(source), clean(target)
 
 
 def _ours(file: Path, vocabulary: Vocabulary) -> float:
@@ -138,12 +140,14 @@ def _ours(file: Path, vocabulary: Vocabulary) -> float:
 
 def _alone(file: Path, vocabulary: Vocabulary) -> float:
     """Return the seconds of SentencePiece alone, on all cores, from lists of lines in memory."""
+    source_side, target_side = vocabulary.source, vocabulary.target
+    assert isinstance(target_side, Tokenizer), "the targets must not be trees"
     pairs = list(_pairs(file))
     chunks = [list(zip(*pairs[at : at + CHUNK], strict=True)) for at in range(0, len(pairs), CHUNK)]
     begun = time.perf_counter()
     for source, target in chunks:
-        vocabulary.source.encode(list(source))
-        vocabulary.target.encode(list(target))
+        source_side.model.encode(list(source))
+        target_side.model.encode(list(target))
     return time.perf_counter() - begun
 
 
@@ -153,21 +157,29 @@ def _since(begun: float) -> float:
 
 def _largest() -> float:
     """Return the peak resident memory of this process in GB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+    return peak_memory("cpu") / 1e9
 
 
 PARTS = {"prepare": preparing, "first": first_batch, "epoch": epoch, "lines": lines}
 
 
-def main(arguments: list[str]) -> None:
-    if arguments[0] == "--part":
-        figures = PARTS[arguments[1]](specs.load(arguments[2], arguments[3:]))
+def main() -> None:
+    parser = create_parser(__doc__)
+    parser.add_argument("--part", choices=PARTS, help=argparse.SUPPRESS)
+    given = parser.parse_intermixed_args()
+    if given.part:
+        spec = load_spec(given.spec, given.overrides, toy=given.toy)
+        figures = epoch(spec, EPOCH // 1000) if given.toy and given.part == "epoch" else PARTS[given.part](spec)
         return print(json.dumps({**figures, "largest, GB": round(_largest(), 2)}))
-    for part in PARTS:
-        command = [sys.executable, __file__, "--part", part, *arguments]
-        print(part, subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout.strip(), flush=True)
+    with TemporaryDirectory() as home:
+        for part in PARTS:
+            command = [sys.executable, "-m", "tests.benchmarks.data", *sys.argv[1:], "--part", part]
+            done = subprocess.run(
+                command, stdout=subprocess.PIPE, text=True, check=True, env={**os.environ, "ZOO_HOME": home}
+            )
+            print(part, done.stdout.strip(), flush=True)
     return None
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

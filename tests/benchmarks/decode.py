@@ -1,4 +1,4 @@
-"""Compare the speed of translation with other systems: `python tests/benchmarks/decode.py [SPEC] [KEY=VALUE ...]`.
+"""Compare the speed of translation with other systems: `python -m tests.benchmarks.decode [SPEC] [KEY=VALUE ...]`.
 
 All systems have the same random weights, and the beam and length penalty of the spec (base: 4 and 0.6). Sources have 23
 to 27 tokens. Every translation takes 27 steps: PAD, UNK, BOS and EOS have logits of -20, so that no search chooses
@@ -29,10 +29,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import peers
-from remote import Remote, opened, serve, turns
-
-import specs
+from tests.benchmarks import peers
+from tests.benchmarks.arguments import create_parser, load_spec
+from tests.benchmarks.remote import Remote, opened, serve, turns
 from zoo.system.clock import spread
 from zoo.system.processors import host
 from zoo.training.benchmarks import LENGTH, random_sources
@@ -46,7 +45,7 @@ BACKENDS = ("eager", "native")
 def main() -> None:
     given = _arguments()
     if given.child:
-        return _child(given)
+        return serve(lambda: _child(given))
     with tempfile.TemporaryDirectory() as folder:
         systems = _opened(given, given.folder or folder)
         agreement = _agreement({name: system.ask("best") for name, system in systems.items()})
@@ -65,9 +64,7 @@ def main() -> None:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("spec", nargs="?", default="base")
-    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE")
+    parser = create_parser(__doc__, default="base")
     parser.add_argument("--work", choices=WORK, default="b32")
     parser.add_argument(
         "--systems", help="comma-separated systems, such as native-int8,ctranslate2-int8 (default: all)"
@@ -78,29 +75,23 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--child", help=argparse.SUPPRESS)
     given = parser.parse_intermixed_args()
-    given.sentences = given.sentences or WORK[given.work][1]
+    given.sentences = given.sentences or (2 if given.toy else WORK[given.work][1])
+    given.rounds = 1 if given.toy else given.rounds
     return given
 
 
-def _child(given: argparse.Namespace) -> None:
+def _child(given: argparse.Namespace) -> Callable[[str], Any]:
     """Answer `best` with translations, and the name of a work with the seconds that it took."""
+    spec = load_spec(given.spec, given.overrides, toy=given.toy)
+    system, sources = peers.open_system(given.child, spec, Path(given.folder)), random_sources(spec, given.sentences)
 
-    def opening() -> Callable[[str], Any]:
-        spec = specs.load(given.spec, given.overrides)
-        system, sources = (
-            peers.open_system(given.child, spec, Path(given.folder)),
-            random_sources(spec, given.sentences),
-        )
+    def answer(word: str) -> Any:
+        if word == "best":
+            return system.best(sources)
+        batch, parts = WORK[word][0], [[each] for each in sources] if word == "latency" else [sources]
+        return [_seconds(system, part, batch) for part in parts]
 
-        def answer(word: str) -> Any:
-            if word == "best":
-                return system.best(sources)
-            batch, parts = WORK[word][0], [[each] for each in sources] if word == "latency" else [sources]
-            return [_seconds(system, part, batch) for part in parts]
-
-        return answer
-
-    serve(opening)
+    return answer
 
 
 def _seconds(system: peers.System, sources: peers.Rows, batch: int) -> float:
@@ -117,7 +108,8 @@ def _opened(given: argparse.Namespace, folder: str) -> dict[str, Remote]:
     asked = given.systems.split(",") if given.systems else peers.names(BACKENDS, ("float32", "int8"))
     every = [*([] if REFERENCE in asked else [REFERENCE]), *asked]
     counts = ["--work", given.work, "--sentences", str(given.sentences), "--folder", folder]
-    command = [__file__, given.spec, *given.overrides, *counts, "--child"]
+    toy = ["--toy"] if given.toy else []
+    command = ["-m", "tests.benchmarks.decode", given.spec, *given.overrides, *toy, *counts, "--child"]
     return opened({name: [*command, name] for system in every for name in peers.settings(system)})
 
 

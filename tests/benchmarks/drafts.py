@@ -1,4 +1,4 @@
-"""Measure the speed-up of speculative decoding: `python tests/benchmarks/drafts.py MODEL --texts FILE [OPTION ...]`.
+"""Measure the speed-up of speculative decoding: `python -m tests.benchmarks.drafts MODEL --texts FILE [OPTION ...]`.
 
 Three systems translate or parse the texts, 50 at a time, with one worker: the search in Python, the kernels without
 draft tokens, and the kernels with them. The table of n-grams is empty at the beginning. The results must be equal, bit
@@ -20,6 +20,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -29,6 +30,7 @@ import zoo
 from compiler import TRANSLATE, Stream, build, graphs
 from compiler.initialization import initial_weights
 from specs import EOS
+from tests.benchmarks.arguments import TOY_SENTENCES, create_parser, load_spec
 from zoo.files import storage
 from zoo.generation import engine, program_batch
 from zoo.generation.batch import Batch
@@ -44,9 +46,7 @@ SOURCE, TARGET = 20, 12
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", help="a model, or with --cost a spec")
-    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE")
+    parser = create_parser(__doc__, "model")
     parser.add_argument("--texts", type=Path, help="file with one text per line")
     parser.add_argument("--cost", action="store_true", help="time decoder steps")
     parser.add_argument("--precision", default="float32")
@@ -54,6 +54,7 @@ def main() -> None:
     parser.add_argument("--sentences", type=int, default=1000)
     parser.add_argument("--beam", type=int, default=1)
     given = parser.parse_intermixed_args()
+    given.sentences = min(given.sentences, TOY_SENTENCES) if given.toy else given.sentences
     result = _cost(given) if given.cost else _compare(given)
     shown = {key: str(value) if isinstance(value, Path) else value for key, value in vars(given).items()}
     print(json.dumps({**shown, "processor": host().processor, **result}))
@@ -83,7 +84,7 @@ def _cost(given: argparse.Namespace) -> dict[str, Any]:
 
 def _program(given: argparse.Namespace) -> Any:
     try:
-        spec = specs.load(given.model, given.overrides)
+        spec = load_spec(given.model, given.overrides, toy=given.toy)
     except specs.ZooError:
         return zoo.load(given.model, backend="native", precision=given.precision).program
     weights = weights_avoiding(spec, initial_weights(spec, graphs(spec, TRANSLATE)))
@@ -101,8 +102,9 @@ def _compare(given: argparse.Namespace) -> dict[str, Any]:
     options: Any = {"source": source, "target": target, "beam": given.beam, "workers": 1, "max_batch_tokens": tokens}
 
     def run(name: str, part: Sequence[str]) -> list[list[Translation]]:
-        engine.start_batch = Batch.start if name == "python" else program_batch.start_batch  # type: ignore[assignment]
-        return systems[name].hypotheses(part, **options)
+        start_batch = Batch.start if name == "python" else program_batch.start_batch
+        with patch.object(engine, "start_batch", start_batch):
+            return systems[name].hypotheses(part, **options)
 
     seconds: dict[str, list[float]] = {name: [] for name in SYSTEMS}
     outputs: dict[str, list[list[Translation]]] = {name: [] for name in SYSTEMS}
@@ -131,7 +133,6 @@ def _steps(given: argparse.Namespace, texts: Sequence[str], options: Any, length
         pairs, config = [(text, "") for text in texts], translator.config(None, options)
         list(translator.translate_chunks([pairs], config, preprocessor, observer=observer))
         return {"all_best": observer.all_best / observer.steps}
-    engine.start_batch, program_batch.MAX_MICROSECONDS = program_batch.start_batch, 0  # each call runs one step
     calls, search = [0], translator.program.search  # type: ignore[attr-defined]
 
     def counted(*arguments: Any) -> Any:
@@ -139,7 +140,8 @@ def _steps(given: argparse.Namespace, texts: Sequence[str], options: Any, length
         return search(*arguments)
 
     translator.program.search = counted  # type: ignore[attr-defined]
-    translator.hypotheses(texts, **{**options, "max_batch_tokens": 1})
+    with patch.object(program_batch, "MAX_MICROSECONDS", 0):  # each call runs one step
+        translator.hypotheses(texts, **{**options, "max_batch_tokens": 1})
     return {"tokens_per_step": length / calls[0]}
 
 

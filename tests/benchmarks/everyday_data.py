@@ -209,7 +209,7 @@ def prepare(pairs: list[Pair], test: list[Pair] | None, folder: Path) -> None:
         write(folder, f"{name}-de", (new for new, pair in changed if new[1] != pair[1]))
 
 
-if __name__ == "__main__":
+def main() -> None:
     match sys.argv[1:]:
         case [downloads, out]:
             prepare(read_downloads(Path(downloads)), None, Path(out))
@@ -217,3 +217,7 @@ if __name__ == "__main__":
             prepare(read_pairs(english, german), read_pairs(test_english, test_german), Path(out))
         case _:
             sys.exit(__doc__)
+
+
+if __name__ == "__main__":
+    main()

@@ -59,7 +59,9 @@ def print_copies(texts: Sequence[tuple[str, str]], side: int, translate: Callabl
         print(f"{kind} copied | {copied} of {total}")
 
 
-def print_direction(model: Translator, name: str, texts: tuple[list[str], list[str]], languages: str) -> None:
+def print_direction(
+    model: Translator, name: str, texts: tuple[list[str], list[str]], languages: str, *, detailed: bool
+) -> None:
     """Print the scores of one direction. `languages` is `en-de` or `de-en`."""
     source, target = languages.split("-")
     sources, references = texts
@@ -69,7 +71,7 @@ def print_direction(model: Translator, name: str, texts: tuple[list[str], list[s
 
     outputs = translate(sources)
     print(f"{name} {languages} | {scores(outputs, references, target)}")
-    if name != FIRST:
+    if not detailed:
         return
     for shortest, longest in LENGTHS:
         rows = [row for row, line in enumerate(sources) if shortest <= len(line.split()) <= longest]
@@ -91,14 +93,17 @@ def print_direction(model: Translator, name: str, texts: tuple[list[str], list[s
     print()
 
 
-if __name__ == "__main__":
+def main() -> None:
     if len(sys.argv) < 3:
         sys.exit(__doc__)
     translator = zoo.load(sys.argv[1])
-    FIRST = sys.argv[2].partition("=")[0]
     print("set | BLEU | chrF | sentences")
-    for argument in sys.argv[2:]:
+    for number, argument in enumerate(sys.argv[2:]):
         name, _, files = argument.partition("=")
         english, german = (Path(file).read_text("utf-8").splitlines() for file in files.split(","))
-        print_direction(translator, name, (english, german), "en-de")
-        print_direction(translator, name, (german, english), "de-en")
+        print_direction(translator, name, (english, german), "en-de", detailed=not number)
+        print_direction(translator, name, (german, english), "de-en", detailed=not number)
+
+
+if __name__ == "__main__":
+    main()

@@ -76,7 +76,7 @@ class Peer(ABC):
     def __call__(self, batch: Batch) -> float:
         self.optimiser.zero_grad()
         loss = self.losses(batch)
-        (loss / batch.target_tokens).backward()
+        torch.autograd.backward(loss / batch.target_tokens)
         self.optimiser.step()
         return float(loss.detach()) / batch.target_tokens
 
@@ -94,12 +94,14 @@ class _Plain(nn.Module):
         a = spec.architecture
         self.embedding = nn.Embedding(spec.vocabulary.size, a.d_model, padding_idx=PAD)
         nn.init.normal_(self.embedding.weight, std=a.d_model**-0.5)
-        self.body = nn.Transformer(a.d_model, a.h, a.N, a.N, a.d_ff, a.dropout, batch_first=True)
+        layers = (a.depths.encoder, a.depths.decoder)
+        self.body = nn.Transformer(a.d_model, a.h, *layers, a.d_ff, a.dropout, batch_first=True)
         self.dropout = nn.Dropout(a.dropout)
 
     def placed(self, tokens: Tensor) -> Tensor:
         x = self.embedding(tokens) * math.sqrt(self.embedding.embedding_dim)
-        return self.dropout(x + sinusoids(x))
+        placed: Tensor = self.dropout(x + sinusoids(x))
+        return placed
 
     def forward(self, stream: Stream, given: Tensor) -> Tensor:
         source = stream.values
@@ -108,7 +110,7 @@ class _Plain(nn.Module):
             torch.arange(source.shape[1]) >= stream.lengths[:, None], -math.inf
         )
         masks: dict[str, Any] = {"tgt_mask": causal, "tgt_is_causal": True, "memory_key_padding_mask": padding}
-        y = self.body(self.placed(source), self.placed(given), src_key_padding_mask=padding, **masks)
+        y: Tensor = self.body(self.placed(source), self.placed(given), src_key_padding_mask=padding, **masks)
         return functional.linear(y, self.embedding.weight)
 
 
@@ -119,7 +121,8 @@ class Torch(Peer):
         return _Plain(spec)
 
     def losses(self, batch: Batch) -> Tensor:
-        return self.cross_entropy(self.module(batch.source, batch.target.values[:, :-1]), batch.target.values[:, 1:])
+        logits: Tensor = self.module(batch.source, batch.target.values[:, :-1])
+        return self.cross_entropy(logits, batch.target.values[:, 1:])
 
 
 class Marian(Peer):
@@ -129,7 +132,7 @@ class Marian(Peer):
         from transformers import MarianConfig, MarianMTModel
 
         a = spec.architecture
-        sides = {f"{side}_layers": a.N for side in ("encoder", "decoder")}
+        sides: dict[str, Any] = {f"{side}_layers": a.N for side in ("encoder", "decoder")}
         sides |= {f"{side}_attention_heads": a.h for side in ("encoder", "decoder")}
         sides |= {f"{side}_ffn_dim": a.d_ff for side in ("encoder", "decoder")}
         config = MarianConfig(
@@ -215,6 +218,7 @@ class Sockeye(Peer):
         nn.init.normal_(model.embedding_source.embedding.weight, std=a.d_model**-0.5)
         self.criterion = CrossEntropyLoss(label_smoothing=0.1)
         self.traced: Any = None
+        assert isinstance(model, nn.Module)
         return model
 
     def losses(self, batch: Batch) -> Tensor:
@@ -229,7 +233,7 @@ class Sockeye(Peer):
             (labels != PAD).sum(1).int(),
         )
         if self.traced is None:
-            self.traced = torch.jit.trace(self.module, inputs, strict=False)
+            self.traced = torch.jit.trace(self.module, inputs, strict=False)  # type: ignore[no-untyped-call]
         outputs = self.criterion(self.traced(*inputs), {constants.TARGET_LABEL_NAME: labels})
         # A mean over the tokens, and the number of tokens.
         every = [

@@ -1,18 +1,19 @@
 """Measure how often tags go to the right words, on sentences of the built-in grammar, whose words have one translation.
 
-    python -m tests.benchmarks.markup_positions MODEL
+    python -m tests.benchmarks.markup_positions MODEL [--toy]
 
 In each sentence, a noun or an adjective is bold. It is right if exactly its translation is bold.
 """
 
 from __future__ import annotations
 
+import argparse
 import re
-import sys
 from collections.abc import Iterator
 from itertools import chain, islice
 
 import zoo
+from tests.benchmarks.arguments import TOY_HELP, TOY_SENTENCES
 from zoo.data.builtin import sentences
 from zoo.data.builtin.lexicon import LEXICON
 from zoo.documents.document import Markup, align_segments
@@ -46,8 +47,8 @@ def marked_sentences() -> Iterator[tuple[str, re.Pattern[str]]]:
                 yield f"{pair.source[: match.start()]}<b>{match[0]}</b>{pair.source[match.end() :]}", pattern
 
 
-def share_of_right_tags(translator: Translator, count: int = COUNT) -> float:
-    """Return in which share of the sentences exactly the translation of the bold word is bold.
+def print_right_tags(translator: Translator, count: int) -> None:
+    """Print in how many sentences exactly the translation of the bold word is bold.
 
     Sentences whose translation does not have exactly one translation of the word are left out.
     """
@@ -64,10 +65,15 @@ def share_of_right_tags(translator: Translator, count: int = COUNT) -> float:
             right += len(bold) == 1 and pattern.fullmatch(bold[0]) is not None
             total += 1
     print(f"{right:,} of {total:,} tags are right")
-    return right / total
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", metavar="MODEL")
+    parser.add_argument("--toy", action="store_true", help=TOY_HELP)
+    given = parser.parse_args()
+    print_right_tags(zoo.load(given.model), TOY_SENTENCES if given.toy else COUNT)
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
-        sys.exit(__doc__)
-    share_of_right_tags(zoo.load(sys.argv[1]))
+    main()

@@ -1,4 +1,4 @@
-"""Compare predicted and measured memory of training: `python tests/benchmarks/memory.py SPEC [KEY=VALUE]`.
+"""Compare predicted and measured memory of training: `python -m tests.benchmarks.memory SPEC [KEY=VALUE]`.
 
 The measure is the growth of this process's peak resident memory over two updates on a full batch of random tokens, in
 float32 on a CPU, including the weights.
@@ -6,30 +6,31 @@ float32 on a CPU, including the weights.
 
 from __future__ import annotations
 
-import resource
-import sys
-
 import torch
 
 import specs
 from compiler import trainable
 from compiler.stream import Stream
+from tests.benchmarks.arguments import create_parser, load_spec
 from zoo.planning.memory_estimate import estimate_memory
+from zoo.system.device_memory import peak_memory
 
 LENGTH = 27
 
 
-def main(reference: str, overrides: list[str]) -> None:
-    spec = specs.load(reference, overrides)
+def main() -> None:
+    given = create_parser(__doc__).parse_intermixed_args()
+    spec = load_spec(given.spec, given.overrides, toy=given.toy)
     predicted = estimate_memory(spec, LENGTH)
     _step(specs.load("tiny", ["architecture.N=1", "vocabulary.size=64", "training.accumulation_steps=1"]), rows=2)
-    before = _largest()
+    before = peak_memory("cpu")
     _step(
         spec,
         min(spec.training.source_tokens, spec.training.target_tokens) // LENGTH // spec.training.accumulation_steps,
     )
-    taken, wanted = _largest() - before, predicted.state_bytes + predicted.activation_bytes
-    print(f"{spec.name}: predicted {wanted / 2**20:,.0f} MiB, measured {taken / 2**20:,.0f} MiB, {wanted / taken:.2f}")
+    taken, wanted = peak_memory("cpu") - before, predicted.state_bytes + predicted.activation_bytes
+    ratio = wanted / max(taken, 1)
+    print(f"{spec.name}: predicted {wanted / 2**20:,.0f} MiB, measured {taken / 2**20:,.0f} MiB, {ratio:.2f}")
 
 
 def _step(spec: specs.Spec, rows: int) -> None:
@@ -45,9 +46,5 @@ def _step(spec: specs.Spec, rows: int) -> None:
         optimiser.zero_grad()
 
 
-def _largest() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2:])
+    main()

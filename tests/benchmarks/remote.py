@@ -37,13 +37,16 @@ class Remote:
     def _answer(self) -> Any:
         assert self.process.stdout
         if not (line := self.process.stdout.readline()):
+            self.close()
             raise SystemExit(f"the process of {self.name} ended without an answer")
         return json.loads(line)
 
     def close(self) -> None:
         assert self.process.stdin
+        assert self.process.stdout
         self.process.stdin.close()
         self.process.wait()
+        self.process.stdout.close()
 
 
 def opened(commands: Mapping[str, list[str]]) -> dict[str, Remote]:

@@ -6,7 +6,8 @@
 `compare` measures the capacity of each server, and then sends 0.5, 0.9 and 2 times as many requests per second for a
 minute each, the servers in turn. Requests arrive at random (a Poisson process) and do not wait for each other. `mixed`
 sends all kinds of requests, some of whose clients leave, compares the texts with given translations, and prints the
-memory of the server each minute. LINES has sentences, one per line. PID is the process whose memory is measured.
+memory of the server each minute. LINES has sentences, one per line. PID is the process whose memory is measured. With
+`--toy`, `compare` sends requests for less than a second, to test this script.
 """
 
 from __future__ import annotations
@@ -69,9 +70,9 @@ async def send(session: aiohttp.ClientSession, server: Server, text: str, result
     (result.seconds if status == "200" else result.refusals).append(seconds)
 
 
-async def capacity(server: Server, lines: list[str]) -> float:
+async def capacity(server: Server, lines: list[str], seconds: float) -> float:
     """Return how many requests per second the server answers if there are always some waiting."""
-    result, end = Result(), time.perf_counter() + CAPACITY_SECONDS
+    result, end = Result(), time.perf_counter() + seconds
     async with _session() as session:
 
         async def client(seed: int) -> None:
@@ -80,15 +81,15 @@ async def capacity(server: Server, lines: list[str]) -> float:
                 await send(session, server, draw.choice(lines), result)
 
         await asyncio.gather(*map(client, range(CONNECTIONS)))
-    return len(result.seconds) / CAPACITY_SECONDS
+    return len(result.seconds) / seconds
 
 
-async def load(server: Server, lines: list[str], rate: float) -> Result:
+async def load(server: Server, lines: list[str], rate: float, seconds: float) -> Result:
     """Send requests at random times, `rate` per second on average."""
     draw, result, tasks = random.Random(1), Result(), []
     async with _session() as session:
         due = time.perf_counter()
-        end = due + SECONDS
+        end = due + seconds
         while due < end:
             due += draw.expovariate(rate)
             await asyncio.sleep(max(0.0, due - time.perf_counter()))
@@ -97,22 +98,30 @@ async def load(server: Server, lines: list[str], rate: float) -> Result:
     return result
 
 
-async def compare(servers: list[Server], lines: list[str]) -> None:
+def percentiles(seconds: list[float]) -> tuple[float, float, float]:
+    """Return the 50th, 95th and 99th percentile, or zeros if there are fewer than two values."""
+    cuts = quantiles(seconds, n=100) if len(seconds) > 1 else [0.0] * 99
+    return cuts[49], cuts[94], cuts[98]
+
+
+async def compare(servers: list[Server], lines: list[str], *, toy: bool = False) -> None:
     """Print a table of the servers at different loads."""
-    capacities = {}
+    seconds, capacity_seconds = (0.2, 0.1) if toy else (SECONDS, CAPACITY_SECONDS)
+    capacities: dict[str, float] = {}
     for server in servers * 2:
-        capacities[server.name] = max(capacities.get(server.name, 0.0), await capacity(server, lines))
+        found = await capacity(server, lines, capacity_seconds)
+        capacities[server.name] = max(capacities.get(server.name, 0.0), found)
     print("server | load | sent/s | answered/s | refused | p50 ms | p95 ms | p99 ms | p95 of refusals ms | MB")
     for factor in FACTORS:
         for server in servers:
             rate = factor * capacities[server.name]
-            result = await load(server, lines, rate)
-            cuts = quantiles(result.seconds, n=100)
-            refusals = quantiles(result.refusals, n=100)[94] if len(result.refusals) > 1 else 0.0
+            result = await load(server, lines, rate, seconds)
+            p50, p95, p99 = percentiles(result.seconds)
+            refusals = percentiles(result.refusals)[1]
             print(
                 f"{server.name} | {factor} x {capacities[server.name]:.0f} | {rate:.0f} | "
-                f"{len(result.seconds) / SECONDS:.0f} | {len(result.refusals)} {dict(result.statuses)} | "
-                f"{1e3 * cuts[49]:.0f} | {1e3 * cuts[94]:.0f} | {1e3 * cuts[98]:.0f} | {1e3 * refusals:.0f} | "
+                f"{len(result.seconds) / seconds:.0f} | {len(result.refusals)} {dict(result.statuses)} | "
+                f"{1e3 * p50:.0f} | {1e3 * p95:.0f} | {1e3 * p99:.0f} | {1e3 * refusals:.0f} | "
                 f"{server.megabytes:.0f}",
                 flush=True,
             )
@@ -187,12 +196,21 @@ def _server(argument: str) -> Server:
     return Server(name, url, int(pid))
 
 
+def main() -> None:
+    toy = "--toy" in sys.argv
+    match [argument for argument in sys.argv[1:] if argument != "--toy"]:
+        case ["compare", file, *servers] if servers:
+            asyncio.run(compare([_server(argument) for argument in servers], _lines(file), toy=toy))
+        case ["mixed", file, server, seconds, translations]:
+            expected = dict(zip(_lines(file), _lines(translations), strict=True))
+            asyncio.run(mixed(_server(server), _lines(file), float(seconds), expected))
+        case _:
+            sys.exit(__doc__)
+
+
+def _lines(file: str) -> list[str]:
+    return Path(file).read_text("utf-8").splitlines()
+
+
 if __name__ == "__main__":
-    if len(sys.argv) < 4:
-        sys.exit(__doc__)
-    all_lines = Path(sys.argv[2]).read_text("utf-8").splitlines()
-    if sys.argv[1] == "compare":
-        asyncio.run(compare([_server(argument) for argument in sys.argv[3:]], all_lines))
-    else:
-        translations = dict(zip(all_lines, Path(sys.argv[5]).read_text("utf-8").splitlines(), strict=True))
-        asyncio.run(mixed(_server(sys.argv[3]), all_lines, float(sys.argv[4]), translations))
+    main()

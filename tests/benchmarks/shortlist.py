@@ -1,9 +1,9 @@
 """Measure what a vocabulary shortlist saves and costs.
 
 With a model, sentences are translated without and with a shortlist that is estimated from sentence pairs:
-`python tests/benchmarks/shortlist.py MODEL --pairs train.en train.de --test dev.en dev.de`. For a model of two
+`python -m tests.benchmarks.shortlist MODEL --pairs train.en train.de --test dev.en dev.de`. For a model of two
 languages, the shortlist is estimated from both directions. Without `--pairs`, a model with the spec SPEC and random
-weights translates random sentences of 23 to 27 tokens, with random lists: `shortlist.py base vocabulary.size=32000`.
+weights translates random sentences of 23 to 27 tokens, with random lists: `shortlist base vocabulary.size=32000`.
 
 Parts of 50 sentences are translated alternately without and with the shortlist, with one worker.
 """
@@ -20,11 +20,11 @@ from typing import Any
 import numpy as np
 import sacrebleu
 
-import specs
 import zoo
 from compiler import TRANSLATE, build, graphs
 from compiler.initialization import initial_weights
 from specs import EOS
+from tests.benchmarks.arguments import TOY_SENTENCES, create_parser, load_spec
 from zoo.files import storage
 from zoo.generation.batching import Source
 from zoo.generation.config import GenerationConfig
@@ -38,9 +38,7 @@ PART = 50  # sentences
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", help="name of a model, or with random weights of a spec")
-    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE")
+    parser = create_parser(__doc__, "model")
     parser.add_argument("--pairs", nargs=2, type=Path, metavar=("SOURCE", "TARGET"))
     parser.add_argument("--test", nargs=2, type=Path, metavar=("SOURCE", "REFERENCE"))
     parser.add_argument("--file", type=Path, help="read the shortlist from this file; if it does not exist, write it")
@@ -49,6 +47,7 @@ def main() -> None:
     parser.add_argument("--sentences", type=int, default=1000)
     parser.add_argument("--beam", type=int)
     given = parser.parse_intermixed_args()
+    given.sentences = min(given.sentences, TOY_SENTENCES) if given.toy else given.sentences
     result = _trained(given) if given.test else _random(given)
     shown = {key: str(value) if isinstance(value, Path) else value for key, value in vars(given).items()}
     print(json.dumps({**shown, "processor": host().processor, **result}, default=str))
@@ -86,7 +85,7 @@ def _shortlist(given: argparse.Namespace, translator: Any) -> Shortlist:
 
 
 def _random(given: argparse.Namespace) -> dict[str, Any]:
-    spec, draw = specs.load(given.model, given.overrides), np.random.default_rng(0)
+    spec, draw = load_spec(given.model, given.overrides, toy=given.toy), np.random.default_rng(0)
     weights, (size, target_size) = (
         weights_avoiding(spec, initial_weights(spec, graphs(spec, TRANSLATE))),
         spec.vocabulary.sizes,
@@ -111,7 +110,7 @@ def _random(given: argparse.Namespace) -> dict[str, Any]:
 
 def _alternately(translate: Callable[[Any, bool], list[Any]], texts: Sequence[Any]) -> tuple[list[float], list[Any]]:
     """Return the seconds and the outputs without and with the shortlist."""
-    seconds, outputs = [0.0, 0.0], [[], []]
+    seconds, outputs = [0.0, 0.0], list[list[Any]]([[], []])
     for on in (False, True):
         translate(texts[:2], on)  # load the kernels, and allocate memory
     for start in range(0, len(texts), PART):

@@ -1,4 +1,4 @@
-"""Table 1 over the length of a sequence: `python tests/benchmarks/sublayers.py [--d D] [--causal] [--backward]`.
+"""Table 1 over the length of a sequence: `python -m tests.benchmarks.sublayers [--d D] [--causal] [--backward]`.
 
 Times one layer of each kind with its residual connection on one sequence, and prints the fastest run of five rounds.
 The exponent is the slope of the line through the logarithms of length and seconds. Then it prints the length from which
@@ -12,16 +12,16 @@ import argparse
 import subprocess
 import sys
 
-import torch
-
+from compiler.complexity import SubLayer
 from compiler.switches import tune_process
 from specs import Convolution, Lstm, RestrictedAttention, SelfAttention, SeparableConvolution, Ssru
+from tests.benchmarks.arguments import TOY_HELP
 from zoo.paper.timings import LENGTHS, MAX_SECONDS, crossing, growth_exponent, time_sublayer
 from zoo.system.device_memory import peak_memory
 from zoo.system.processors import host
 
 FULL, RESTRICTED = SelfAttention(kind="self_attention"), RestrictedAttention(kind="restricted_attention", radius=64)
-KINDS = {
+KINDS: dict[str, SubLayer] = {
     "self-attention": FULL,
     "restricted, r = 64": RESTRICTED,
     "SSRU": Ssru(kind="ssru"),
@@ -36,22 +36,26 @@ LONGEST = 16_384
 
 def main() -> None:
     given = _arguments()
+    lengths, shorter, longest = ((8, 16), (8, 16), 16) if given.toy else (LENGTHS, SHORTER, LONGEST)
     how = {"d": given.d, "heads": given.heads, "causal": given.causal, "backward": given.backward}
     if given.longest:
-        seconds = time_sublayer(KINDS[given.longest], [LONGEST], rounds=1, **how)[0].seconds
-        most = peak_memory(torch.device("cpu")) / 2**30
-        print(f"{given.longest}: {LONGEST:,} positions in {seconds:.3g} s, {most:.2f} GiB at most")
+        seconds = time_sublayer(KINDS[given.longest], [longest], rounds=1, **how)[0].seconds
+        most = peak_memory("cpu") / 2**30
+        print(f"{given.longest}: {longest:,} positions in {seconds:.3g} s, {most:.2f} GiB at most")
         return
     tune_process()
     print(host(), how)
+    if given.toy:
+        how["rounds"] = 1
     for name, of in KINDS.items():
-        found = [(each.n, each.seconds) for each in time_sublayer(of, LENGTHS, max_seconds=MAX_SECONDS, **how)]
+        found = [(each.n, each.seconds) for each in time_sublayer(of, lengths, max_seconds=MAX_SECONDS, **how)]
         shown = "  ".join(f"{n:,}: {seconds * 1e3:.3g} ms" for n, seconds in found)
         print(f"{name:20} n^{growth_exponent(found):.2f}  {shown}", flush=True)
-    full, near = (time_sublayer(of, SHORTER, **how) for of in (FULL, RESTRICTED))
+    full, near = (time_sublayer(of, shorter, **how) for of in (FULL, RESTRICTED))
     print(f"restricted attention is faster from n = {crossing(full, near)} on")
     for name in KINDS:
-        subprocess.run([sys.executable, __file__, *sys.argv[1:], "--longest", name], check=False)
+        command = [sys.executable, "-m", "tests.benchmarks.sublayers", *sys.argv[1:], "--longest", name]
+        subprocess.run(command, check=False)
 
 
 def _arguments() -> argparse.Namespace:
@@ -60,6 +64,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--heads", type=int, default=1)
     parser.add_argument("--causal", action="store_true")
     parser.add_argument("--backward", action="store_true")
+    parser.add_argument("--toy", action="store_true", help=TOY_HELP)
     parser.add_argument("--longest", choices=KINDS, help="measure only this kind, at 16,384 positions, with its memory")
     return parser.parse_args()
 

@@ -1,4 +1,4 @@
-"""Compare the training speed with that of other toolkits: `python tests/benchmarks/train.py [SPEC] [KEY=VALUE ...]`.
+"""Compare the training speed with that of other toolkits: `python -m tests.benchmarks.train [SPEC] [KEY=VALUE ...]`.
 
 Each measurement is whole updates (forward, backward, optimiser) of random weights with dropout, label smoothing and
 fused Adam. All systems get the same random pairs in batches of 2,500 tokens per side, unless the command sets another
@@ -23,10 +23,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-import learners
-from remote import opened, serve, turns
-
-import specs
+from tests.benchmarks import learners
+from tests.benchmarks.arguments import create_parser, load_spec
+from tests.benchmarks.remote import opened, serve, turns
 from zoo.data.batches import Pairs, epoch_batches
 from zoo.planning.training_estimate import calibrate
 from zoo.report import PlainReport
@@ -43,9 +42,10 @@ def main() -> None:
     if given.child:
         return serve(lambda: _child(given))
     names = given.systems.split(",") if given.systems else list(learners.SYSTEMS)
-    command = [__file__, given.spec, *given.overrides, "--child"]
+    toy = ["--toy"] if given.toy else []
+    command = ["-m", "tests.benchmarks.train", given.spec, *given.overrides, *toy, "--child"]
     for name in (name for name in names if name.startswith("zoo-")):  # before several processes measure at once
-        spec = specs.load(given.spec, given.overrides)
+        spec = load_spec(given.spec, given.overrides, toy=given.toy)
         calibrate(learners.Zoo.spec(spec, name.removeprefix("zoo-")), PlainReport())
     systems = opened({name: [*command, name] for name in names})
     tokens = {name: system.ask("tokens") for name, system in systems.items()}
@@ -74,24 +74,25 @@ def main() -> None:
 
 
 def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("spec", nargs="?", default="base")
-    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", default=SMALL)
+    parser = create_parser(__doc__, default="base")
+    parser.set_defaults(overrides=SMALL)
     parser.add_argument("--systems", help=f"of {','.join(learners.SYSTEMS)}")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--child", help=argparse.SUPPRESS)
-    return parser.parse_intermixed_args()
+    given = parser.parse_intermixed_args()
+    given.rounds = 1 if given.toy else given.rounds
+    return given
 
 
 def _child(given: argparse.Namespace) -> Callable[[str], Any]:
-    spec = specs.load(given.spec, given.overrides)
+    spec = load_spec(given.spec, given.overrides, toy=given.toy)
     learner = learners.SYSTEMS[given.child](spec)
     with TemporaryDirectory() as folder:
         store = random_pairs(spec, STEPS, Path(folder))
         training = spec.training
         every = epoch_batches(store, training.source_tokens, training.target_tokens, seed=training.seed, epoch=0)
-        batches = [Pairs.from_store(store, indices).batch() for indices in islice(every, STEPS)]
+        batches = [Pairs.from_store(store, indices).to_batch() for indices in islice(every, STEPS)]
 
     def answer(word: str) -> Any:
         if word == "tokens":

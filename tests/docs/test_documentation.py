@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bz2
 import os
 import re
 import shlex
@@ -23,11 +24,12 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 OVERVIEW = {"README.md", "index.md"}
 QUICK = {
-    "architecture": {"N": 1, "d_model": 32, "d_ff": 64, "h": 4, "d_k": 8, "d_v": 8},
+    "architecture": {"N": 1, "d_model": 32, "h": 4, "d_k": 8, "d_v": 8},
     "training": {
         "steps": 12,
         "checkpoint_steps": 3,
         "warmup_steps": 5,
+        "cooldown_steps": None,
         "source_tokens": 512,
         "target_tokens": 512,
     },
@@ -140,14 +142,15 @@ def test_readme_has_two_commands_and_fits_on_one_page() -> None:
 
 
 def _packages(folder: Path) -> Path:
-    """Copy zoo's packages to a folder, in which training `tiny` and `parsing/tiny` takes seconds."""
+    """Copy zoo's packages to a folder, in which training `tiny`, `parsing/tiny` and `everyday` takes seconds."""
     for package in ("cli", "compiler", "specs", "zoo"):
         shutil.copytree(ROOT / package, folder / package)
-    for name in ("tiny", "parsing/tiny"):
+    for name in ("tiny", "parsing/tiny", "everyday"):
         path = folder / "specs" / f"{name}.yaml"
         spec = yaml.safe_load(path.read_text(encoding="utf-8"))
         for section, values in QUICK.items():
             spec[section].update(values)
+        spec["vocabulary"]["size"] = min(1000, spec["vocabulary"]["size"])
         path.write_text(yaml.safe_dump(spec), encoding="utf-8")
     return folder
 
@@ -222,6 +225,71 @@ def test_every_block_of_a_page_runs_in_order(page: Path, prepared: Path, tmp_pat
         _write_own_files(folder)
     for block in blocks:
         _run(block, folder, environment)
+
+
+FIGURES = [page for page in PAGES if "tests.benchmarks." in page.read_text(encoding="utf-8")]
+"""Pages that print commands to repeat a measurement."""
+VALUES = {
+    "SPEC": "tiny",
+    "MODEL": "tiny",
+    "B": "native",
+    "PRECISION": "bfloat16",
+    "NAME=FILE": "dev=dev",
+    "FILE": "dev",
+}
+SCRIPT, SPEC_COMMAND = r"python -m tests\.benchmarks\.(\w+)", r"zoo (train|sweep|compile|plan|benchmark \w+) [^-\s]"
+
+
+def _commands_to_repeat(page: Path) -> list[str]:
+    """Return the commands of a page that run a benchmark script or a spec, with small models.
+
+    Blocks that the other tests do not run can also contain other commands.
+    """
+    blocks = [block for block in blocks_of(page) if block.language == "text" or block.reason]
+    lines = [line for block in blocks for line in block.text.replace("\\\n", " ").splitlines()]
+    spans = [" ".join(span.split()) for span in re.findall(r"(?<!`)`([^`]+)`(?!`)", page.read_text(encoding="utf-8"))]
+    found = [line for line in lines if re.match(r"(python|zoo|echo) \S", line)]
+    found += [span for span in spans if re.match(f"{SCRIPT}|{SPEC_COMMAND}", span)]
+    commands = []
+    for command in dict.fromkeys(found):
+        for name, value in VALUES.items():
+            command = re.sub(rf"\b{name}\b", value, command)
+        if script := re.match(SCRIPT, command):
+            takes_toy = "toy" in (ROOT / "tests" / "benchmarks" / f"{script[1]}.py").read_text(encoding="utf-8")
+            command += " --toy" if takes_toy else ""
+        commands.append(command)
+    return commands
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("page", FIGURES, ids=lambda page: page.name)
+def test_commands_that_repeat_measurements_run(page: Path, prepared: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "page"
+    shutil.copytree(prepared, folder, ignore=shutil.ignore_patterns("bin", "packages"))
+    _write_benchmark_files(folder)
+    environment = _environment(tmp_path / "shims", prepared / "packages") | {"ZOO_HOME": str(folder / "home")}
+    environment["PYTHONPATH"] += f"{os.pathsep}{ROOT}"
+    for command in _commands_to_repeat(page):
+        done = subprocess.run(["bash", "-ec", command], cwd=folder, env=environment, capture_output=True, text=True)
+        assert done.returncode == 0, f"{command}:\n{done.stdout[-1000:]}\n{done.stderr[-3000:]}"
+
+
+def _write_benchmark_files(folder: Path) -> None:
+    """Write the files that the commands of the benchmark pages read: pairs of sentences, and Tatoeba's downloads."""
+    from zoo.data.builtin import sentences
+
+    pairs = list(sentences("train", 4_000))
+    downloads = folder / "downloads"
+    downloads.mkdir()
+    for side, (language, code) in enumerate((("en", "eng"), ("de", "deu"))):
+        texts = [(f'Tom says "{pair.source}".', f"Tom sagt „{pair.target}“.")[side] for pair in pairs]
+        for name in ("train", "dev", "test"):
+            (folder / f"{name}.{language}").write_text("".join(f"{text}\n" for text in texts[:100]), encoding="utf-8")
+        rows = "".join(f"{number}\t{code}\t{text}\n" for number, text in enumerate(texts))
+        (downloads / f"{code}_sentences.tsv.bz2").write_bytes(bz2.compress(rows.encode()))
+    links = "".join(f"{number}\t{number}\n" for number in range(len(pairs)))
+    (downloads / "eng-deu_links.tsv.bz2").write_bytes(bz2.compress(links.encode()))
 
 
 def _write_own_files(folder: Path) -> None:

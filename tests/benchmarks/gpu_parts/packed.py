@@ -52,7 +52,8 @@ def lengths(tokens: int) -> list[int]:
     """Return the lengths of random sentences with `tokens` tokens in total."""
     random = np.random.default_rng(1)
     drawn = random.lognormal(np.log(23.5), 0.5, tokens).clip(5, LONGEST).astype(int)
-    return drawn[: int((drawn.cumsum() <= tokens).sum())].tolist()
+    found: list[int] = drawn[: int((drawn.cumsum() <= tokens).sum())].tolist()
+    return found
 
 
 def of_bucket(every: list[int], at: float, tokens: int) -> list[int]:
@@ -73,7 +74,8 @@ def _packed(setting: Setting, every: list[int], tokens: int, heads: int, width: 
     if "window_size" in inspect.signature(varlen_attn).parameters:
         attend: Callable[..., Any] = partial(varlen_attn, window_size=(-1, 0) if causal else (-1, -1))
     else:
-        attend = partial(varlen_attn, is_causal=causal)
+        before: Any = varlen_attn  # an earlier version of torch
+        attend = partial(before, is_causal=causal)
     row = every[: int((np.cumsum(every) <= tokens).sum())]
     # A CUDA graph needs constant shapes: a fixed number of sequences, the last ones empty, and a fixed maximum length.
     empty = max(1, tokens // 20 - len(row))
@@ -84,7 +86,7 @@ def _packed(setting: Setting, every: list[int], tokens: int, heads: int, width: 
         for each in (q, k, v):
             each.grad = None
         result: Tensor = attend(q, k, v, marks, marks, most, most)
-        result.backward(torch.ones_like(result))
+        torch.autograd.backward(result, torch.ones_like(result))
         return result
 
     fixed = setting.seconds(lambda: work(LONGEST, ends))
@@ -102,21 +104,20 @@ def _packed(setting: Setting, every: list[int], tokens: int, heads: int, width: 
     }
 
 
-def _error(result: Tensor, given: tuple[Tensor, ...], row: list[int], causal: bool) -> Figures:
+def _error(result: Tensor, given: tuple[Any, ...], row: list[int], causal: bool) -> Figures:
     """Return the relative errors of result and gradients, compared with each sentence alone in float32."""
     apart = [each.detach().float().requires_grad_() for each in given]
     parts = [each.split(row) for each in apart]
+    attend: Any = functional.scaled_dot_product_attention
     alone = torch.cat(
         [
-            functional.scaled_dot_product_attention(*(x.transpose(0, 1) for x in three), is_causal=causal).transpose(
-                0, 1
-            )
+            attend(*(x.transpose(0, 1) for x in three), is_causal=causal).transpose(0, 1)
             for three in zip(*parts, strict=True)
         ]
     )
-    alone.backward(torch.ones_like(alone))
+    torch.autograd.backward(alone, torch.ones_like(alone))
     pairs = [(result, alone), *((a.grad, b.grad) for a, b in zip(given, apart, strict=True))]
-    errors = [float((a.detach().float() - b).abs().max() / b.abs().max()) for a, b in pairs]  # type: ignore[union-attr]
+    errors = [float((a.detach().float() - b).abs().max() / b.abs().max()) for a, b in pairs]
     return {"error": errors[0], "error of gradients": max(errors[1:])}
 
 
@@ -129,12 +130,12 @@ def _padded(setting: Setting, bucket: list[int], heads: int, width: int, causal:
 
     def work() -> None:
         result = functional.scaled_dot_product_attention(q, k, v, attn_mask=mask)
-        result.backward(torch.ones_like(result))
+        torch.autograd.backward(result, torch.ones_like(result))
 
     return work
 
 
-def _numbers(setting: Setting, shape: tuple[int, ...]) -> tuple[Tensor, ...]:
+def _numbers(setting: Setting, shape: tuple[int, ...]) -> tuple[Any, ...]:
     made = (torch.randn(shape, device=setting.device, dtype=torch.bfloat16) for _ in range(3))
     return tuple(each.requires_grad_() for each in made)
 

@@ -8,16 +8,19 @@ import pytest
 from zoo.data.prefetch import prefetch, run_in_thread
 
 
+@pytest.fixture
 def prefetch_threads():
-    return sum(thread.name == "prefetch" for thread in threading.enumerate())
+    """Return a function that counts the threads since the start of the test."""
+    before = threading.enumerate()
+    return lambda: sum(thread.name == "prefetch" for thread in threading.enumerate() if thread not in before)
 
 
-def test_items_come_in_order_and_the_thread_ends():
+def test_items_come_in_order_and_the_thread_ends(prefetch_threads):
     assert list(prefetch(iter(range(50)))) == list(range(50))
     assert prefetch_threads() == 0
 
 
-def test_the_number_of_prefetched_items_is_bounded():
+def test_the_number_of_prefetched_items_is_bounded(prefetch_threads):
     computed = []
 
     def items():
@@ -37,7 +40,7 @@ def test_the_number_of_prefetched_items_is_bounded():
     assert prefetch_threads() == 0
 
 
-def test_an_error_is_raised_after_the_items_before_it():
+def test_an_error_is_raised_after_the_items_before_it(prefetch_threads):
     def items():
         yield 1
         raise ValueError("broken")

@@ -51,7 +51,7 @@ def _state() -> dict[str, object]:
 def test_loading_leaves_the_process_as_it_was(trained: Callable[..., Run], backend: str) -> None:
     if problem := BACKENDS[backend].unavailable_reason():
         pytest.skip(problem)
-    run = trained()
+    run, threads = trained(), torch.get_num_threads()
     torch.set_num_threads(3)
     torch.backends.mkldnn.matmul.fp32_precision = "ieee"
     try:
@@ -61,7 +61,7 @@ def test_loading_leaves_the_process_as_it_was(trained: Callable[..., Run], backe
         assert translator.score(["the old dog"], ["der alte Hund"])[0] < 0
         assert {name: value for name, value in _state().items() if value != before[name]} == {}
     finally:
-        torch.set_num_threads(len(os.sched_getaffinity(0)))
+        torch.set_num_threads(threads)
         torch.backends.mkldnn.matmul.fp32_precision = "none"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from specs import Spec, ZooError
 from zoo.generation.ahead_of_time import compile_spec
 from zoo.planning.capacity import max_sentences, require_memory_to_train, require_memory_to_translate, weight_bytes
 from zoo.system import device_memory
+from zoo.system.memory import memory_limit
 from zoo.training.benchmarks import benchmark_decoding, benchmark_training
 from zoo.training.train import train
 
@@ -35,11 +35,10 @@ def huge() -> Spec:
     ],
 )
 def test_error_says_how_much_is_needed_and_available(huge: Spec, use: Callable[[Spec], object]) -> None:
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    with pytest.raises(ZooError, match=r"needs \S+ TB of memory, and this machine has") as caught:
+    error = pytest.raises(ZooError, match=r"needs \S+ TB of memory, and this machine has")
+    with memory_limit(500_000_000), error as caught:
         use(huge)
     assert caught.value.hint
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 500_000
 
 
 def test_training_is_refused_before_anything_is_written(huge: Spec, monkeypatch: pytest.MonkeyPatch) -> None:

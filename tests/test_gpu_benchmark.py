@@ -14,7 +14,7 @@ import pytest
 
 from tests.benchmarks import gpu
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[1]
 
 
 def run(*arguments: str) -> tuple[str, dict[str, dict[str, dict[str, Any]]]]:

@@ -1,0 +1,45 @@
+"""Arguments that the benchmark scripts share.
+
+With `--toy`, a script runs small models for a few seconds, to show that it works. Its figures then mean nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Sequence
+
+import specs
+from specs import Spec
+from tests.benchmarks.gpu_parts.setting import TOY
+
+TOY_HELP = "run small models for a few seconds, to test this script"
+TOY_SENTENCES = 60
+TOY_OVERRIDES = ["training.cooldown_steps=null"] + [
+    f"{section}.{field}={json.dumps(value)}"
+    for section, fields in TOY.items()
+    if isinstance(fields, dict)
+    for field, value in fields.items()
+]
+
+
+def create_parser(
+    description: str | None, reference: str = "spec", default: str | None = None
+) -> argparse.ArgumentParser:
+    """Return a parser for `SPEC [KEY=VALUE ...] [--toy]`.
+
+    Args:
+        description: The docstring of the script.
+        reference: The name of the first argument.
+        default: The default of the first argument. If it is None, the argument is required.
+    """
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument(reference, nargs="?" if default else None, default=default, metavar=reference.upper())
+    parser.add_argument("overrides", nargs="*", metavar="KEY=VALUE", help="values of spec fields")
+    parser.add_argument("--toy", action="store_true", help=TOY_HELP)
+    return parser
+
+
+def load_spec(reference: str, overrides: Sequence[str], *, toy: bool) -> Spec:
+    """Load a spec with overrides. At toy size, make it small."""
+    return specs.load(reference, [*overrides, *(TOY_OVERRIDES if toy else ())])

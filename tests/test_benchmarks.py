@@ -1,0 +1,182 @@
+"""Each benchmark script runs at toy size. `tests/zoo/serving/test_load_test.py` runs the scripts that need a server."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from tests.benchmarks import (
+    backends,
+    data,
+    decode,
+    drafts,
+    everyday_data,
+    everyday_scores,
+    gpu,
+    markup_positions,
+    memory,
+    remote,
+    shortlist,
+    sublayers,
+    train,
+)
+from tests.benchmarks.arguments import load_spec
+from zoo.data.builtin import sentences
+from zoo.models.registries import registry
+from zoo.training.run import Run
+
+ROOT = Path(__file__).parents[1]
+Script = Callable[..., str]
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Script:
+    """A function that runs a script at toy size in this process, and returns its output."""
+
+    def call(script: ModuleType, *arguments: str) -> str:
+        monkeypatch.setattr(sys, "argv", [script.__name__, *arguments])
+        script.main()
+        return capsys.readouterr().out
+
+    return call
+
+
+@pytest.fixture
+def in_process(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], None]:
+    """A function that lets a script open its systems in this process."""
+
+    def opened(script: Any, commands: dict[str, list[str]]) -> dict[str, Any]:
+        systems = {}
+        for name, (_, module, *arguments) in commands.items():
+            assert module == script.__name__
+            monkeypatch.setattr(sys, "argv", [module, *arguments])
+            systems[name] = type(
+                "System", (), {"ask": staticmethod(script._child(script._arguments())), "close": lambda self: None}
+            )()
+        return systems
+
+    return lambda script: monkeypatch.setattr(script, "opened", lambda commands: opened(script, commands))
+
+
+@pytest.fixture
+def texts() -> list[str]:
+    """The files `pairs.en` and `pairs.de`, with sentences of the built-in corpus."""
+    pairs = list(sentences("test", 12))
+    Path("pairs.en").write_text("".join(f"{pair.source}\n" for pair in pairs), encoding="utf-8")
+    Path("pairs.de").write_text("".join(f"{pair.target}\n" for pair in pairs), encoding="utf-8")
+    return ["pairs.en", "pairs.de"]
+
+
+def test_training_speed_of_the_backends(run: Script) -> None:
+    assert " 1.00 of eager" in run(backends, "tiny", "--toy")
+
+
+def test_memory_of_training(run: Script) -> None:
+    assert "predicted" in run(memory, "tiny", "--toy")
+
+
+@pytest.mark.parametrize("part", data.PARTS)
+def test_time_and_memory_of_data(part: str, run: Script) -> None:
+    figures = json.loads(run(data, "tiny", "--toy", "--part", part))
+    assert figures["largest, GB"] > 0
+
+
+def test_time_of_the_layers(run: Script, monkeypatch: pytest.MonkeyPatch) -> None:
+    commands: list[list[str]] = []
+    monkeypatch.setattr(sublayers, "tune_process", lambda: None)
+    monkeypatch.setattr("subprocess.run", lambda command, check: commands.append(command))
+    assert len(run(sublayers, "--toy").splitlines()) == len(sublayers.KINDS) + 2
+    for _, _, _, *arguments in commands:
+        assert "16 positions in" in run(sublayers, *arguments)
+
+
+def test_training_speed_of_the_systems(
+    run: Script, in_process: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tests.benchmarks.learners.tune_process", lambda: None)
+    monkeypatch.setattr("tests.benchmarks.learners.fast_float32", lambda library: nullcontext())
+    in_process(train)
+    result = json.loads(run(train, "--toy", "--json", "--systems", "zoo-float32,nn.Transformer,marian"))
+    assert result["best_peer"] in ("nn.Transformer", "marian")
+    losses = [system["loss"] for system in result["systems"].values()]
+    assert len(losses) == 3
+    assert max(losses) - min(losses) < 1
+
+
+@pytest.mark.parametrize("work", ["b32", "latency"])
+def test_translation_speed_of_the_systems(work: str, run: Script, in_process: Callable[[Any], None]) -> None:
+    in_process(decode)
+    result = json.loads(run(decode, "--toy", "--json", "--work", work))
+    assert {name.partition("-")[0] for name in result["systems"]} == {*decode.BACKENDS, "ctranslate2", "transformers"}
+    assert result["systems"]["native-float32"]["same_tokens"] > 0.5
+
+
+def test_systems_in_processes_answer_in_turn(capfd: pytest.CaptureFixture[str]) -> None:
+    program = "from tests.benchmarks.remote import serve; serve(lambda: lambda word: [word, len(word)])"
+    systems = remote.opened({"one": ["-c", program], "other": ["-c", program], "broken": ["-c", "pass"]})
+    assert remote.turns(systems, "word", rounds=2) == dict.fromkeys(("one", "other"), [["word", 4]] * 2)
+    for system in systems.values():
+        system.close()
+    assert "the process of broken ended without an answer" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("beam", ["1", "2"])
+def test_speculative_decoding(beam: str, run: Script, trained: Callable[..., Run], texts: list[str]) -> None:
+    trained()
+    result = json.loads(run(drafts, "runs/tiny", "--toy", "--texts", texts[0], "--beam", beam))
+    assert result["milliseconds"].keys() == set(drafts.SYSTEMS)
+    assert ("tokens_per_step" in result, "all_best" in result) == (beam == "1", beam == "2")
+
+
+def test_cost_of_steps_with_several_tokens(run: Script) -> None:
+    result = json.loads(run(drafts, "base", "--toy", "--cost", "--batch", "2", "--beam", "2"))
+    assert result["ratios"]["1"] == 1
+
+
+def test_shortlists(run: Script, trained: Callable[..., Run], texts: list[str]) -> None:
+    trained()
+    result = json.loads(run(shortlist, "runs/tiny", "--toy", "--pairs", *texts, "--test", *texts))
+    assert len(result["bleu"]) == 2
+    assert json.loads(run(shortlist, "base", "vocabulary.size=32000", "--toy", "--batch", "1"))["ratio"] > 0
+
+
+@pytest.mark.filterwarnings("ignore:.* of 60 texts (are longer|have characters)")
+def test_positions_of_tags(run: Script, trained: Callable[..., Run]) -> None:
+    trained()
+    assert "tags are right" in run(markup_positions, "runs/tiny", "--toy")
+
+
+def test_scores_of_everyday(run: Script, texts: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registry, "INCLUDED", ROOT / "zoo" / "included")
+    table = run(everyday_scores, "everyday", f"tatoeba={','.join(texts)}", f"other={','.join(texts)}")
+    for name in ("tatoeba", "other"):
+        assert all(f"\n{name} {languages} |" in table for languages in ("en-de", "de-en"))
+    assert table.count("in lower case") == 2
+
+
+def test_parts_for_gpus_that_start_no_process(run: Script) -> None:
+    parts = [part for part in gpu.PARTS if part not in ("correct", "artefacts", "real")]
+    table = run(gpu, "--toy", "--out", "figures", *parts)
+    assert all(f"\n{part}\n" in table for part in parts)
+    assert "failed" not in table
+
+
+def test_data_of_everyday(run: Script, texts: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(everyday_data, "DEV_PAIRS", 2)
+    test = [f"test.{language}" for language in ("en", "de")]
+    for file, part in zip(texts, test, strict=True):
+        Path(part).write_text("".join(Path(file).read_text("utf-8").splitlines(keepends=True)[:3]), "utf-8")
+    assert "dev: 2 pairs" in run(everyday_data, *texts, *test, "out")
+
+
+def test_toy_size_changes_nothing_but_sizes() -> None:
+    spec = load_spec("everyday", ["architecture.norm.kind=rms_norm"], toy=True)
+    assert (spec.name, spec.architecture.norm.kind, spec.architecture.N) == ("everyday", "rms_norm", 1)

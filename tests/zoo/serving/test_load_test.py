@@ -1,0 +1,78 @@
+"""The load test runs at toy size, against `zoo serve` and against the server around CTranslate2."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import uvicorn
+
+import zoo
+from compiler import build
+from tests.benchmarks import serve_load
+from zoo.interop.ctranslate2.exporter import CTranslate2Export
+from zoo.interop.formats import Bundle
+from zoo.text.vocabulary import Vocabulary
+from zoo.training.run import Run
+
+pytest.importorskip("ctranslate2", reason="CTranslate2 is not installed")
+pytestmark = pytest.mark.integration
+LINES = ["the old dog", "a small house", "we read two books", "do you see the cat?"]
+
+
+@pytest.fixture
+def peer_url(trained: Callable[..., Run], tokens: Vocabulary) -> Iterator[str]:
+    """The address of the server around CTranslate2, with the model `runs/tiny`."""
+    from tests.benchmarks.serve_peer import create_app
+
+    run = trained()
+    bundle = Bundle(run.spec, tokens, build(run.spec).weights(), None)
+    folder = Path("ctranslate2")
+    folder.mkdir()
+    CTranslate2Export().write(bundle, folder)
+    app = create_app(str(folder), str(run.folder / "vocabulary.model"))
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", http="h11"))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=server.run, args=([listener],))
+        thread.start()
+        while not server.started:
+            assert thread.is_alive()
+            time.sleep(0.01)
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        server.should_exit = True
+        thread.join()
+
+
+@pytest.fixture
+def call(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
+    """A function that runs the script and returns its output."""
+
+    def call(*arguments: str) -> str:
+        Path("lines").write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
+        monkeypatch.setattr(sys, "argv", ["serve_load", *arguments])
+        serve_load.main()
+        return capsys.readouterr().out
+
+    return call
+
+
+def test_servers_are_compared(url_of: Callable[..., str], peer_url: str, call: Callable[..., str]) -> None:
+    servers = [f"{name}={url}={os.getpid()}" for name, url in (("zoo", url_of()), ("peer", peer_url))]
+    rows = call("compare", "lines", *servers, "--toy").splitlines()[1:]
+    assert [row.partition(" |")[0] for row in rows] == ["zoo", "peer"] * len(serve_load.FACTORS)
+    assert all("'200'" in row for row in rows)
+
+
+def test_answers_to_mixed_requests_are_right(url_of: Callable[..., str], call: Callable[..., str]) -> None:
+    url = url_of()
+    translations = zoo.load("runs/tiny", backend="eager").translate(LINES)
+    Path("expected").write_text("".join(f"{line}\n" for line in translations), encoding="utf-8")
+    counts = call("mixed", "lines", f"zoo={url}={os.getpid()}", "2", "expected")
+    assert "text right" in counts
+    assert "WRONG" not in counts
