@@ -209,12 +209,18 @@ def _exact_int8_product(
     if not sums_int8_exactly():
         return (rows.double() @ matrix.double()).long()
     if rows.shape[1] <= MAX_INT8_PRODUCTS:
-        return torch._int_mm(rows, matrix)
+        return _int8_product(rows, matrix)
     sums = torch.zeros(rows.shape[0], matrix.shape[1], dtype=torch.long, device=rows.device)
     for start in range(0, rows.shape[1], MAX_INT8_PRODUCTS):
         part = slice(start, start + MAX_INT8_PRODUCTS)
-        sums += torch._int_mm(rows[:, part].contiguous(), matrix[part])
+        sums += _int8_product(rows[:, part].contiguous(), matrix[part])
     return sums
+
+
+def _int8_product(rows: Tensor, matrix: Tensor) -> Tensor:
+    # torch's product reads beyond a matrix of one row or column that does not have the usual strides of its shape.
+    rows, matrix = (x.reshape(-1).view(x.shape) if 1 in x.shape else x for x in (rows, matrix))
+    return torch._int_mm(rows, matrix)
 
 
 def sums_int8_exactly() -> bool:

@@ -92,7 +92,10 @@ def test_each_way_of_tying_computes_the_same_as_transformers(
     assert imported.spec.architecture.tied_embeddings == names.get((tied, common), "none")
     for source, target in SENTENCES:
         source_ids, target_ids = folder.foreign_ids(source, target)
-        inputs = {"input_ids": torch.tensor([source_ids]), "decoder_input_ids": torch.tensor([[folder.pad, *target_ids]])}
+        inputs = {
+            "input_ids": torch.tensor([source_ids]),
+            "decoder_input_ids": torch.tensor([[folder.pad, *target_ids]]),
+        }
         with torch.no_grad():
             logits = network(**inputs).logits[0, :-1]
         expected = logits.log_softmax(-1)[torch.arange(len(target_ids)), target_ids]
