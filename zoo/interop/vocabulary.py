@@ -67,7 +67,6 @@ class TokenList:
             end=self.end,
             start=self.start,
             pad=self.pad,
-            first=[name for model in models for name in model.names(TokenType.BYTE)],
             read_as_unknown=[name for model in models for name in model.names(*types) if name not in listed],
         )
 
