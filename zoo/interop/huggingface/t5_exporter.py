@@ -203,7 +203,7 @@ def write_vocabulary(bundle: Bundle, file: Path, ids: ExportedIds, settings: Map
         flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
         decoder[str(int(ids.foreign[token]))] = {"content": name, "special": special, **flags}
     tokens = {"pad_token": names[pad_id], "unk_token": names[UNK], "eos_token": names[EOS]}
-    if BOS != pad_id and BOS in order:  # otherwise, each text that transformers generates would begin with `<s>`
+    if pad_id != BOS and BOS in order:  # otherwise, each text that transformers generates would begin with `<s>`
         tokens["bos_token"] = names.get(BOS, model.entries[BOS].name)
     write_json(file.with_name(TOKENIZER_CONFIG), {**settings, "added_tokens_decoder": decoder, **tokens})
 
