@@ -17,7 +17,8 @@ from safetensors.torch import load_file, save_file
 
 from specs import BOS, Sinusoidal, ZooError
 from zoo.interop.comparison import compare_with_engine
-from zoo.interop.formats import ImportedModel, ImportRequest, PositionConvention
+from zoo.interop.formats import Bundle, ImportedModel, ImportRequest, PositionConvention
+from zoo.interop.huggingface.exporter import HuggingFaceMarianExport
 from zoo.interop.huggingface.generation import GENERATION_KEYS
 from zoo.interop.huggingface.importer import HuggingFaceMarianImport
 from zoo.interop.importer import ImportOptions, find_format, import_model
@@ -100,6 +101,19 @@ def test_each_way_of_tying_computes_the_same_as_transformers(
             logits = network(**inputs).logits[0, :-1]
         expected = logits.log_softmax(-1)[torch.arange(len(target_ids)), target_ids]
         np.testing.assert_allclose(tiny.log_probabilities(imported, source, target), expected, atol=2e-5)
+
+
+def test_a_model_with_language_tokens_is_the_same_after_an_export(folder: Any, tmp_path: Path) -> None:
+    """The exported SentencePiece models contain the tokens, with a leading space that the list does not have."""
+    before = read(folder, "transformers")
+    (tmp_path / "written").mkdir()
+    bundle = Bundle(before.spec, before.vocabulary, before.tensors, proof=None)  # type: ignore[arg-type]
+    HuggingFaceMarianExport().write(bundle, tmp_path / "written")
+    after = HuggingFaceMarianImport().read(tmp_path / "written", ImportRequest("mine"))
+    assert after.vocabulary.has_same_tokens_as(before.vocabulary)
+    assert all(torch.equal(after.tensors[name], tensor) for name, tensor in before.tensors.items())
+    text = ">>deu<< the old dog"
+    assert after.vocabulary.encode(text) == before.vocabulary.encode(text)
 
 
 def test_missing_tables_are_tied_and_contradictory_ones_are_rejected(folder: Any) -> None:
