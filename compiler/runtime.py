@@ -210,14 +210,16 @@ def _exact_int8_product(
     rows: Int[Tensor, "rows inner"], matrix: Int[Tensor, "inner outer"]
 ) -> Int[Tensor, "rows outer"]:
     """Return the exact product of two int8 matrices, in int32 or, if that might be inexact, in int64."""
-    if not sums_int8_exactly():
+    if not sums_int8_exactly() or 1 in matrix.shape:
         return (rows.double() @ matrix.double()).long()
+    if rows.shape[0] == 1:  # torch reads beyond a single row or column, unless it has the usual strides of its shape
+        return _exact_int8_product(rows.repeat(2, 1), matrix)[:1]
     if rows.shape[1] <= MAX_INT8_PRODUCTS:
         return torch._int_mm(rows, matrix)
     sums = torch.zeros(rows.shape[0], matrix.shape[1], dtype=torch.long, device=rows.device)
     for start in range(0, rows.shape[1], MAX_INT8_PRODUCTS):
         part = slice(start, start + MAX_INT8_PRODUCTS)
-        sums += torch._int_mm(rows[:, part].contiguous(), matrix[part])
+        sums += _exact_int8_product(rows[:, part].contiguous(), matrix[part])
     return sums
 
 

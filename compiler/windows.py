@@ -15,8 +15,8 @@ from compiler.runtime import additive_scores, dropout
 
 def restricted_attention(
     query: Float[Tensor, "batch h n d_k"],
-    key: Float[Tensor, "batch h n d_k"],
-    value: Float[Tensor, "batch h n d_v"],
+    key: Float[Tensor, "batch groups n d_k"],
+    value: Float[Tensor, "batch groups n d_v"],
     reach: tuple[int, int],
     block: int,
     scale: float,
@@ -32,7 +32,7 @@ def restricted_attention(
 
     Args:
         query: The queries.
-        key: The keys, at the same positions.
+        key: The keys, at the same positions. Each head is shared by h / groups successive heads of queries.
         value: The values of the keys.
         reach: How many positions before and how many positions after itself a query sees.
         block: The number of queries in a block.
@@ -47,6 +47,8 @@ def restricted_attention(
     window = before + block + after
     blocks = -(-length // block)
     padding = blocks * block - length
+    if key.shape[1] != query.shape[1]:
+        key, value = (x.repeat_interleave(query.shape[1] // key.shape[1], dim=1) for x in (key, value))
     keys, values = (functional.pad(x, (0, 0, before, padding + after)).unfold(2, window, block) for x in (key, value))
     scaled = query if scale == 1.0 else query * scale
     queries = functional.pad(scaled, (0, 0, 0, padding)).reshape(*query.shape[:2], blocks, block, -1)

@@ -42,7 +42,8 @@ class Decoding(Section):
     extra_length: Count = Field(
         le=10_000,
         description="Tokens added to `length_factor` times the source length to give the maximum length of a "
-        "translation (section 6.1: 50). EOS is not counted. Unit: tokens.",
+        "translation (section 6.1: 50). EOS is not counted. With `stopping_rule: shrinking`, a translation that is cut "
+        "off has one more token, in the place of EOS, as in Marian. Unit: tokens.",
     )
     min_length: Count = Field(
         le=10_000,

@@ -26,10 +26,10 @@ def restricted_attention(x: Value, sublayer: RestrictedAttention, context: Layer
         inputs, key_of_mask = (context.stream, *padding), (context.stream, sublayer)
         return heads.attend(query, key, value, b.shared("far", far, inputs, key_of_mask))
     if context.position is None:
-        restricted = RestrictedAttentionOperation(radius, context.causal, heads.scale, dropout=heads.dropout)
+        restricted = RestrictedAttentionOperation(radius, context.causal, heads.scale, heads.dropout, heads.groups)
         return heads.merge(b.node("context", restricted, (query, key, value, *padding), *heads.score_vector()))
     # A decoder step keeps the keys and values of the last positions, as many as the radius.
     keys, values = (context.recent(name, new, radius) for name, new in (("keys", key), ("values", value)))
     hidden = b.shared("outside", WindowMask(radius), (context.position, keys.before), sublayer)
-    attention = Attention(heads.scale, dropout=heads.dropout)
+    attention = Attention(heads.scale, dropout=heads.dropout, groups=heads.groups)
     return heads.merge(b.node("context", attention, (query, keys.all, values.all, hidden), *heads.score_vector()))

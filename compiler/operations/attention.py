@@ -151,7 +151,9 @@ class Attention(_ScoredAttention):
             context.statements.append(f"{weights} = {weights} + {bias}")
         if hidden:
             context.statements.append(f"{weights} = {weights}.masked_fill({hidden}, -math.inf)")
-        context.statements.append(f"{weights} = torch.softmax({weights}, dim=-1)")
+        # A bias that is computed from distances is float32, also if the weights of the model are bfloat16.
+        converted = f".to({value}.dtype)" if bias else ""
+        context.statements.append(f"{weights} = torch.softmax({weights}, dim=-1){converted}")
         if self.dropout:
             context.statements.append(f"{weights} = dropout({weights}, {self.dropout!r}, w.training)")
         return f"grouped_sum({weights}, {value})" if self.groups > 1 else f"{weights} @ {value}"
@@ -264,16 +266,19 @@ class WeightedSum(Operation):
 class RestrictedAttention(Operation):
     """Self-attention restricted to `radius` positions on each side of the query or, if causal, before it (4).
 
-    Inputs: Q, K, V [batch, h, n, d] and an optional padding mask [batch, 1, 1, n]. Parameters: an optional vector v
-    [h, d] of additive scores. A query always sees itself, because a query in the padding might see no other key. Each
-    block of queries is multiplied with one window of keys, which contains all keys that the block may see. The costs
-    are those of sequences longer than the radius. Shorter sequences compute full attention, which costs no more.
+    Inputs: Q [batch, h, n, d], K and V [batch, h / groups, n, d], and an optional padding mask [batch, 1, 1, n].
+    Parameters: an optional vector v [h, d] of additive scores. A query always sees itself, because a query in the
+    padding might see no other key. Each block of queries is multiplied with one window of keys, which contains all keys
+    that the block may see. The costs are those of sequences longer than the radius. Shorter sequences compute full
+    attention, which costs no more.
     """
 
     radius: int
     causal: bool
     scale: float
     dropout: float = 0.0
+    groups: int = 1
+    """Number of successive query heads that share one head of keys and values."""
 
     calls = ("compiler.windows.restricted_attention",)
     caption = ("attention", "Restricted attention")
@@ -290,14 +295,17 @@ class RestrictedAttention(Operation):
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         query, key, value, *masks = inputs
-        require(query.shape == key.shape and value.shape[:3] == key.shape[:3] and len(masks) <= 1, self, *inputs)
-        require(not parameters or parameters == ((query.shape[1], query.shape[3]),), self, query)
-        hidden = ValueType((query.shape[0], ONE, ONE, query.shape[2]), ValueKind.MASK)
+        batch, heads, length, width = query.shape
+        fits = (batch, heads, length, width) == (key.shape[0], key.shape[1] * self.groups, *key.shape[2:])
+        require(fits and value.shape[:3] == key.shape[:3] and len(masks) <= 1, self, *inputs)
+        require(not parameters or (parameters == ((heads, width),) and self.groups == 1), self, query)
+        hidden = ValueType((batch, ONE, ONE, length), ValueKind.MASK)
         require(all(mask == hidden for mask in masks), self, *inputs)
-        return ValueType(value.shape)
+        return ValueType((batch, heads, length, value.shape[3]))
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         query, key, value, *masks = inputs
+        key, value = (each.repeat_interleave(self.groups, dim=1) for each in (key, value))
         weights = _scores(query, key, self.scale, parameters)
         positions = query.new_tensor(range(query.shape[2]))
         distance = positions - positions[:, None]

@@ -33,6 +33,7 @@ from specs import Features, Spec, ZooError
 
 SUBLAYERS: dict[str, dict[str, object]] = {
     "restricted": {"kind": "restricted_attention", "radius": 3},
+    "restricted, grouped": {"kind": "restricted_attention", "radius": 3, "h": 4, "kv_heads": 2},
     "ssru": {"kind": "ssru"},
     "lstm": {"kind": "lstm"},
     "dilated": {"kind": "convolution", "kernel": 3, "dilated": True},
@@ -235,11 +236,13 @@ def test_int8_is_close_to_float32(
     assert 1e-5 < errors[Purpose.DECODE_STEP] < 0.05, errors
 
 
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
 @pytest.mark.parametrize("backend", ["eager", "native"])
-def test_bfloat16_is_close_to_float32(small: Callable[..., Spec], built: Callable[..., Any], backend: str) -> None:
-    weights = build(small()).weights()
-    program = build(small(), TRANSLATE, weights=weights, backend=backend, precision="bfloat16")
-    errors = disagreement(program, weights=weights)
+def test_bfloat16_is_close_to_float32(
+    small: Callable[..., Spec], built: Callable[..., Any], shaken: Callable[..., Any], backend: str, architecture: str
+) -> None:
+    spec = small(**ARCHITECTURES[architecture])
+    errors = disagreement(built(backend, spec, "bfloat16"), weights=shaken(spec))
     assert all(1e-5 < error < 0.05 for error in errors.values()), errors
 
 

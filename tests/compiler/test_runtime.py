@@ -6,6 +6,7 @@ import math
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -40,6 +41,30 @@ def test_sums_of_8_bit_products_are_exact_for_any_row_length(inner: int) -> None
     x[1, ::3] = -127.0
     expected = (x.double() @ matrix.double()).float()
     assert torch.equal(runtime.quantised_linear(x, matrix, torch.ones(16)), expected)
+
+
+@pytest.mark.parametrize("sizes", [(1, 1, 2), (17, 1, 33), (4, 1, 5), (1, 5, 33), (1, 2, 1), (3, 4, 1)], ids=str)
+def test_int8_products_of_single_rows_and_columns_are_exact_with_any_strides(sizes: tuple[int, int, int]) -> None:
+    """torch._int_mm reads other memory, for example if d_model is 1, or if torch.compile chooses the strides (0, 1)."""
+    rows, inner, columns = sizes
+    x, matrix = torch.randint(-127, 128, (rows, inner)), torch.randint(-127, 128, (inner, columns))
+    x[:, 0] = 127
+
+    def strided(values: torch.Tensor) -> Iterator[torch.Tensor]:
+        values = values.char()
+        yield values
+        yield values.T.contiguous().T
+        if 1 in values.shape:
+            yield values.as_strided(values.shape, (1, 1))
+        if len(values) == 1:
+            yield values.as_strided(values.shape, (0, 1))
+
+    for each in strided(x):
+        for other in strided(matrix):
+            found = runtime.quantised_linear(each.float(), other, torch.ones(columns))
+            assert torch.equal(found, (x @ matrix).float()), (each.stride(), other.stride())
+            exact = runtime._exact_int8_product(each, other)
+            assert torch.equal(exact.long(), x @ matrix), (each.stride(), other.stride())
 
 
 @pytest.mark.integration

@@ -42,7 +42,8 @@ class BeamSearch:
     - "full": the search ends when `size` hypotheses have finished, as in fairseq and CTranslate2. Only the first `size`
       continuations of a step may finish.
     - "shrinking": each finished hypothesis reduces the beam size by one, as in Marian. Each step takes as many
-      continuations as there are live hypotheses. Live hypotheses are cut off at the maximum length.
+      continuations as there are live hypotheses. Live hypotheses are cut off one token after the maximum length, in the
+      place of EOS.
 
     An `observer` receives each step. It does not change the search. With a `shortlist`, a sentence chooses from the
     tokens that the shortlist gives for its source.

@@ -175,7 +175,7 @@ class SearchHistory:
     hypothesis can still become one of them, or when `max_finished` hypotheses have finished. If not `ranked`,
     finished hypotheses are kept in the order of their rows.
 
-    At the maximum length, a hypothesis must end with EOS. If `truncate`, it is cut off there instead, without EOS.
+    After the maximum length, a hypothesis must end with EOS. If `truncate`, it ends with any token there, as in Marian.
     """
 
     def __init__(
@@ -200,7 +200,8 @@ class SearchHistory:
             ranked: Whether hypotheses are ranked by score.
             max_finished: Number of finished hypotheses that ends the search. None: search until no better one is
                 possible.
-            truncate: Whether a hypothesis at its maximum length is cut off instead of forced to end with EOS.
+            truncate: Whether a hypothesis is cut off one token after its maximum length instead of forced to end with
+                EOS.
             random_streams: Random number generators, one per row, if the strategy samples.
         """
         self.source, self.strategy, self.n_best, self.penalty = source, strategy, n_best, penalty

@@ -24,6 +24,7 @@ MAX_SENTENCE_TOKENS = 512
 """Longest source in training, in tokens, up to which a model counts as trained on single sentences."""
 _MAX_UNKNOWN = 8  # characters or words in a warning
 _LANGUAGES_WITHOUT_SPACES = ("zh", "ja", "th", "lo", "km", "my", "bo")
+_MAX_PAIR_TOKENS = 10_000  # on each side of a pair to score or to align
 
 
 @dataclass(frozen=True, slots=True)
@@ -328,7 +329,8 @@ class Preprocessor:
             EOS.
 
         Raises:
-            ZooError: A text has more tokens than the model has positions, or a source has no token at all.
+            ZooError: A text has more than 10,000 tokens, or more than the model has positions, or a source has no token
+                at all.
         """
         rows = []
         for number, text in enumerate(texts, start=first):
@@ -336,6 +338,11 @@ class Preprocessor:
             own = self.languages.source_tokens if side == "source" else self.languages.target_tokens
             row[side == "target" : side == "target"] = own
             self._require_positions(len(row) - (side == "target"), text, side)  # the EOS of a target is never read
+            if len(row) > _MAX_PAIR_TOKENS:  # the memory of attention grows with the square of the length
+                raise ZooError(
+                    f"pair {number:,} has a {side} of {len(row):,} tokens, but the maximum is {_MAX_PAIR_TOKENS:,}",
+                    hint="split the line into sentences, one per line",
+                )
             if row == list(own):  # attention over zero positions is not defined
                 raise ZooError(
                     f"pair {number:,} has a source without tokens, {excerpt(text)}, and this model reads no EOS",

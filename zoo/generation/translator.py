@@ -228,7 +228,7 @@ class Translator(TextSearch):
         source_texts, target_texts = self.check_pairs(sources, targets, first=first)
         preprocessor = self.preprocessor(source, target)
         source_ids = preprocessor.encode_pairs_side(source_texts, "source", first=first)
-        target_ids = preprocessor.encode_pairs_side(target_texts, "target")
+        target_ids = preprocessor.encode_pairs_side(target_texts, "target", first=first)
         with (report or Report()).progress("score", len(source_texts), "sentences") as progress:
             return score_targets(
                 self.program,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -17,10 +18,12 @@ from zoo.interop.formats import Bundle, ExportCheck, ExportFormat, ImportFormat,
 from zoo.interop.huggingface import formats as huggingface
 from zoo.interop.numbering import NEVER
 from zoo.interop.onnx import OnnxExport
+from zoo.interop.sentencepiece_model import is_language_token
 from zoo.models import find
 from zoo.models.loading import read_model
 from zoo.publishing import proof
 from zoo.report import Report
+from zoo.text.tokenizer import SPACE
 
 EXPORT_FORMATS: tuple[ExportFormat, ...] = (*huggingface.EXPORT_FORMATS, CTranslate2Export(), OnnxExport())
 """Formats that models are exported to. To add one, write a module and add its class to this list."""
@@ -104,7 +107,7 @@ def _require_same_when_read(bundle: Bundle, reader: ImportFormat, folder: Path) 
             changed.append(name)
     ours, theirs = bundle.vocabulary, imported.vocabulary
     for size, before, after in zip(ours.sizes, (ours.source, ours.target), (theirs.source, theirs.target), strict=True):
-        if before.token_strings(range(size)) != after.token_strings(range(size)):
+        if _names(before, size) != _names(after, size):
             changed.append("vocabulary")
     if changed:
         raise ZooError(
@@ -112,6 +115,12 @@ def _require_same_when_read(bundle: Bundle, reader: ImportFormat, folder: Path) 
             hint="this is a bug in zoo: please report it with the command",
             exit_code=1,
         )
+
+
+def _names(side: Any, size: int) -> list[str]:
+    """Return the names of tokens. Language tokens such as `>>de<<` may have a leading space after an import."""
+    names = ((name, name.removeprefix(SPACE)) for name in side.token_strings(range(size)))
+    return [bare if is_language_token(bare) else name for name, bare in names]
 
 
 def _has(imported: torch.Tensor | None, tensor: torch.Tensor) -> bool:

@@ -139,6 +139,10 @@ class ImportFormat(Protocol):
         ...
 
 
+USE_ONNX = "use `--to onnx`: it supports all networks except encoders with restricted attention, SSRUs or LSTMs"
+"""Hint for a model that another format cannot express."""
+
+
 @dataclass(frozen=True)
 class Bundle:
     """Content of a published model, which an export format writes."""

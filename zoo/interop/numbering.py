@@ -44,7 +44,6 @@ class Numbering:
         end: int,
         start: int | None = None,
         pad: int | None = None,
-        first: Sequence[str] = (),
         read_as_unknown: Sequence[str] = (),
     ) -> Numbering:
         """Assign zoo's token IDs to the tokens of another toolkit's model.
@@ -56,20 +55,18 @@ class Numbering:
             start: The original ID of the token that decoding starts with, whose row becomes that of BOS. It may equal
                 `unknown`, `end` or `pad`. By default, BOS gets a row of zeros.
             pad: The original ID of the padding token. By default, or if it equals `start`, PAD gets a row of zeros.
-            first: Names of tokens that get the IDs directly after the special tokens, such as byte tokens.
             read_as_unknown: Tokens that the tokenizer produces but that the original model treats as unknown.
         """
         if start == pad:
             pad = None
         special = {unknown, end, start, pad}
         taken = set(SPECIAL)
-        early, others = set(first), []
+        others = []
         for row, name in enumerate(names):
             if row not in special:
                 unique = name if name and name not in taken else f"{name}<{row}>"
                 taken.add(unique)
                 others.append(Token(unique, row))
-        others.sort(key=lambda token: token.name not in early)
         bos = Token(SPECIAL[2], start, input_only=start in (unknown, end))
         heads = (Token(SPECIAL[0], pad), Token(SPECIAL[1], unknown), bos, Token(SPECIAL[3], end))
         unlisted = dict.fromkeys(name for name in read_as_unknown if name not in taken)

@@ -11,10 +11,13 @@ import torch
 from compiler.assemble import prepare_build
 from compiler.backends.conformance import disagreement
 from compiler.backends.onnx import open_models, write_models
+from specs import ZooError
 from zoo.interop.formats import Bundle, ExportCheck, ImportFormat
 from zoo.models.folder import SPEC
 from zoo.version import __version__
 
+_UNSUPPORTED = {"restricted_attention", "ssru", "lstm"}
+"""Sub-layers that cannot be exported in an encoder. Their operations are not `is_exportable`."""
 _NOTE = "`zoo plan --code` shows the inputs and outputs of `decode_step.onnx`; the caller implements the search"
 
 
@@ -33,7 +36,14 @@ class OnnxExport:
 
         Returns:
             Notes for the user: how to use the files.
+
+        Raises:
+            ZooError: The model has an encoder that torch cannot export for sources of any length.
         """
+        if kinds := {each.kind for each in bundle.spec.architecture.encoder} & _UNSUPPORTED:
+            problem = f"cannot export this model to ONNX: its encoder has layers of {min(kinds)}"
+            hint = "no format supports such encoders: translate with `zoo decode`, or serve the model with `zoo serve`"
+            raise ZooError(problem, hint=hint)
         _, order = prepare_build(bundle.spec, weights=bundle.tensors, precision="float32", backend=self.name)
         write_models(order, folder)
         (folder / SPEC).write_text(bundle.spec.yaml(__version__), encoding="utf-8")

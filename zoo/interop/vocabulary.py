@@ -18,6 +18,7 @@ from zoo.interop.sentencepiece_model import (
     without_source_end,
     word_list_tokenizer,
 )
+from zoo.text.tokenizer import SPACE
 from zoo.text.vocabulary import Side, Vocabulary
 
 _FILES_OF_SIDE = ("{}.spm", "{}.model", "{}.spm.model", "spm.{}.model")
@@ -60,14 +61,13 @@ class TokenList:
         Tokens of the SentencePiece models that are not in this list become unknown tokens, as in the original engine.
         """
         types = (TokenType.NORMAL, TokenType.USER_DEFINED, TokenType.BYTE)
-        listed = set(self.names)
+        listed = {*self.names, *(SPACE + name for name in self.names if is_language_token(name))}
         return Numbering.of(
             self.names,
             unknown=self.unknown,
             end=self.end,
             start=self.start,
             pad=self.pad,
-            first=[name for model in models for name in model.names(TokenType.BYTE)],
             read_as_unknown=[name for model in models for name in model.names(*types) if name not in listed],
         )
 

@@ -97,7 +97,7 @@ def sweep_notes(comparison: SweepComparison) -> Iterator[str]:
         if result.row.parent is None:
             yield f"{result.row.name}: {' '.join(result.row.overrides) or 'as shipped'}"
     degrees = comparison.variances["paper_bleu"].degrees
-    seeds = f"pooled over all rows ({degrees} degrees of freedom)" if degrees else "which needs several seeds per row"
+    seeds = f"pooled over all rows ({degrees} degrees of freedom)" if degrees else "which is unknown with one seed"
     yield (
         f"± is half of a 95 % confidence interval: for a score, by {SAMPLES:,} bootstrap samples of the sentences; for "
         f"a difference, by the paired bootstrap and the variance between seeds, {seeds}"
@@ -106,11 +106,12 @@ def sweep_notes(comparison: SweepComparison) -> Iterator[str]:
     if verdicts:
         counts = Counter(verdicts)
         words = ", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict)
-        share = "one in twenty" if degrees else "more than one in twenty (the variance between seeds is unknown)"
         yield (
-            f"of {len(verdicts)} orderings that Table 3 prints: {words}; of pairs of equally good rows, {share} would "
-            "appear to differ"
+            f"of {len(verdicts)} orderings that Table 3 prints: {words}; of pairs of equally good rows, one in twenty "
+            "would appear to differ"
         )
+    if not degrees:
+        yield "no difference is tested, because each row has one seed: pass `--seeds 3` to train each spec three times"
 
 
 def sweep_json(comparison: SweepComparison) -> dict[str, Any]:
@@ -206,14 +207,14 @@ def _verdict(pair: RowPair, name: str) -> Verdict | None:
 def _judgement(pair: RowPair, name: str) -> str:
     """Return the last cell of a pair for a metric: the verdict on the paper's ordering of the two rows.
 
-    If the paper gives no ordering, return "better", "worse" or "within noise" for the second row. If the rows cannot
-    be compared by the metric, return an empty text.
+    If the paper gives no ordering, return "better", "worse", "within noise" or "untested (one seed)" for the second
+    row. If the rows cannot be compared by the metric, return an empty text.
     """
     difference, verdict = pair.differences.get(name), _verdict(pair, name)
     if verdict or difference is None:
         return verdict or ""
     if not difference.beyond_noise:
-        return Verdict.NOISE
+        return difference.verdict(0.0)
     return "better" if get_metric(name).is_better(difference.value, 0.0) else "worse"
 
 

@@ -303,6 +303,14 @@ def test_the_maximum_length_follows_factor_and_extra_length(translator_of, longe
             assert len(best.text) == (limit + more if longest else 0)
 
 
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_texts_that_are_too_long_to_score_are_rejected_without_using_memory(translator, monkeypatch, side):
+    monkeypatch.setattr(translator, "program", None)
+    pair = {"source": "ab", "target": "ab"} | {side: "ab " * 5_000}
+    with pytest.raises(ZooError, match=rf"pair 12 has a {side} of \d+,\d+ tokens, but the maximum is 10,000"):
+        translator.score_tokens(["ab", pair["source"]], ["c", pair["target"]], first=11)
+
+
 @pytest.mark.parametrize("empty", ["", " ", "!"])
 def test_an_empty_source_cannot_be_scored_without_eos(translator, monkeypatch, empty):
     """Attention over zero positions is undefined. An empty text is still translated, without the model."""

@@ -16,14 +16,22 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import zoo
-from specs import BOS, UNK, ZooError
+from compiler import build
+from compiler.assemble import prepare_build
+from compiler.backends import BACKENDS
+from specs import BOS, EOS, PAD, UNK, Spec, ZooError
 from zoo.files import manifest
+from zoo.interop.ctranslate2.importer import open_translator
 from zoo.interop.exporter import export_model
-from zoo.interop.formats import Bundle, ImportedModel, ImportRequest
+from zoo.interop.formats import USE_ONNX, Bundle, ImportedModel, ImportRequest
 from zoo.interop.importer import ImportOptions, find_format, import_model
+from zoo.interop.onnx import OnnxExport
 from zoo.models.loading import read_model
+from zoo.models.weights import Weights
 from zoo.publishing import publish
 from zoo.report import Report
+from zoo.text.languages import LanguagePair
+from zoo.text.vocabulary import Vocabulary
 from zoo.training.run import Run
 
 pytestmark = pytest.mark.integration
@@ -110,6 +118,123 @@ def test_transformers_translates_the_same(architecture: dict[str, Any], publishe
         assert ids[1 : 1 + len(best.tokens[:18])] == list(best.tokens[:18])
 
 
+RELU = {"kind": "feed_forward", "bias": False, "activation": "relu"}
+T5: dict[str, Any] = {
+    "encoder": [{"kind": "self_attention"}, RELU],
+    "decoder": [{"kind": "self_attention"}, {"kind": "cross_attention"}, RELU],
+    "positions": {"kind": "relative", "buckets": 8, "max_distance": 12},
+    "norm": {"kind": "rms_norm", "placement": "pre"},
+    "attention_score": "dot_product",
+    "scale_embeddings": False,
+}
+
+
+def sources() -> list[str]:
+    """Return the English sentences of the corpus of `trained`."""
+    return Path("pairs.en").read_text(encoding="utf-8").splitlines()
+
+
+def publish_multilingual(trained: Callable[..., Run], token: str, vocabulary: dict[str, Any], **fields: Any) -> str:
+    """Publish a random model for two directions, whose language tokens have the pattern `token`. Return its folder."""
+    architecture = {**EVEN, "N": 1, **fields.pop("architecture", {})}
+    languages = {"codes": ["en", "de"], "token": token, **fields}
+    decoding = {"beam": 1, "length_factor": 0.0, "extra_length": 8}
+    run = trained(architecture=architecture, vocabulary=vocabulary, languages=languages, decoding=decoding)
+    for file in run.folder.glob("vocabulary.*"):
+        file.unlink()
+    names = [token.replace("{}", code) for code in ("en", "de")]
+    spec = zoo.spec(run.spec_file)
+    pairs = [*zip(sources(), Path("pairs.de").read_text(encoding="utf-8").splitlines(), strict=True)] * 3
+    Vocabulary.learn(lambda: iter(pairs), spec.vocabulary, language_tokens=names).save(run.folder)
+    torch.manual_seed(3)
+    tensors = {name: tensor + torch.randn_like(tensor) / 5 for name, tensor in build(spec).weights().items()}
+    Weights(tensors, {"steps": "3", "longest_source": "31"}).write(run.weights)
+    return str(publish.publish(run.folder, name="multilingual"))
+
+
+BPE, BYTES = {"size": 110}, {"size": 370, "byte_fallback": True}
+UNIGRAM = {"size": 315, "byte_fallback": True, "kind": "unigram"}
+SIDES = {"size": 320, "byte_fallback": True, "shared": False}
+
+
+@pytest.mark.parametrize(
+    ("token", "vocabulary", "fields"),
+    [
+        ("<2{}>", BPE, {}),
+        ("<2{}>", BYTES, {}),
+        (">>{}<<", BPE, {}),
+        (">>{}<<", BYTES, {"target_token": "target"}),
+        ("__{}__", UNIGRAM, {}),
+        ("{}", UNIGRAM, {"source_token": "source", "target_token": "target"}),
+        ("<2{}>", SIDES, {"architecture": {"tied_embeddings": "target"}}),
+        (">>{}<<", SIDES, {"architecture": {"tied_embeddings": "none"}}),
+    ],
+    ids=str,
+)
+def test_models_with_language_tokens_translate_the_same_in_ctranslate2(
+    trained: Callable[..., Run], token: str, vocabulary: dict[str, Any], fields: dict[str, Any], tmp_path: Path
+) -> None:
+    require_packages("ctranslate2")
+    bundle = publish_multilingual(trained, token, vocabulary, **fields)
+    check = export_model(bundle, "ctranslate2", tmp_path / "written", Report()).check
+    assert check is not None
+    assert check.difference < 1e-4
+    translator, engine = zoo.load(bundle, device="cpu", backend="eager"), open_translator(tmp_path / "written")
+    translator.report = Report()  # without the warning that the corpus has one direction
+    learned = translator.vocabulary
+    for source, target in (("en", "de"), ("de", "en")):
+        pair = LanguagePair.of(translator.spec, learned, (source, target))
+        rows = [learned.token_strings([*pair.source_tokens, *learned.encode(text)], "source") for text in sources()]
+        prefix = [learned.token_strings(pair.target_tokens)] * len(rows) if pair.target_tokens else None
+        options = {"beam_size": 1, "max_decoding_length": 8 + bool(prefix), "min_decoding_length": 0}
+        hidden = [[name] for name in learned.token_strings([PAD, BOS])]
+        results = engine.translate_batch(rows, target_prefix=prefix, suppress_sequences=hidden, **options)
+        best = [each for each, *_ in translator.hypotheses(sources(), source=source, target=target, split=False)]
+        for result, ours in zip(results, best, strict=True):
+            assert result.hypotheses[0] == learned.token_strings(ours.tokens)
+
+
+@pytest.mark.parametrize("token", ["<2{}>", ">>{}<<"])
+def test_texts_of_exported_t5_models_are_the_same_in_transformers(
+    trained: Callable[..., Run], token: str, tmp_path: Path
+) -> None:
+    """They do not begin with `<s>`, the token that decoding starts with."""
+    require_packages("hf-marian")
+    import transformers
+
+    bundle = publish_multilingual(trained, token, {"size": 60, "kind": "unigram"}, architecture=T5)
+    export_model(bundle, "hf-t5", tmp_path / "written", Report())
+    tokenizer: Any = transformers.T5Tokenizer.from_pretrained(tmp_path / "written")
+    model: Any = transformers.T5ForConditionalGeneration.from_pretrained(tmp_path / "written")
+    translator = zoo.load(bundle, device="cpu", backend="eager")
+    for text in sources():
+        inputs = tokenizer(token.replace("{}", "de") + text, return_tensors="pt")
+        (found,) = tokenizer.batch_decode(model.generate(**inputs), skip_special_tokens=True)
+        (best, *_), *_ = translator.hypotheses([text], source="en", target="de", split=False)
+        assert found == translator.vocabulary.decode(token for token in best.tokens if token != UNK)
+
+
+@pytest.mark.parametrize(("token", "is_supported"), [(">>{}<<", True), ("<2{}>", False)])
+def test_language_tokens_that_transformers_would_split_are_rejected(
+    trained: Callable[..., Run], token: str, is_supported: bool, tmp_path: Path
+) -> None:
+    """MarianTokenizer recognises only tokens such as `>>de<<`."""
+    require_packages("hf-marian")
+    import transformers
+
+    bundle = publish_multilingual(trained, token, BYTES)
+    if not is_supported:
+        with pytest.raises(ZooError, match="MarianTokenizer recognises only language tokens such as `>>de<<`"):
+            export_model(bundle, "hf-marian", tmp_path / "written", Report())
+        return
+    export_model(bundle, "hf-marian", tmp_path / "written", Report())
+    tokenizer: Any = transformers.MarianTokenizer.from_pretrained(tmp_path / "written")
+    learned = read_model(Path(bundle)).vocabulary
+    for text in sources():
+        id = learned.source.id_of(">>de<<")  # type: ignore[union-attr]
+        assert tokenizer(f">>de<< {text}").input_ids == [id, *learned.encode(text), EOS]
+
+
 def test_options_of_ctranslate2s_search_are_noted(published: Publish, tmp_path: Path) -> None:
     require_packages("ctranslate2")
     bundle = published()
@@ -159,7 +284,7 @@ def test_unsupported_models_are_rejected_by_name(
         require_packages(format)
     with pytest.raises(ZooError, match=message) as error:
         export_model(str(published(**architecture)), format, tmp_path / "written", Report())
-    assert error.value.hint == "use `--to onnx` for any model"
+    assert error.value.hint == USE_ONNX
     assert not (tmp_path / "written").exists()
 
 
@@ -259,3 +384,31 @@ def test_unknown_formats_and_models_are_rejected(tmp_path: Path) -> None:
         export_model("nothing", "ctranslate", tmp_path / "new", Report())
     with pytest.raises(ZooError, match="`nothing`"):
         export_model("nothing", "onnx", tmp_path / "new", Report())
+
+
+SUBLAYERS: dict[str, dict[str, Any]] = {
+    "self_attention": {},
+    "restricted_attention": {"radius": 2},
+    "ssru": {},
+    "lstm": {},
+    "convolution": {"kernel": 3, "dilated": True},
+    "separable_convolution": {"kernel": 3},
+    "bottleneck_convolution": {"kernel": 3, "dilations": [1]},
+    "mixture_of_experts": {"experts": 3, "top_k": 2},
+}
+
+
+@pytest.mark.parametrize("kind", SUBLAYERS)
+def test_onnx_supports_all_networks_that_the_hint_promises(
+    kind: str, small: Callable[..., Spec], tmp_path: Path
+) -> None:
+    sublayer = {"kind": kind, **SUBLAYERS[kind]}
+    encoder = small(N=1, encoder=[sublayer, {"kind": "feed_forward"}])
+    decoder = small(N=1, decoder=[sublayer, {"kind": "cross_attention"}, {"kind": "feed_forward"}])
+    problems = [BACKENDS["onnx"].unsupported_reason(prepare_build(spec)[1]) for spec in (encoder, decoder)]
+    is_unsupported = kind in ("restricted_attention", "ssru", "lstm")
+    assert [problem is not None for problem in problems] == [is_unsupported, False]
+    if is_unsupported:
+        bundle = Bundle(encoder, None, build(encoder).weights(), None)  # type: ignore[arg-type]
+        with pytest.raises(ZooError, match=f"cannot export this model to ONNX: its encoder has layers of {kind}"):
+            OnnxExport().write(bundle, tmp_path)

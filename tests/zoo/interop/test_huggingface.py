@@ -19,7 +19,8 @@ from safetensors.torch import load_file, save_file
 
 from specs import BOS, Sinusoidal, ZooError
 from zoo.interop.comparison import compare_with_engine
-from zoo.interop.formats import ImportedModel, ImportRequest, PositionConvention
+from zoo.interop.formats import Bundle, ImportedModel, ImportRequest, PositionConvention
+from zoo.interop.huggingface.exporter import HuggingFaceMarianExport
 from zoo.interop.huggingface.generation import GENERATION_KEYS
 from zoo.interop.huggingface.importer import HuggingFaceMarianImport
 from zoo.interop.importer import ImportOptions, find_format, import_model
@@ -70,6 +71,79 @@ def test_larger_opus_models_are_imported(tiny: SimpleNamespace, folder: Any) -> 
     for source, target in SENTENCES:
         expected = marian.log_probabilities(*folder.foreign_ids(source, target))
         np.testing.assert_allclose(tiny.log_probabilities(imported, source, target), expected, atol=2e-5)
+
+
+@pytest.mark.parametrize("common", [True, False], ids=["common embedding", "two embeddings"])
+@pytest.mark.parametrize("tied", [True, False], ids=["tied", "untied"])
+def test_each_way_of_tying_computes_the_same_as_transformers(
+    tiny: SimpleNamespace, folder: Any, tied: bool, common: bool
+) -> None:
+    """If `tie_word_embeddings` is false, transformers ties nothing, not even a common embedding."""
+    transformers = pytest.importorskip("transformers")
+    folder.config |= {"tie_word_embeddings": tied, "share_encoder_decoder_embeddings": common, "init_std": 0.5}
+    network_config = {key: value for key, value in folder.config.items() if key not in ("bad_words_ids", "num_beams")}
+    torch.manual_seed(5)
+    network = transformers.MarianMTModel(transformers.MarianConfig(**network_config | {"max_length": None})).eval()
+    network.save_pretrained(folder.path)
+    folder.write_config()
+    (folder.path / "generation_config.json").unlink(missing_ok=True)
+    if not common:
+        (folder.path / "target_vocab.json").write_text(json.dumps(folder.ids))
+    imported = read(folder, "transformers")
+    names = {(True, True): "all", (True, False): "target"}
+    assert imported.spec.architecture.tied_embeddings == names.get((tied, common), "none")
+    for source, target in SENTENCES:
+        source_ids, target_ids = folder.foreign_ids(source, target)
+        inputs = {
+            "input_ids": torch.tensor([source_ids]),
+            "decoder_input_ids": torch.tensor([[folder.pad, *target_ids]]),
+        }
+        with torch.no_grad():
+            logits = network(**inputs).logits[0, :-1]
+        expected = logits.log_softmax(-1)[torch.arange(len(target_ids)), target_ids]
+        np.testing.assert_allclose(tiny.log_probabilities(imported, source, target), expected, atol=2e-5)
+
+
+def test_a_model_with_language_tokens_is_the_same_after_an_export(folder: Any, tmp_path: Path) -> None:
+    """The exported SentencePiece models contain the tokens, with a leading space that the list does not have."""
+    before = read(folder, "transformers")
+    (tmp_path / "written").mkdir()
+    bundle = Bundle(before.spec, before.vocabulary, before.tensors, proof=None)  # type: ignore[arg-type]
+    HuggingFaceMarianExport().write(bundle, tmp_path / "written")
+    after = HuggingFaceMarianImport().read(tmp_path / "written", ImportRequest("mine"))
+    assert after.vocabulary.has_same_tokens_as(before.vocabulary)
+    assert all(torch.equal(after.tensors[name], tensor) for name, tensor in before.tensors.items())
+    text = ">>deu<< the old dog"
+    assert after.vocabulary.encode(text) == before.vocabulary.encode(text)
+
+
+def test_missing_tables_are_tied_and_contradictory_ones_are_rejected(folder: Any) -> None:
+    """Older versions of transformers write a common embedding once, even if the output is not tied to it."""
+    tensors = load_file(folder.weights_file)
+    shared, other = tensors["model.shared.weight"], torch.randn(tensors["model.shared.weight"].shape)
+    names = {"source": "model.encoder.embed_tokens.weight", "target": "model.decoder.embed_tokens.weight"}
+    names |= {"output": "lm_head.weight", "shared": "model.shared.weight"}
+    (folder.path / "target_vocab.json").write_text(json.dumps(folder.ids))
+    for tied, common, tables, expected in (
+        (False, True, {"shared": shared, "output": other}, "embeddings"),
+        (False, True, {"source": shared, "target": other, "output": other}, "target"),
+        (True, True, {"output": shared}, "all"),
+        (True, False, {"source": shared, "output": other}, "target"),
+        (True, False, {"source": shared, "target": shared}, "target"),
+        (True, True, {"shared": shared, "target": other}, None),
+        (True, False, {"source": shared, "target": shared, "output": other}, None),
+        (True, False, {"source": shared, "target": other, "shared": other}, None),
+        (False, True, {"shared": shared}, None),
+        (False, False, {"shared": shared, "output": other}, None),
+    ):
+        folder.write_config(tie_word_embeddings=tied, share_encoder_decoder_embeddings=common)
+        written = {name: tensor for name, tensor in tensors.items() if name != names["shared"]}
+        save_file(written | {names[key]: table.clone() for key, table in tables.items()}, folder.weights_file)
+        if expected is None:
+            with pytest.raises(ZooError, match=r"several embeddings|has no tensor|zoo does not support"):
+                read(folder)
+        else:
+            assert read(folder).spec.architecture.tied_embeddings == expected
 
 
 def test_search_settings_and_languages_are_imported(folder: Any) -> None:

@@ -15,6 +15,7 @@ from compiler.lowering.attention import attention_scale
 from compiler.lowering.positions import alibi_slope
 from compiler.runtime import sinusoids
 from specs import Architecture, FeedForward, Rotary, Sinusoidal, Spec, ZooError
+from zoo.interop.formats import USE_ONNX
 
 POSITIONS = 4096
 """Number of positions in the tables of sinusoids, and number of distances with exact ALiBi in the exported model."""
@@ -52,7 +53,7 @@ PROJECTIONS = {
 
 def unsupported(reason: str) -> ZooError:
     """Return the error for a model that CTranslate2 cannot run."""
-    return ZooError(f"cannot export this model to CTranslate2: {reason}", hint="use `--to onnx` for any model")
+    return ZooError(f"cannot export this model to CTranslate2: {reason}", hint=USE_ONNX)
 
 
 def require_supported(architecture: Architecture) -> None:

@@ -43,7 +43,7 @@ _EPSILON = {"marian": 1e-6, "transformers": 1e-5}
 
 
 def architecture_fields(config: Settings, positions: PositionConvention) -> dict[str, Any]:
-    """Return the fields of the spec's `architecture`.
+    """Return the fields of the spec's `architecture` without `tied_embeddings`.
 
     Args:
         config: The content of `config.json`.
@@ -62,10 +62,6 @@ def architecture_fields(config: Settings, positions: PositionConvention) -> dict
     activation = config.text("activation_function", "gelu")
     if activation not in _ACTIVATIONS:
         raise config.error("activation_function", "is an activation that zoo does not support")
-    if config.boolean("tie_word_embeddings", True):
-        tied = "all" if has_common_embedding(config) else "target"
-    else:
-        tied = "embeddings" if has_common_embedding(config) else "none"
     return {
         "N": {side: config.integer(f"{side}_layers", 12, minimum=1) for side in SIDES},
         "d_model": d_model,
@@ -80,7 +76,6 @@ def architecture_fields(config: Settings, positions: PositionConvention) -> dict
         # The sinusoids of transformers are those of the paper in another order (`weights.to_interleaved`).
         "positions": {"kind": "sinusoidal_halves" if positions == "marian" else "sinusoidal"},
         "norm": {"placement": "post", "epsilon": _EPSILON[positions]},
-        "tied_embeddings": tied,
         "projection_bias": True,
         "output_bias": True,
     }

@@ -18,11 +18,12 @@ from torch import Tensor
 from compiler.lowering.positions import sinusoidal_encoding
 from specs import BOS, EOS, PAD, Learned, Sinusoidal, Spec, ZooError
 from zoo.files.atomic import write_json
-from zoo.interop.formats import Bundle, ExportCheck, ImportFormat
+from zoo.interop.formats import USE_ONNX, Bundle, ExportCheck, ImportFormat
 from zoo.interop.huggingface.folder import CONFIG, GENERATION_CONFIG, import_transformers
 from zoo.interop.huggingface.importer import HuggingFaceMarianImport
 from zoo.interop.huggingface.vocabulary import write_vocabulary
 from zoo.interop.huggingface.weight_files import FILES
+from zoo.interop.sentencepiece_model import is_language_token
 from zoo.interop.tensors import SIDES
 from zoo.text.tokenizer import Tokenizer
 from zoo.text.vocabulary import Vocabulary
@@ -118,11 +119,14 @@ def require_marian(spec: Spec) -> None:
         raise unsupported(f"MarianMTModel requires d_k = d_v = d_model / h, but d_k is {a.d_k} and d_v is {a.d_v}")
     if a.attention_score != "scaled_dot_product":
         raise unsupported(f"MarianMTModel has no `attention_score: {a.attention_score}`")
+    languages = spec.languages
+    if languages and (languages.target_token or not is_language_token(languages.token_of(languages.codes[0]))):
+        raise unsupported("MarianTokenizer recognises only language tokens such as `>>de<<`, and only before sources")
 
 
 def unsupported(reason: str) -> ZooError:
     """Return the ZooError for a model that transformers cannot express."""
-    return ZooError(f"cannot export this model to transformers: {reason}", hint="use `--to onnx` for any model")
+    return ZooError(f"cannot export this model to transformers: {reason}", hint=USE_ONNX)
 
 
 def require_sentencepiece(vocabulary: Vocabulary) -> None:

@@ -21,9 +21,10 @@ from zoo.interop.huggingface.config import architecture_fields, has_common_embed
 from zoo.interop.huggingface.engine import TransformersEngine
 from zoo.interop.huggingface.folder import TOKENIZER_CONFIG, ModelTypeImport, import_transformers
 from zoo.interop.huggingface.generation import generation_settings
+from zoo.interop.huggingface.layers import embedding_tensors, take_tables, tying
 from zoo.interop.huggingface.vocabulary import SpecialTokens, read_vocabulary
 from zoo.interop.huggingface.weight_files import open_weights
-from zoo.interop.huggingface.weights import read_embeddings, read_layers, take_positions, to_interleaved
+from zoo.interop.huggingface.weights import read_layers, read_output_bias, take_positions, to_interleaved
 from zoo.interop.tensors import SIDES
 
 _MAX_SOURCE_LENGTH = 100_000  # tokens: the largest value that a spec allows
@@ -53,7 +54,10 @@ class HuggingFaceMarianImport(ModelTypeImport):
         source_rows = config.integer("vocab_size", 58101, minimum=5)
         rows = source_rows, config.integer("decoder_vocab_size", source_rows, minimum=5)
         architecture = {**architecture_fields(config, convention), **position_fields}
-        vocabulary = read_vocabulary(path, rows, special, shared=has_common_embedding(config))
+        common = has_common_embedding(config)
+        tables = take_tables(weights, tied=config.boolean("tie_word_embeddings", True), common=common)
+        architecture["tied_embeddings"] = tying(tables, common=common)
+        vocabulary = read_vocabulary(path, rows, special, shared=common)
         search = generation_settings(settings, end, vocabulary.target, forces_end=settings is config)
         positions = config.integer("max_position_embeddings", 1024, minimum=2)
         for file in (config, settings):
@@ -69,7 +73,8 @@ class HuggingFaceMarianImport(ModelTypeImport):
         excluded = [*search.excluded, *([start] if convention == "marian" and start == special.pad else [])]
         tensors = read_layers(weights, spec.architecture)
         numberings = vocabulary.source, vocabulary.target
-        tensors.update(read_embeddings(weights, spec.architecture, numberings, excluded))
+        tensors |= embedding_tensors(tables, spec.architecture.tied_embeddings, *numberings)
+        tensors["output_bias"] = read_output_bias(weights, vocabulary.target, excluded)
         if convention == "transformers" and not position_fields:
             d_model = spec.architecture.d_model
             tensors = {name: to_interleaved(name, tensor, d_model) for name, tensor in tensors.items()}

@@ -9,12 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from specs import Architecture, ZooError
+from specs import Architecture
 from zoo.interop.formats import Engine, ImportedModel, ImportRequest, imported_spec
 from zoo.interop.huggingface.config import NO_EFFECT, same_integer
 from zoo.interop.huggingface.engine import TransformersEngine
 from zoo.interop.huggingface.folder import ModelTypeImport, import_transformers
 from zoo.interop.huggingface.generation import generation_settings
+from zoo.interop.huggingface.layers import embedding_tensors, take_tables, tying
 from zoo.interop.huggingface.multilingual_vocabulary import (
     END,
     PAD_ROW,
@@ -25,9 +26,9 @@ from zoo.interop.huggingface.multilingual_vocabulary import (
 )
 from zoo.interop.huggingface.t5 import ACTIVATIONS
 from zoo.interop.huggingface.weight_files import open_weights
-from zoo.interop.numbering import NEVER, Numbering
+from zoo.interop.numbering import NEVER
 from zoo.interop.settings import Settings
-from zoo.interop.tensors import RESTORE, SIDES, ForeignTensors, NetworkTensors
+from zoo.interop.tensors import SIDES, ForeignTensors, NetworkTensors
 
 FIRST_POSITION = 2
 """Number of the first position. Tables of learned positions begin with this many unused rows."""
@@ -49,7 +50,6 @@ _ALLOWED: dict[str, tuple[Any, ...]] = {
     "eos_token_id": (END, [END]),
 }
 """Supported values, for the settings that change the network."""
-_EMBEDDING, _SHARED, _OUTPUT = "model.{}.embed_tokens.weight", "model.shared.weight", "lm_head.weight"
 _POSITIONS, _BIAS = "model.{}.embed_positions.weight", "final_logits_bias"
 _SINUSOIDS = "model.{}.embed_positions.weights"
 """Tensor of old files that transformers ignores, because it computes sinusoids itself."""
@@ -75,8 +75,9 @@ class MultilingualImport(ModelTypeImport):
         rows = config.integer("vocab_size", 128112 if config.text("model_type") == "m2m_100" else 50265, minimum=5)
         architecture = architecture_fields(config)
         weights = open_weights(path)
-        tables = _take_tables(weights, rows, architecture["d_model"], tied=config.boolean("tie_word_embeddings", True))
-        architecture["tied_embeddings"] = _tying(tables)
+        tied = config.boolean("tie_word_embeddings", True)
+        tables = take_tables(weights, rows, architecture["d_model"], tied=tied)
+        architecture["tied_embeddings"] = tying(tables)
         vocabulary = read_multilingual_vocabulary(path, class_, rows, start)
         numbering = vocabulary.imported.target
         forces_end = settings is config and config.text("model_type") == "mbart"
@@ -100,7 +101,7 @@ class MultilingualImport(ModelTypeImport):
             },
         )
         tensors = _read_layers(weights, spec.architecture)
-        tensors |= _embeddings(tables, spec.architecture.tied_embeddings, numbering)
+        tensors |= embedding_tensors(tables, spec.architecture.tied_embeddings, numbering, numbering)
         bias = weights.take(_BIAS, 1, rows) if _BIAS in weights.left else None
         tensors["output_bias"] = numbering.bias(bias)
         tensors["output_bias"][[numbering.id(row) for row in search.excluded]] = NEVER
@@ -173,49 +174,6 @@ def architecture_fields(config: Settings) -> dict[str, Any]:
         "projection_bias": True,
         "output_bias": True,
     }
-
-
-def _take_tables(source: ForeignTensors, rows: int, d_model: int, *, tied: bool) -> dict[str, Tensor]:
-    """Remove the embeddings and the output projection from `source`, and return them.
-
-    A file contains a shared matrix once, or under several names.
-
-    Returns:
-        The matrices with the keys `source`, `target` and `output`.
-
-    Raises:
-        ZooError: A matrix is missing or has another shape, or `tied` is True and the matrices are not equal.
-    """
-    sides = dict(zip(("source", "target"), SIDES, strict=True))
-    names = {"shared": _SHARED, **{ours: _EMBEDDING.format(side) for ours, side in sides.items()}, "output": _OUTPUT}
-    found = {key: source.take(name, rows, d_model) for key, name in names.items() if name in source.left}
-    first = next((found[key] for key in ("shared", "source", "target", "output") if key in found), None)
-    if first is None or (not tied and "output" not in found):
-        source.take(_SHARED if first is None else _OUTPUT)  # raises the error that it is missing
-    tables = {key: found.get(key, first) for key in ("source", "target", "output")}
-    if tied and not all(torch.equal(table, first) for table in found.values() if first is not None):
-        raise ZooError(
-            f"`{source.file}` has several embeddings, but `tie_word_embeddings` demands one", hint=RESTORE, exit_code=1
-        )
-    return {key: table for key, table in tables.items() if table is not None}
-
-
-def _tying(tables: dict[str, Tensor]) -> str:
-    """Return the value of `tied_embeddings` that describes which tables are equal."""
-    same_sides = torch.equal(tables["source"], tables["target"])
-    same_target = torch.equal(tables["target"], tables["output"])
-    if same_sides:
-        return "all" if same_target else "embeddings"
-    return "target" if same_target else "none"
-
-
-def _embeddings(tables: dict[str, Tensor], tied: str, numbering: Numbering) -> dict[str, Tensor]:
-    """Return the matrices with zoo's names as keys, and with rows in the order of zoo's token IDs."""
-    names = {"embedding": "source"} if tied in ("all", "embeddings") else {}
-    names = names or {f"{side}_embedding": side for side in ("source", "target")}
-    if tied in ("embeddings", "none"):
-        names["output_projection"] = "output"
-    return {name: numbering.rows(tables[key]) for name, key in names.items()}
 
 
 def _read_layers(source: ForeignTensors, a: Architecture) -> dict[str, Tensor]:

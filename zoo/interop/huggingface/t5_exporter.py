@@ -72,7 +72,10 @@ class T5Export:
         write_json(folder / GENERATION_CONFIG, generation_config(spec, ids))
         settings = {"tokenizer_class": "T5Tokenizer", "extra_ids": 0, "additional_special_tokens": []}
         write_vocabulary(bundle, folder / SENTENCEPIECE, ids, settings)
-        bytes_differ = "transformers reads characters without a token as <unk>, and zoo reads them as bytes"
+        bytes_differ = (
+            "zoo reads and writes characters without a token as bytes, but transformers reads them as <unk> and writes "
+            "each byte as a token such as <0xE4>"
+        )
         return [*([bytes_differ] if spec.vocabulary.byte_fallback else []), *search_differences(spec)]
 
     def check(self, bundle: Bundle, folder: Path) -> ExportCheck | None:
@@ -200,6 +203,8 @@ def write_vocabulary(bundle: Bundle, file: Path, ids: ExportedIds, settings: Map
         flags = dict.fromkeys(("single_word", "lstrip", "rstrip", "normalized"), False)
         decoder[str(int(ids.foreign[token]))] = {"content": name, "special": special, **flags}
     tokens = {"pad_token": names[pad_id], "unk_token": names[UNK], "eos_token": names[EOS]}
+    if pad_id != BOS and BOS in order:  # otherwise, each text that transformers generates would begin with `<s>`
+        tokens["bos_token"] = names.get(BOS, model.entries[BOS].name)
     write_json(file.with_name(TOKENIZER_CONFIG), {**settings, "added_tokens_decoder": decoder, **tokens})
 
 

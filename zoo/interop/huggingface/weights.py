@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 import torch
-from jaxtyping import Float32
 from torch import Tensor
 
 from compiler.lowering.positions import sinusoidal_encoding
@@ -14,8 +13,7 @@ from specs import Architecture, ZooError
 from zoo.interop.numbering import NEVER, Numbering
 from zoo.interop.tensors import RESTORE, SIDES, ForeignTensors, NetworkTensors, position_fields
 
-_SHARED, _OUTPUT, _BIAS = "model.shared.weight", "lm_head.weight", "final_logits_bias"
-_EMBEDDING = "model.{}.embed_tokens.weight"
+_BIAS = "final_logits_bias"
 _POSITIONS = "model.{}.embed_positions.weight"
 _OUTPUT_BIAS = "output_bias"  # the bias of the logits
 _INPUTS_D_MODEL = ("query", "key", "value", "w1")
@@ -41,50 +39,20 @@ def read_layers(source: ForeignTensors, architecture: Architecture) -> dict[str,
     return layers.complete()
 
 
-def read_embeddings(
-    source: ForeignTensors,
-    architecture: Architecture,
-    numberings: tuple[Numbering, Numbering],
-    excluded: Collection[int],
-) -> dict[str, Tensor]:
-    """Remove the embeddings, the output projection and its bias from `source`. Return them ordered by zoo's token IDs.
+def read_output_bias(source: ForeignTensors, numbering: Numbering, excluded: Collection[int]) -> Tensor:
+    """Remove the bias of the logits from `source`. Return it ordered by zoo's token IDs.
 
     Args:
         source: The tensors of the model in transformers.
-        architecture: The architecture of the model.
-        numberings: The tokens of the source and the target.
+        numbering: The tokens of the target.
         excluded: transformers' IDs of tokens to exclude from the softmax.
 
     Raises:
-        ZooError: A tensor is missing or has too few rows.
+        ZooError: The bias has too few numbers.
     """
-    tensors: dict[str, Tensor] = {}
-    source_numbering, target_numbering = numberings
-    if architecture.tied_embeddings in ("all", "embeddings"):
-        source.left.pop(_EMBEDDING.format("decoder"), None)
-        tensors["embedding"] = source_numbering.rows(_embedding(source, "encoder"))
-    else:
-        tensors["source_embedding"] = source_numbering.rows(_embedding(source, "encoder"))
-        tensors["target_embedding"] = target_numbering.rows(_embedding(source, "decoder"))
-    if architecture.tied_embeddings in ("embeddings", "none"):
-        tensors["output_projection"] = target_numbering.rows(source.take(_OUTPUT))
-    for tied in (_OUTPUT, _SHARED):
-        source.left.pop(tied, None)
-    bias = target_numbering.bias(source.take(_BIAS) if _BIAS in source.left else None)
-    bias[[target_numbering.id(row) for row in excluded]] = NEVER
-    tensors[_OUTPUT_BIAS] = bias
-    return tensors
-
-
-def _embedding(source: ForeignTensors, side: str) -> Float32[Tensor, "tokens d_model"]:
-    """Remove and return the embedding of one side. If both sides share one, return it without removing it."""
-    own = _EMBEDDING.format(side)
-    if _SHARED not in source.left:
-        return source.take(own)
-    source.left.pop(own, None)
-    shared = source.take(_SHARED)
-    source.left[_SHARED] = shared  # the other side needs it, too
-    return shared
+    bias = numbering.bias(source.take(_BIAS) if _BIAS in source.left else None)
+    bias[[numbering.id(row) for row in excluded]] = NEVER
+    return bias
 
 
 def take_positions(source: ForeignTensors, d_model: int) -> tuple[dict[str, Any], dict[str, Tensor]]:

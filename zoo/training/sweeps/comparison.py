@@ -47,6 +47,7 @@ class Verdict(StrEnum):
     CONFIRMED = "confirmed"
     CONTRADICTED = "contradicted"
     NOISE = "within noise"
+    UNTESTED = "untested (one seed)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,16 +85,18 @@ class Difference:
 
     value: float
     half_interval: float
+    tested: bool = True
+    """Whether the variance between seeds is known. Otherwise, another seed could reverse the difference."""
 
     @property
     def beyond_noise(self) -> bool:
-        """Whether the difference is significant: it exceeds half of its confidence interval."""
-        return abs(self.value) > self.half_interval
+        """Whether the difference is significant: it was tested, and exceeds half of its confidence interval."""
+        return self.tested and abs(self.value) > self.half_interval
 
     def verdict(self, expected: float) -> Verdict:
         """Return whether this difference confirms an expected one. Only the sign of `expected` matters."""
         if not self.beyond_noise:
-            return Verdict.NOISE
+            return Verdict.NOISE if self.tested else Verdict.UNTESTED
         return Verdict.CONFIRMED if self.value * expected > 0 else Verdict.CONTRADICTED
 
 
@@ -202,7 +205,7 @@ def difference(first: ScoreSample, second: ScoreSample, seeds: SeedVariance) -> 
     by_sentences = float(np.var(second.drawn - first.drawn, ddof=1))
     total = by_seeds + by_sentences
     degrees = seeds.degrees * (total / by_seeds) ** 2 if by_seeds else math.inf
-    return Difference(second.mean - first.mean, t_quantile(degrees) * math.sqrt(total))
+    return Difference(second.mean - first.mean, t_quantile(degrees) * math.sqrt(total), tested=seeds.degrees > 0)
 
 
 def t_quantile(degrees: float) -> float:

@@ -85,6 +85,18 @@ def test_a_revision_is_found_by_number_and_by_digest(filled):
     assert found.find(Reference("another")) is None
 
 
+def test_a_server_that_claims_to_have_many_revisions_is_not_searched_for_long(filled, monkeypatch):
+    revision, read = filled(1).revision("model", 1), []
+
+    def claimed(self, name, number):
+        read.append(number)
+        return revision.model_copy(update={"revision": number}) if number <= 10**30 else None
+
+    monkeypatch.setattr(Registry, "revision", claimed)
+    assert filled(1).find(Reference("model", digest="0" * 64)) is None
+    assert len(read) < 1_000
+
+
 def test_a_web_server_serves_a_registry_that_is_read_only(filled, web):
     folder, served = filled(3), open_registry(web.address)
     assert served.newest("model") == folder.newest("model")

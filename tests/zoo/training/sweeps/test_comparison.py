@@ -33,6 +33,8 @@ def test_verdicts() -> None:
     assert [up.verdict(expected) for expected in (0.3, -0.3)] == ["confirmed", "contradicted"]
     assert {Difference(0.4, 0.5).verdict(expected) for expected in (0.3, -0.3)} == {Verdict.NOISE}
     assert Difference(math.nan, math.nan).verdict(1.0) == Verdict.NOISE
+    assert Difference(1.0, 0.5, tested=False).verdict(0.3) == Verdict.UNTESTED
+    assert not Difference(1.0, 0.5, tested=False).beyond_noise
 
 
 def test_sentences_that_are_hard_for_both_rows_make_no_difference() -> None:
