@@ -75,9 +75,10 @@ def trainable(
         ValueError: The purposes do not include TRAIN.
         ZooError: See `build`.
     """
-    purposes, backend = tuple(purposes), None
+    purposes = tuple(purposes)
     if find_device(device).startswith("cuda") and Purpose.TRAIN in purposes and update_refusal(spec) is None:
-        purposes, backend = (*purposes, Purpose.UPDATE), "eager"
+        purposes = tuple(dict.fromkeys((*purposes, Purpose.UPDATE)))
+    backend = "eager" if Purpose.UPDATE in purposes else None
     chosen, request = prepare_build(spec, purposes, weights=weights, device=device, backend=backend)
     if Purpose.TRAIN not in request.graphs:
         raise ValueError(f"the purposes {', '.join(request.graphs)} do not include `{Purpose.TRAIN}`: add it")

@@ -24,7 +24,7 @@ from compiler.emitted import EmittedProgram, Function
 from compiler.graph import Graphs, Purpose
 from compiler.packing import PackedRows
 from compiler.program import BeamOptions, BeamResult
-from compiler.search_graphs import CACHE, MEMORY, SLOTS
+from compiler.search_graphs import CACHE, LOGITS, MEMORY, SLOTS
 from compiler.slots import Field, SlotLayout, Slots, SlotState, advance
 
 MAX_BEAM = 16
@@ -70,9 +70,13 @@ class Searcher:
         """
         self._program, self._functions = program, functions
         step, encode = graphs[Purpose.DECODE_STEP], graphs[Purpose.ENCODE]
-        self.caches = {name: type_.shape[-1].constant for name, type_ in step.inputs.items() if name.endswith(CACHE)}
+        shapes = {name: type_.shape[1:] for name, type_ in step.inputs.items() if name != SLOTS}
+        self.caches = {name: shape[-1].constant for name, shape in shapes.items() if name.endswith(CACHE)}
+        self.recurrent = {
+            name: [size.constant for size in shape] for name, shape in shapes.items() if name not in self.caches
+        }
         self.memory_width = encode.types[encode.outputs[MEMORY]].shape[-1].constant
-        self.vocabulary = step.types[step.outputs["logits"]].shape[-1].constant
+        self.vocabulary = step.types[step.outputs[LOGITS]].shape[-1].constant
         on_gpu = program.device.type == "cuda"
         self.record: Recorder = CudaGraphRecorder(program.device) if on_gpu else run_directly
         self._encoders: dict[int, tuple[PackedRows, Tensor, Callable[[], object]]] = {}
@@ -155,9 +159,9 @@ class Searcher:
         return first
 
     def run(self, purpose: Purpose, inputs: Mapping[str, Any]) -> Tensor:
-        """Run a graph of the search. Return its only output."""
-        (output,) = self._functions[purpose](self._program, inputs).values()
-        return output
+        """Run a graph of the search. Return the output of the encoder, or the logits."""
+        outputs = self._functions[purpose](self._program, inputs)
+        return outputs[MEMORY if purpose is Purpose.ENCODE else LOGITS]
 
     def encoder(self, tokens: int) -> tuple[PackedRows, Tensor, Callable[[], object]]:
         """Return the buffers of an encoder for rows of at least `tokens` tokens: its inputs, its output, and itself."""
@@ -228,8 +232,10 @@ class _Pool:
     def __init__(self, searcher: Searcher, layout: SlotLayout, count: int, like: Tensor) -> None:
         widths = list(searcher.caches.values())
         self.searcher, self.layout = searcher, layout
-        self.slots = Slots(layout, count, widths, searcher.memory_width, like, searcher.vocabulary)
-        self._inputs = {SLOTS: self.slots, **dict(zip(searcher.caches, self.slots.caches, strict=True))}
+        recurrent = list(searcher.recurrent.values())
+        self.slots = Slots(layout, count, widths, recurrent, searcher.memory_width, like, searcher.vocabulary)
+        buffers = (*self.slots.caches, *self.slots.recurrent)
+        self._inputs = {SLOTS: self.slots, **dict(zip((*searcher.caches, *searcher.recurrent), buffers, strict=True))}
         self._on_gpu = like.is_cuda
         self._host = torch.zeros(count, dtype=torch.int32, pin_memory=self._on_gpu)
         self._replay: Callable[[], object] | None = None
@@ -288,6 +294,9 @@ class _Pool:
             into = cache.view(slots.count, self.layout.rows, self.layout.capacity, -1)
             source = cached.view(before.count, other.layout.rows, other.layout.capacity, -1)
             into[new, : source.shape[1], : source.shape[2]] = source[old]
+        for state, earlier in zip(slots.recurrent, before.recurrent, strict=True):
+            source = earlier[:-1].unflatten(0, (before.count, -1))
+            state[:-1].unflatten(0, (slots.count, -1))[new, : source.shape[1]] = source[old]
 
     def release(self, sentences: Sequence[_Sentence]) -> None:
         """Free the slots of sentences. Those that are not done yet go on until others take their place."""

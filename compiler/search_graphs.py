@@ -12,7 +12,15 @@ from typing import Any
 
 from compiler.graph import Graph, Graphs, Node, Purpose, infer_types, prune
 from compiler.operations.operation import ValueKind, ValueType
-from compiler.operations.slots import MemoryAttention, SlotAttention, SlotEmbedding
+from compiler.operations.slots import (
+    MemoryAttention,
+    ReadState,
+    SlotAttention,
+    SlotEmbedding,
+    SlotParents,
+    WriteState,
+)
+from compiler.operations.views import Slice
 from compiler.passes import graphs
 from compiler.passes.pack_rows import Unpackable, columns, fuse_kernels, head_columns, pack, require_plain_attention
 from compiler.size import ONE, Size
@@ -20,8 +28,9 @@ from specs import Spec
 
 _PASSES = ("beams_as_queries", "plan_cache", "choose_attention", "int8", "pack_rows")
 """Passes that would hide what becomes an operation on slots. None of them changes parameters, except for int8."""
-MEMORY, SLOTS, CACHE = "memory", "slots", "cache"
-"""Names of the encoder's output, and of the inputs of a step: the slots, and the cache of a layer."""
+MEMORY, SLOTS, CACHE, LOGITS = "memory", "slots", "cache", "logits"
+"""Names of the encoder's output, of the inputs of a step (the slots, and the cache of a layer), and of its output."""
+_PARENTS = "slot_parents"
 
 
 def search_graphs(spec: Spec, purposes: Iterable[Purpose], precision: str) -> Graphs:
@@ -51,8 +60,14 @@ def _on_slots(encode: Graph, step: Graph) -> tuple[Graph, str]:
     by_name, encoded = ({node.name: node for node in graph.nodes} for graph in (step, encode))
     slots = {SLOTS: ValueType((ONE,), ValueKind.INTEGER)}
     graph = replace(step, inputs={**step.inputs, **slots}, states={})
-    memory, nodes = set[str](), []
+    rows = step.inputs["token"].shape[0]
+    nodes = [Node(_PARENTS, SlotParents(rows), (SLOTS,), (), ValueType((rows,), ValueKind.INTEGER))]
+    recurrent = {name: state for name, state in step.states.items() if _is_constant(step, name)}
+    current = {name: f"{name}_read" for name in recurrent}
+    nodes += [Node(current[name], ReadState(), (name, _PARENTS), (), step.inputs[name]) for name in recurrent]
+    memory = set[str]()
     for node in step.nodes:
+        node = replace(node, inputs=tuple(current.get(name, name) for name in node.inputs))
         if node.operation.merges_heads:
             attention = by_name[node.inputs[0]]
             require_plain_attention(attention)
@@ -68,12 +83,25 @@ def _on_slots(encode: Graph, step: Graph) -> tuple[Graph, str]:
     if len(memory) != 1:
         raise Unpackable("the keys and values of its memory are separate products: enable the pass `fuse_memory`")
     (output,) = (node for node in nodes if node.name == step.outputs["log_probabilities"])
-    graph = replace(graph, nodes=tuple(nodes), outputs={"logits": output.inputs[0]})
-    graph = prune(graph)
+    outputs = {LOGITS: output.inputs[0]}
+    for name, state in recurrent.items():
+        last, written = f"{name}_last", f"{name}_written"
+        kept = Slice(state.length_axis, 1)  # without the oldest position
+        nodes.append(Node(last, kept, (state.value,), (), step.inputs[name]))
+        nodes.append(Node(written, WriteState(), (name, last), (), step.inputs[name]))
+        outputs[written] = written
+    graph = prune(replace(graph, nodes=tuple(nodes), outputs=outputs))
     for node in graph.nodes:
-        if node.operation.mask_role is not None or set(node.inputs) - {SLOTS} & step.inputs.keys():
+        unknown = set(node.inputs) & (step.inputs.keys() - recurrent.keys())
+        if node.operation.mask_role is not None or unknown:
             raise Unpackable(f"its decoder has {type(node.operation).__name__}, which has no kernel for GPUs")
     return infer_types(graph), memory.pop()
+
+
+def _is_constant(step: Graph, name: str) -> bool:
+    """Return whether a state has a constant number of positions, as in a recurrence, and one row per hypothesis."""
+    state = step.states[name]
+    return not step.inputs[name].shape[state.length_axis].symbols and state.row_axis == 0
 
 
 def _reader(step: Graph, node: Node) -> Node | None:

@@ -200,14 +200,22 @@ class Slots:
     """Buffers of a search on a device: the slots, and what the decoder has computed for their hypotheses."""
 
     def __init__(
-        self, layout: SlotLayout, count: int, widths: Sequence[int], memory_width: int, like: Tensor, vocabulary: int
+        self,
+        layout: SlotLayout,
+        count: int,
+        widths: Sequence[int],
+        recurrent: Sequence[Sequence[int]],
+        memory_width: int,
+        like: Tensor,
+        vocabulary: int,
     ) -> None:
         """Allocate free slots.
 
         Args:
             layout: Sizes of a slot.
             count: Number of slots.
-            widths: For each decoder layer, the features of its keys and values.
+            widths: For each self-attention of the decoder, the features of its keys and values.
+            recurrent: For each other state of the decoder, its shape without the axis of hypotheses.
             memory_width: The features of the keys and values of the memory, for all layers together.
             like: A tensor with the device and the type of the features.
             vocabulary: Size of the vocabulary.
@@ -216,6 +224,7 @@ class Slots:
         self.table = torch.zeros((count, layout.width), dtype=torch.int32, device=like.device)
         rows = count * layout.rows
         self.caches = [like.new_zeros(rows, layout.capacity, width) for width in widths]
+        self.recurrent = [like.new_zeros(rows + 1, *shape) for shape in recurrent]
         self.memory = like.new_zeros(count, layout.source, memory_width)
         self.states = torch.zeros(count, dtype=torch.int32, device=like.device)
         """The states of all slots after the last step."""
@@ -278,6 +287,16 @@ def slot_attention(
     key, value = kept.split([heads.kv_count * heads.d_k, heads.kv_count * heads.d_v], -1)
     hidden = torch.arange(layout.capacity) > positions[:, None]
     return _attend(features[:, 0, heads.query : heads.query + heads.count * heads.d_k], key, value, hidden, heads, scale)
+
+
+def slot_parents(slots: Slots) -> Int[Tensor, " rows"]:
+    """Return the row of the step before that each hypothesis continues, or one row more before the first token."""
+    layout, lengths = slots.layout, slots.column(Field.LENGTH).long()
+    ancestors = layout.arrays(slots.table)[-1]
+    last = (lengths - 1).clamp(min=0)[:, None, None].expand(-1, layout.rows, 1)
+    first = torch.arange(slots.count, device=lengths.device)[:, None] * layout.rows
+    parents = first + ancestors.gather(2, last)[..., 0]
+    return torch.where(lengths[:, None] > 0, parents, slots.rows).flatten()
 
 
 def memory_attention(

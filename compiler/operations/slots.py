@@ -16,6 +16,7 @@ from compiler.operations.operation import (
     Operation,
     Shape,
     Tensors,
+    ValueKind,
     ValueType,
     ValueTypes,
 )
@@ -99,3 +100,42 @@ class MemoryAttention(Operation):
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         return reference.memory_attention(inputs[0], inputs[1], self.heads, self.scale)
+
+
+@dataclass(frozen=True)
+class SlotParents(Operation):
+    """For each hypothesis, the row of the step before that it continues. Input: the slots. Result: [rows]."""
+
+    rows: Size
+
+    code = "slot_parents({0})"
+    calls = ("compiler.slots.slot_parents",)
+
+    def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
+        return ValueType((self.rows,), ValueKind.INTEGER)
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        return reference.slot_parents(inputs[0])
+
+
+@dataclass(frozen=True)
+class ReadState(Operation):
+    """State that each hypothesis continues, such as that of a recurrence. Inputs: the buffer of the state, the parents.
+
+    The buffer has one row more than there are hypotheses. It is zero: the state before the first token.
+    """
+
+    code = "{0}.index_select(0, {1})"
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        return inputs[0].index_select(0, inputs[1])
+
+
+@dataclass(frozen=True)
+class WriteState(Operation):
+    """Write the state of each hypothesis to its buffer. Inputs: the buffer, which changes in place, and the state."""
+
+    code = "{0}[:-1].copy_({1})"
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        return inputs[0][:-1].copy_(inputs[1])

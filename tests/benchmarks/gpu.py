@@ -1,12 +1,11 @@
 """Test and measure everything that needs a GPU: `python -m tests.benchmarks.gpu [PART ...] [--out FOLDER]`.
 
-Run it in the root of the repository. It takes up to 35 minutes. Without names all parts run, in this order:
+Run it in the root of the repository. It takes up to 29 minutes. Without names all parts run, in this order:
 
-- correct: every backend against the interpreter, a sentence alone and in a batch, recorded steps bitwise, and the tests
-  of the suite that need a GPU. 300 seconds.
-- training: base and big in bfloat16 on 25,000 + 25,000 tokens a step. 420 seconds.
-- decoding: base in bfloat16 by batch, recorded as CUDA graphs and not. 420 seconds.
-- packed: attention of packed rows against padded buckets. 60 seconds.
+- correct: steps and searches against the CPU, resume bitwise, backends against the interpreter, and the tests of the
+  suite that need a GPU. 300 seconds.
+- training: base and big in bfloat16 on 25,000 + 25,000 tokens a step, and the kernels of a step. 300 seconds.
+- decoding: base in bfloat16 by batch, beside Hugging Face. 300 seconds.
 - artefacts: TensorRT engines, torch's cache in a fresh process. 200 seconds.
 - real: Multi30k to its end, if it has been prepared. 600 seconds.
 
@@ -18,8 +17,8 @@ copies, and also reports speeds as fractions of them. With `--toy`, models are s
 For a machine with torch but no network, download the packages as a folder of wheels with `pip download --no-deps
 --only-binary :all: --python-version 3.12 -d wheels` of pydantic pydantic-core annotated-types typing-inspection pyyaml
 typer click annotated-doc rich markdown-it-py mdurl pygments shellingham safetensors sentencepiece sacrebleu sacremoses
-joblib tqdm portalocker regex tabulate lxml colorama platformdirs jaxtyping wadler-lindig pytest pluggy iniconfig
-pytest-timeout hypothesis sortedcontainers filelock, and install them there with `pip install --no-index --no-deps
+sentencex py3langid nltk joblib tqdm portalocker regex tabulate lxml colorama platformdirs jaxtyping wadler-lindig
+pytest pluggy iniconfig pytest-timeout hypothesis sortedcontainers filelock fsspec, and install them there with `pip install --no-index --no-deps
 wheels/*`. Add transformers, tokenizers and huggingface-hub to compare with Hugging Face's `generate`. For `real`, first
 run `ZOO_HOME=FOLDER zoo prepare multi30k-ende`, and copy the folder.
 """
@@ -43,7 +42,6 @@ import torch
 from tests.benchmarks.gpu_parts.artefacts import artefacts
 from tests.benchmarks.gpu_parts.correct import correct
 from tests.benchmarks.gpu_parts.decoding import decoding
-from tests.benchmarks.gpu_parts.packed import packed
 from tests.benchmarks.gpu_parts.real import real
 from tests.benchmarks.gpu_parts.setting import Absent, Figures, Part, Setting
 from tests.benchmarks.gpu_parts.training import training
@@ -58,9 +56,8 @@ class Limited(NamedTuple):
 
 PARTS: Mapping[str, Limited] = {
     "correct": Limited(correct, 300),
-    "training": Limited(training, 420),
-    "decoding": Limited(decoding, 420),
-    "packed": Limited(packed, 60),
+    "training": Limited(training, 300),
+    "decoding": Limited(decoding, 300),
     "artefacts": Limited(artefacts, 200),
     "real": Limited(real, 600),
 }

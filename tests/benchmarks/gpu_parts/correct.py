@@ -1,46 +1,151 @@
-"""Correctness: every backend against the interpreter, a sentence alone and in a batch, replays, tests of the suite."""
+"""Correctness: an update and a search on the GPU against the CPU, a sentence alone and in a batch, resume, backends."""
 
 from __future__ import annotations
 
+import random
 import re
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import torch
 
-from compiler import TRANSLATE, EmittedProgram, Purpose, build, graphs, trainable
+from compiler import TRANSLATE, Purpose, build, graphs, trainable
 from compiler.backends import BACKENDS, BuildRequest
 from compiler.backends.conformance import disagreement
-from compiler.cuda_graph import Results
 from compiler.initialization import initial_weights
-from compiler.stream import Stream
-from specs import BOS, Spec
+from specs import EOS, Spec
 from tests.benchmarks.gpu_parts.setting import ROOT, Figures, Setting, subprocess_environment
+from zoo.data.batches import Pairs
+from zoo.generation.batching import Source
+from zoo.generation.beam_search import BeamSearch
+from zoo.generation.constraints import SuppressedTokens
+from zoo.generation.engine import Engine
+from zoo.report import Report
 from zoo.training.benchmarks import random_sources, translations, weights_avoiding
+from zoo.training.distributed import Processes
+from zoo.training.resume_check import verify_resume
+from zoo.training.step import Updater
 
-TESTS = ["tests/zoo/generation/test_beam_search.py", "tests/compiler/test_cuda_graph.py", "-m", "gpu"]
+TESTS = ["tests/zoo/generation/test_beam_search.py", "-m", "gpu"]
 PRECISIONS = ("float32", "bfloat16")
+RULES: tuple[Any, ...] = ("admissible", "full", "shrinking")
+BEAMS = (1, 4, 12)
 
 
 def correct(setting: Setting) -> Iterator[tuple[str, Figures]]:
     """Compare results on the GPU with the CPU: the quick checks first, then the backends that compile."""
     sections: dict[str, Any] = {} if setting.toy else {"architecture": {"N": 2}}  # of each kind of layer two
     spec = setting.spec("base", compilation={"backend": "eager"}, **sections)
+    for dropout in (0.0, 0.1):
+        yield f"20 steps, dropout {dropout}", _updates(setting, dropout)
+    yield from _searches(setting)
+    yield "killed and resumed", _resume(setting)
     # Weights of before training, but for tokens that would end a translation early.
     weights = weights_avoiding(spec, initial_weights(spec, graphs(spec)))
-    yield from _backend(setting, spec, weights, "eager")
-    yield "training", _training(setting, spec)
     for precision in PRECISIONS:
         yield f"alone and in a batch, {precision}", _alone(setting, spec, weights, precision)
-        yield f"recorded, {precision}", _recorded(setting, spec, weights, precision, "eager")
+    yield from _backend(setting, spec, weights, "eager")
     yield "tests that need a GPU", _tests(setting)
     for name in BACKENDS:
         if name != "eager":
             yield from _backend(setting, spec, weights, name)
-    if not setting.toy:
-        yield "recorded, inductor, bfloat16", _recorded(setting, spec, weights, "bfloat16", "inductor")
+
+
+def _small(**sections: Any) -> dict[str, Any]:
+    architecture = {
+        "N": 2,
+        "d_model": 64,
+        "d_ff": 128,
+        "h": 4,
+        "d_k": 16,
+        "d_v": 16,
+        **sections.pop("architecture", {}),
+    }
+    return {"architecture": architecture, "vocabulary": {"size": 500}, **sections}
+
+
+def _updates(setting: Setting, dropout: float) -> Figures:
+    """Take the same 20 steps on the CPU, as functions, and on the GPU, as CUDA graphs. Dropout masks are the same."""
+    training = {"source_tokens": 300, "target_tokens": 300, "warmup_steps": 10, "clip_norm": 1.0}
+    spec = setting.spec("tiny", **_small(architecture={"dropout": dropout}, training=training))
+    trained = []
+    for device in ("cpu", str(setting.device)):
+        program = trainable(spec, (Purpose.TRAIN, Purpose.UPDATE), device=device)
+        updater, generator = Updater(spec, program, Processes(device), Report()), np.random.default_rng(1)
+        for number in range(1, 21):
+            lengths = generator.integers(1, 20, (2, 12))
+            sides = [[generator.integers(5, 500, n).astype(np.int32) for n in side] for side in lengths]
+            batch = Pairs(*sides).to_batch()
+            result = updater.step(number, batch, batch.target_tokens)
+        weights = torch.cat([parameter.detach().flatten().cpu() for parameter in program.parameters()])
+        trained.append((weights, float(result.smoothed) / result.tokens))
+    (reference, expected), (weights, loss) = trained
+    return {
+        "difference of weights": float((weights - reference).abs().max()),
+        "difference of the loss": loss - expected,
+    }
+
+
+def _searches(setting: Setting) -> Iterator[tuple[str, Figures]]:
+    """Compare the search on the GPU with the search in Python on the CPU: all rules, three beams, with a constraint."""
+    spec = setting.spec("tiny", **_small())
+    generator = torch.Generator().manual_seed(1)
+    weights = {
+        name: 2 * weight + 0.1 * torch.randn(weight.shape, generator=generator)
+        for name, weight in initial_weights(spec, graphs(spec)).items()
+    }
+    plain, program = (
+        build(spec, weights=weights, backend="eager", device=device) for device in ("cpu", str(setting.device))
+    )
+    draw, size = random.Random(3), spec.vocabulary.size
+    sources = [
+        Source(index, (*(draw.randrange(4, size) for _ in range(draw.randint(1, 30))), EOS), draw.randint(4, 40))
+        for index in range(8 if setting.toy else 40)
+    ]
+    for rule in RULES:
+        for beam in BEAMS:
+            constraint = SuppressedTokens((11,), size, None, 3) if beam == 4 else None
+            search = BeamSearch(beam, 0.6, min(2, beam), constraint, stopping_rule=rule)
+            found = []
+            for each, device, tokens in (
+                (plain, "cpu", 400),
+                (program, setting.device, 400),
+                (program, setting.device, 1),
+            ):
+                with Engine(each, device, max_batch_tokens=tokens) as engine:
+                    found.append([[h.tokens for h in best] for best in engine.submit(sources, search).result()])
+            cpu, together, alone = found
+            yield (
+                f"search, {rule}, beam {beam}",
+                {
+                    "sentences": len(sources),
+                    "other than on the CPU": sum(a != b for a, b in zip(cpu, together, strict=True)),
+                    "other alone than in a batch": sum(a != b for a, b in zip(alone, together, strict=True)),
+                },
+            )
+
+
+def _resume(setting: Setting) -> Figures:
+    """Kill a training run with SIGKILL and resume it, twice. Compare its weights with those of an unbroken run."""
+    corpus = {"train": [{"grammar": 2000}], "dev": [{"grammar": 9}], "test": [{"grammar": 9}]}
+    spec = setting.spec("tiny", **_small(corpus=corpus, training={"precision": "bfloat16"}))
+    result = verify_resume(spec, device=str(setting.device))
+    return {"steps": result.steps, "killed after steps": list(result.kills), "bitwise equal": not result.differing}
+
+
+def _alone(setting: Setting, spec: Spec, weights: Any, precision: str) -> Figures:
+    """Count sentences whose best translation differs in a batch. In float32 there must be none."""
+    count = 4 if setting.toy else 48
+    program = build(spec, weights=weights, device=str(setting.device), precision=precision, backend="eager")
+    sources = random_sources(spec, count)
+    alone, together = (
+        translations(program, sources, spec, batch=batch, device=str(setting.device)) for batch in (1, count)
+    )
+    changed = sum(a[0].tokens != b[0].tokens for a, b in zip(alone, together, strict=True))
+    return {"sentences": count, "changed": changed}
 
 
 def _backend(setting: Setting, spec: Spec, weights: Any, name: str) -> Iterator[tuple[str, Figures]]:
@@ -62,70 +167,6 @@ def _backend(setting: Setting, spec: Spec, weights: Any, name: str) -> Iterator[
                 yield row, {f"error of {purpose}": error for purpose, error in errors.items()}
             except Exception as error:
                 yield row, {"failed": f"{type(error).__name__}: {error}"[:300]}
-
-
-def _training(setting: Setting, spec: Spec) -> Figures:
-    """Report the error of the loss in float32, and with autocast in bfloat16."""
-    program = trainable(spec, [Purpose.TRAIN], device=str(setting.device))
-    found = {"error of the loss, float32": disagreement(program)[Purpose.TRAIN]}
-    with torch.autocast(setting.device.type, torch.bfloat16):
-        found["error of the loss, bfloat16"] = disagreement(program)[Purpose.TRAIN]
-    return found
-
-
-def _alone(setting: Setting, spec: Spec, weights: Any, precision: str) -> Figures:
-    """Count sentences whose best translation differs in a batch. In float32 there must be none."""
-    count = 4 if setting.toy else 48
-    program = build(spec, weights=weights, device=str(setting.device), precision=precision, backend="eager")
-    sources = random_sources(spec, count)
-    alone, together = (
-        translations(program, sources, spec, batch=batch, device=str(setting.device)) for batch in (1, count)
-    )
-    changed = sum(a[0].tokens != b[0].tokens for a, b in zip(alone, together, strict=True))
-    return {"sentences": count, "changed": changed}
-
-
-def run_again(function: Callable[[], Results]) -> tuple[Results, Callable[[], object]]:
-    """Recorder that runs the step again in place of a replay."""
-    return function(), function
-
-
-def _recorded(setting: Setting, spec: Spec, weights: Any, precision: str, backend: str) -> Figures:
-    """Compare replays with the recorded step bitwise, and translations with those of an unrecorded program."""
-    programs = []
-    for _ in range(3):
-        made = build(spec, weights=weights, device=str(setting.device), precision=precision, backend=backend)
-        assert isinstance(made, EmittedProgram)
-        programs.append(made)
-    recorded, again, plain = programs
-    plain._recorded = None
-    again.record_steps(run_again)
-    if not setting.cuda:
-        recorded.record_steps(run_again)
-    rows, generator = 5, torch.Generator().manual_seed(1)
-    source = torch.randint(4, spec.vocabulary.size, (rows, 11), generator=generator).to(setting.device)
-    tokens = [torch.full((rows,), BOS), *torch.randint(4, spec.vocabulary.size, (20, rows), generator=generator)]
-    states = [program.encode(Stream.full(source)) for program in programs]
-    differing, largest = 0, 0.0
-    for token in tokens:
-        each = []
-        for number, program in enumerate(programs):
-            found, states[number] = program.advance(states[number], token[:, None].to(setting.device))
-            each.append(found)
-        differing += int((each[0] != each[1]).sum())
-        largest = max(largest, float((each[0] - each[2]).abs().max()))
-    sources = random_sources(spec, 4 if setting.toy else 48)
-    both = [translations(program, sources, spec, batch=16, device=str(setting.device)) for program in (recorded, plain)]
-    changed = sum(a[0].tokens != b[0].tokens for a, b in zip(*both, strict=True))
-    return {
-        "recorded as": "CUDA graphs"
-        if setting.cuda and recorded._recorded and recorded._recorded._can_record
-        else "nothing",
-        "numbers that differ from the same step": differing,
-        "largest difference from the step without padding, nats": largest,
-        "sentences": len(sources),
-        "changed": changed,
-    }
 
 
 def _tests(setting: Setting) -> Figures:

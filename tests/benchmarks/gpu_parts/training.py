@@ -1,49 +1,56 @@
-"""Training speed: whole updates in bfloat16 with 25,000 source and 25,000 target tokens."""
+"""Training speed: whole updates in bfloat16 with up to 25,000 source and 25,000 target tokens."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Self
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import torch
 
+from compiler import Purpose, trainable
 from specs import Spec
+from tests.benchmarks.gpu_parts.profile import profiled
 from tests.benchmarks.gpu_parts.setting import Figures, Setting
-from zoo.report import Progress, Report
-from zoo.training.benchmarks import benchmark_training
+from zoo.data.batches import Pairs
+from zoo.data.training_set import TrainingSet
+from zoo.report import Report
+from zoo.training.benchmarks import benchmark_training, random_pairs
+from zoo.training.distributed import Processes
+from zoo.training.step import Updater
 
 STEPS = {"base": 100_000, "big": 300_000}
-MARKS = {"base": 860_000, "big": 250_000}
+MARKS = {"base": 900_000, "big": 300_000}
 """Target speed, in target tokens per second."""
+KERNEL_BY_KERNEL = {"backend": "eager", "disabled_passes": ["pack_rows"]}
+"""Options of the compiler without packed rows, so that the host launches each kernel."""
 
 
 def training(setting: Setting) -> Iterator[tuple[str, Figures]]:
-    """Measure base with and without compiled layers, then big with compiled layers."""
-    for name, backend in (("base", "eager"), ("base", "inductor"), ("big", "inductor")):
-        if setting.toy and (name, backend) != ("base", "eager"):
-            yield f"{name}, {backend}", {"absent": "at full size only"}
+    """Measure base and big with one CUDA graph per step, then base with kernels that the host launches."""
+    for name in MARKS:
+        if setting.toy and name != "base":
+            yield name, {"absent": "at full size only"}
             continue
-        sections = {"compilation": {"backend": backend}}
-        spec = setting.spec(name, **sections)
-        training = spec.training.model_copy(update={"precision": "bfloat16"})
-        yield f"{name}, {backend}", _measured(setting, spec.model_copy(update={"training": training}), name)
-    yield "compiled whole", {"absent": "layers are compiled, each kind once: there is no other way to build it"}
+        spec = _in_bfloat16(setting.spec(name))
+        yield name, _measured(setting, spec, name)
+        yield f"{name}, kernels of a step", _kernels(setting, spec)
     yield (
-        "the whole step as one CUDA graph",
-        {
-            "absent": "the loss takes what is not padding by a mask, for whose count the host waits, and no batch has "
-            "the shape of the one before"
-        },
+        "base, kernel by kernel",
+        _measured(setting, _in_bfloat16(setting.spec("base", compilation=KERNEL_BY_KERNEL)), "base", steps=3),
     )
 
 
-def _measured(setting: Setting, spec: Spec, name: str) -> Figures:
+def _in_bfloat16(spec: Spec) -> Spec:
+    return spec.model_copy(update={"training": spec.training.model_copy(update={"precision": "bfloat16"})})
+
+
+def _measured(setting: Setting, spec: Spec, name: str, steps: int = 10) -> Figures:
     if setting.cuda:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(setting.device)
-    compiled = _Compiled()
-    steps, rounds = (1, 1) if setting.toy else (10, 3)
-    speed = benchmark_training(spec, steps=steps, rounds=rounds, device=str(setting.device), report=compiled)
+    steps, rounds = (1, 1) if setting.toy else (steps, 3)
+    speed = benchmark_training(spec, steps=steps, rounds=rounds, device=str(setting.device))
     step, target = speed.step_seconds.median, speed.target_tokens_per_second.median
     return {
         "target tokens/s": target,
@@ -52,7 +59,6 @@ def _measured(setting: Setting, spec: Spec, name: str) -> Figures:
         "of the peak": speed.utilisation.median,
         "step, s": step,
         "first steps, s": speed.first_seconds - steps * step,
-        "compiled after them": compiled.later,
         "padding": speed.padding,
         "memory, GB": speed.memory_bytes / 1e9,
         f"{STEPS[name]:,} steps, h": STEPS[name] * step / 3600,
@@ -60,27 +66,22 @@ def _measured(setting: Setting, spec: Spec, name: str) -> Figures:
     }
 
 
-class _Compiled(Report):
-    """Report that counts the graphs that torch.compile makes during the timed rounds."""
+def _kernels(setting: Setting, spec: Spec) -> Figures:
+    """Profile three steps of one batch, after a step that records the CUDA graph."""
+    if not setting.cuda:
+        return {"absent": "kernels are those of a GPU"}
+    program = trainable(spec, device=str(setting.device))
+    updater = Updater(spec, program, Processes(str(setting.device)), Report())
+    with TemporaryDirectory() as folder:
+        store = random_pairs(spec, 1, Path(folder))
+        bare = spec.model_copy(update={"corpus": spec.corpus.model_copy(update={"train": ()})})
+        data = TrainingSet(bare, store)
+        data.packed = Purpose.UPDATE in program.graphs
+        batch = Pairs.from_store(store, data.epoch_batches(0)[0]).to_batch()
 
-    def __init__(self) -> None:
-        self.later = 0
+    def steps() -> None:
+        for number in range(1, 4):
+            updater.step(number, batch, batch.target_tokens)
 
-    def progress(self, label: str, total: int | None, unit: str) -> Progress:
-        return _Counter(self) if label == "train" else Progress()
-
-
-class _Counter(Progress):
-    def __init__(self, compiled: _Compiled) -> None:
-        self._compiled = compiled
-
-    def __enter__(self) -> Self:
-        self._before = _count()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._compiled.later = _count() - self._before
-
-
-def _count() -> int:
-    return torch._dynamo.utils.counters["stats"]["unique_graphs"] if hasattr(torch, "_dynamo") else 0
+    steps()
+    return profiled(setting, f"training {spec.name}", steps, 3)
