@@ -126,11 +126,14 @@ def packed_attention(
     sees = (index >= spans[0][:, None]) & (index < spans[1][:, None])
     if causal:
         sees &= index <= torch.arange(q.shape[1], device=q.device)[:, None]
-    query, key, value = (part.unflatten(-1, (-1, width)).transpose(1, 2) for part, width in heads.parts(q, kv))
+    query, key, value = (
+        part.reshape(1, part.shape[1], -1, width).transpose(1, 2) for part, width in heads.parts(q, kv)
+    )
     key, value = (part.repeat_interleave(heads.count // heads.kv_count, 1) for part in (key, value))
     scores = (query @ key.mT * scale).float().masked_fill(~sees, -math.inf)
     weights = scores.softmax(-1).nan_to_num(0.0).to(value.dtype)
-    return (weights @ value).transpose(1, 2).flatten(2)
+    context: Tensor = (weights @ value).transpose(1, 2).flatten(2)
+    return context
 
 
 def packed_sinusoids(
@@ -174,7 +177,7 @@ class _SeededDropout(torch.autograd.Function):
         return dropout(x.contiguous(), probability, seed, key)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         from compiler.cuda.norms import dropout
 
         (seed,), (probability, key) = ctx.saved_tensors, ctx.options
@@ -194,14 +197,16 @@ class _ResidualNorm(torch.autograd.Function):
         return out
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         from compiler.cuda import norms
 
         (*tensors, seed, means, deviations), (epsilon, probability, key) = ctx.saved_tensors, ctx.options
-        norm = norms.Norm(*tensors, epsilon, probability, seed, key)
+        x, y, c, gain, bias = tensors
+        norm = norms.Norm(x, y, c, gain, bias, epsilon, probability, seed, key)
         gradients = norms.residual_norm_backward(gradient.contiguous(), norm, means, deviations)
-        given = (norm.x, norm.y, norm.c, norm.gain, norm.bias)
-        cast_gradients = (d if t is None or d is None else d.to(t.dtype) for d, t in zip(gradients, given, strict=True))
+        cast_gradients = (
+            d if t is None or d is None else d.to(t.dtype) for d, t in zip(gradients, tensors, strict=True)
+        )
         return *cast_gradients, None, None, None, None
 
 
@@ -214,7 +219,7 @@ class _LinearRelu(torch.autograd.Function):
         return out.view(*x.shape[:-1], -1)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         from compiler.cuda.norms import relu_backward
 
         rows, matrix, out = ctx.saved_tensors
@@ -238,7 +243,7 @@ class _PackedAttention(torch.autograd.Function):
         return out.unsqueeze(0)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         from compiler.cuda.attention import packed_attention_backward
 
         (q, kv, out, logs, spans, readers), (heads, scale, causal) = ctx.saved_tensors, ctx.options
@@ -263,7 +268,7 @@ class _WholeLoss(torch.autograd.Function):
         return losses.sum(1)
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         (rows, table, logits), scale = ctx.saved_tensors, gradient[0]
         scale = scale.to(rows.dtype)
         d_x = (logits @ table).mul_(scale).view(ctx.shape)

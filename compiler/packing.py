@@ -34,7 +34,9 @@ class PackedRows:
         """
         self.source, self.target = source, target
         shapes = {
-            **{"seed": (2,), "rate": (1,), "tokens": (1,)},
+            "seed": (2,),
+            "rate": (1,),
+            "tokens": (1,),
             **dict.fromkeys(("source", "source_position"), (1, source)),
             **dict.fromkeys(("source_spans", "reader_spans"), (2, source)),
             **dict.fromkeys(("target", "labels", "target_position"), (1, target)),
@@ -53,7 +55,7 @@ class PackedRows:
     def host(
         self, sources: Tensor, source_lengths: Tensor, targets: Tensor, target_lengths: Tensor, **scalars: float
     ) -> Tensor:
-        """Return the contents of the buffer for a batch, in memory of the host.
+        """Return the contents of the buffer for a batch, in memory of the host from which a GPU can copy.
 
         Args:
             sources: Padded sources that end with EOS, [batch, source].
@@ -95,12 +97,13 @@ class PackedRows:
         return host
 
     def _empty(self) -> tuple[Tensor, dict[str, Any]]:
-        host = torch.from_numpy(np.zeros(self.buffer.shape, np.int32))  # torch.zeros may wait for other threads
+        host = torch.empty(self.buffer.shape, dtype=torch.int32, pin_memory=self.buffer.is_cuda)
+        host.numpy().fill(0)  # torch would divide the work between threads, which can take longer than the work
         return host, {name: view.numpy() for name, view in self._views(host).items()}
 
     def _views(self, buffer: Tensor) -> dict[str, Tensor]:
         sizes = [int(np.prod(shape)) for shape in self._shapes.values()]
-        parts = zip(self._shapes.items(), buffer.split(sizes), strict=True)
+        parts = zip(self._shapes.items(), torch.split(buffer, sizes), strict=True)
         return {name: part.view(shape) for (name, shape), part in parts}
 
 

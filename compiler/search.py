@@ -116,9 +116,7 @@ class Searcher:
                 self._encoders.clear()
                 raise
 
-    def _search(
-        self, state: SearchState, microseconds: int, allowed: npt.NDArray[np.bool_] | None
-    ) -> list[BeamResult]:
+    def _search(self, state: SearchState, microseconds: int, allowed: npt.NDArray[np.bool_] | None) -> list[BeamResult]:
         end = time.perf_counter() + microseconds / 1e6
         pool = self._admit(state, allowed)
         while True:
@@ -255,7 +253,9 @@ class _Pool:
         """Set the tokens that may be chosen."""
         if allowed is not self._allowed:
             self._allowed = allowed
-            self.slots.allowed.copy_(torch.ones_like(self.slots.allowed) if allowed is None else torch.from_numpy(allowed))
+            self.slots.allowed.copy_(
+                torch.ones_like(self.slots.allowed) if allowed is None else torch.from_numpy(allowed)
+            )
 
     def enter(self, sentences: Sequence[_Sentence]) -> None:
         """Encode sentences, and put each into a free slot."""
@@ -264,7 +264,7 @@ class _Pool:
         sources, slots = [each.source for each in sentences], np.array([each.slot for each in sentences])
         lengths = np.array([len(source) for source in sources])
         packed, output, encode = self.searcher.encoder(int(lengths.sum()))
-        packed.buffer.copy_(self._pinned(packed.host_sources(sources)), non_blocking=True)
+        packed.buffer.copy_(packed.host_sources(sources), non_blocking=True)
         encode()
         # The place of each token in the memory of all slots.
         starts = slots * self.layout.source - lengths.cumsum() + lengths
@@ -295,8 +295,9 @@ class _Pool:
             source = cached.view(before.count, other.layout.rows, other.layout.capacity, -1)
             into[new, : source.shape[1], : source.shape[2]] = source[old]
         for state, earlier in zip(slots.recurrent, before.recurrent, strict=True):
-            source = earlier[:-1].unflatten(0, (before.count, -1))
-            state[:-1].unflatten(0, (slots.count, -1))[new, : source.shape[1]] = source[old]
+            source = earlier[:-1].view(before.count, other.layout.rows, *earlier.shape[1:])
+            into = state[:-1].view(slots.count, self.layout.rows, *state.shape[1:])
+            into[new, : source.shape[1]] = source[old]
 
     def release(self, sentences: Sequence[_Sentence]) -> None:
         """Free the slots of sentences. Those that are not done yet go on until others take their place."""
@@ -341,10 +342,9 @@ class _Pool:
 
     def _sent(self, array: npt.NDArray[Any]) -> Tensor:
         """Return an array as a tensor on the device."""
-        return self._pinned(torch.from_numpy(array)).to(self.slots.table.device, non_blocking=True)
-
-    def _pinned(self, tensor: Tensor) -> Tensor:
-        return tensor.pin_memory() if self._on_gpu else tensor
+        host = torch.empty(array.shape, dtype=torch.from_numpy(array).dtype, pin_memory=self._on_gpu)
+        host.numpy()[...] = array  # torch would divide the copy between threads, which can take longer than the copy
+        return host.to(self.slots.table.device, non_blocking=True)
 
 
 def _layout(sentences: Sequence[_Sentence]) -> SlotLayout:

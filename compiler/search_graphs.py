@@ -122,7 +122,12 @@ def _embedding(by_name: Mapping[str, Node], node: Node) -> Node:
     if embedded.inputs != ("token",):
         raise Unpackable("it changes embeddings before it adds positions, which has no kernel for GPUs")
     slots = SlotEmbedding(node.type.shape[0], scale.scale, kind, first)
-    return replace(node, operation=slots, inputs=(SLOTS,), parameters=(*embedded.parameters, *node.parameters[:1]) if kind == "learned" else embedded.parameters)
+    return replace(
+        node,
+        operation=slots,
+        inputs=(SLOTS,),
+        parameters=(*embedded.parameters, *node.parameters[:1]) if kind == "learned" else embedded.parameters,
+    )
 
 
 def _self_attention(
@@ -154,7 +159,8 @@ def _cross_attention(
         raise Unpackable("its decoder projects the memory in each step: enable the pass `hoist_memory`")
     key, value = (encoded[encode.outputs[name]] for name in (key_name, value_name))
     (q, q_column), (k, k_column), (v, v_column) = (
-        columns(nodes, each, whole=whole) for nodes, each, whole in ((by_name, query, False), (encoded, key, True), (encoded, value, True))
+        columns(nodes, each, whole=whole)
+        for nodes, each, whole in ((by_name, query, False), (encoded, key, True), (encoded, value, True))
     )
     if k != v:
         raise Unpackable("the keys and values of its memory are separate products: enable the pass `fuse_memory`")

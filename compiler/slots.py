@@ -30,7 +30,7 @@ Numbers = npt.NDArray[np.int32]
 
 
 class SlotState(IntEnum):
-    """State of a slot: free, searching, or finished for one of the reasons in `zoo.generation.hypotheses.StopReason`."""
+    """State of a slot: free, running, or finished for one of the reasons of `zoo.generation.hypotheses.StopReason`."""
 
     FREE = 0
     RUNNING = 1
@@ -136,8 +136,8 @@ class SlotLayout:
         """Return all parts of slots [n, width] as views, each with the axes that depend on the layout."""
         ends = (0, self.tokens, self.totals, self.forced, self.penalties, self.results, self.sequences, self.ancestors)
         parts = [slots[:, start:end] for start, end in pairwise((*ends, self.width))]
-        rows, results = (-1, (self.rows, self.capacity)), (-1, (self.n_best, self.result_width))
-        return [*parts[:5], parts[5].unflatten(*results), *(part.unflatten(*rows) for part in parts[6:])]
+        rows, results = (self.rows, self.capacity), (self.n_best, self.result_width)
+        return [*parts[:5], parts[5].view(len(slots), *results), *(part.view(len(slots), *rows) for part in parts[6:])]
 
     def new(
         self,
@@ -284,9 +284,11 @@ def slot_attention(
     read = first + ancestors
     read[torch.arange(rows), positions] = torch.arange(rows)
     kept = cache[read, torch.arange(layout.capacity)]
-    key, value = kept.split([heads.kv_count * heads.d_k, heads.kv_count * heads.d_v], -1)
+    key, value = kept[..., : heads.kv_count * heads.d_k], kept[..., heads.kv_count * heads.d_k :]
     hidden = torch.arange(layout.capacity) > positions[:, None]
-    return _attend(features[:, 0, heads.query : heads.query + heads.count * heads.d_k], key, value, hidden, heads, scale)
+    return _attend(
+        features[:, 0, heads.query : heads.query + heads.count * heads.d_k], key, value, hidden, heads, scale
+    )
 
 
 def slot_parents(slots: Slots) -> Int[Tensor, " rows"]:
@@ -323,10 +325,11 @@ def memory_attention(
 def _attend(query: Tensor, key: Tensor, value: Tensor, hidden: Tensor, heads: HeadColumns, scale: float) -> Tensor:
     """Return the attention of one query per row: query [rows, _], key and value [rows, m, _], hidden [rows, m]."""
     q = query.view(len(query), heads.kv_count, -1, heads.d_k)
-    k, v = (x.unflatten(-1, (heads.kv_count, -1)).transpose(1, 2) for x in (key, value))
+    k, v = (x.reshape(*x.shape[:2], heads.kv_count, -1).transpose(1, 2) for x in (key, value))
     scores = (q @ k.mT * scale).float().masked_fill(hidden[:, None, None, :], -torch.inf)
     weights = scores.softmax(-1).nan_to_num(0.0).to(v.dtype)
-    return (weights @ v).flatten(1).unsqueeze(1)
+    context: Tensor = weights @ v
+    return context.flatten(1).unsqueeze(1)
 
 
 def advance(slots: Slots, logits: Float[Tensor, "rows V"]) -> None:
@@ -372,14 +375,14 @@ class _Beam:
             token = int(self.slot[self.layout.forced + length])
             self.tokens[0], self.ancestors[0, length] = token, 0
             self.totals[0] += log_probabilities[0, token]
-            return
+            return None
         candidates = self._candidates(log_probabilities, allowed[int(length >= self.min_length)], length)
         if np.isnan([total for total, *_ in candidates]).any():
             return self._fail()
         live = int(np.isfinite(self.totals).sum())
         limit = live if self.shrinking and written else self.candidates
         candidates = sorted(candidates, key=lambda c: (-c[0], c[1], -c[2], c[3]))[:limit]
-        is_last, chosen = self.length > self.max_length, []
+        is_last, chosen = self.length > self.max_length, list[tuple[Any, int, int]]()
         for rank, (total, row, _, token) in enumerate(candidates):
             ends = token == EOS
             if not ends and len(chosen) < self.size:

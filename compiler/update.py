@@ -34,7 +34,7 @@ class GradientProgram:
         device = program.device
         self.gradient = torch.zeros(sum(p.numel() for p in parameters.values()), device=device)
         """Gradients of the smoothed loss of all parameters, one after the other, summed over target tokens."""
-        parts = self.gradient.split([p.numel() for p in parameters.values()])
+        parts = torch.split(self.gradient, [p.numel() for p in parameters.values()])
         self._gradients = [part.view(p.shape) for part, p in zip(parts, parameters.values(), strict=True)]
         for parameter, gradient in zip(parameters.values(), self._gradients, strict=True):
             parameter.grad = gradient

@@ -6,8 +6,6 @@ the first to the last that these queries see. The grid depends only on the lengt
 recorded in a CUDA graph. The backward pass needs no atomic additions, so that it always gives the same sums.
 """
 
-# ruff: noqa: D103 - Triton functions are described by the functions that launch them
-
 from __future__ import annotations
 
 from typing import Any
@@ -146,8 +144,16 @@ def _key_gradients(
             d_scores = weights * (d_weights - delta[None, :]) * scale
             k_sums += tl.dot(d_scores.to(query.dtype), query, input_precision=precision)
     base = offsets[:, None].to(tl.int64) * g_stride
-    tl.store(kv_gradient + base + k_column + shared * d_k + k_columns[None, :], k_sums, inside[:, None] & (k_columns < d_k)[None, :])
-    tl.store(kv_gradient + base + v_column + shared * d_v + v_columns[None, :], v_sums, inside[:, None] & (v_columns < d_v)[None, :])
+    tl.store(
+        kv_gradient + base + k_column + shared * d_k + k_columns[None, :],
+        k_sums,
+        inside[:, None] & (k_columns < d_k)[None, :],
+    )
+    tl.store(
+        kv_gradient + base + v_column + shared * d_v + v_columns[None, :],
+        v_sums,
+        inside[:, None] & (v_columns < d_v)[None, :],
+    )
 
 
 def _options(x: Tensor, heads: HeadColumns, causal: bool) -> dict[str, Any]:

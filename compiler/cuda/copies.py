@@ -1,7 +1,5 @@
 """Copy many tensors to another type in one kernel."""
 
-# ruff: noqa: D103 - Triton functions are described by the functions that launch them
-
 from __future__ import annotations
 
 from collections.abc import Sequence

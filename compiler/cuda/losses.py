@@ -1,7 +1,5 @@
 """Cross entropy with label smoothing in one kernel, which overwrites the logits with their gradients (5.4)."""
 
-# ruff: noqa: D103 - Triton functions are described by the functions that launch them
-
 from __future__ import annotations
 
 import torch
@@ -12,8 +10,9 @@ from torch import Tensor
 from compiler.operations.probability import SUPPRESSED_LOGIT
 from specs import PAD
 
-BLOCK, WARPS = 8192, 16
-"""Number of logits that a program works on at a time, and its warps."""
+BLOCK, WARPS = 4096, 8
+"""Number of logits that a program works on at a time, and its warps. With sums that are reduced in each block, the
+kernel takes half as long again on an H100."""
 
 
 @triton.jit
@@ -31,18 +30,25 @@ def _cross_entropy(
         tl.store(losses + row, 0.0)
         tl.store(losses + count + row, 0.0)
     else:
-        highest, sums, totals, open_classes = -3.0e38, 0.0, 0.0, 0.0
+        highest = tl.full((block,), float("-inf"), tl.float32)
+        sums, totals, possible = (
+            tl.zeros((block,), tl.float32), tl.zeros((block,), tl.float32), tl.zeros((block,), tl.float32)
+        )  # fmt: skip
         for first in range(0, classes, block):
             z = tl.load(start + first + columns, first + columns < classes, other=float("-inf")).to(tl.float32)
             is_open = z > suppressed
-            higher = tl.maximum(highest, tl.max(tl.where(is_open, z, -3.0e38), 0))
-            sums = sums * tl.exp(highest - higher) + tl.sum(tl.where(is_open, tl.exp(z - higher), 0.0), 0)
-            totals += tl.sum(tl.where(is_open, z, 0.0), 0)
-            open_classes += tl.sum(is_open.to(tl.float32), 0)
+            higher = tl.maximum(highest, tl.where(is_open, z, float("-inf")))
+            is_finite = higher > float("-inf")
+            shift = tl.where(is_finite, higher, 0.0)
+            sums = sums * tl.exp(highest - shift) + tl.where(is_open, tl.exp(z - shift), 0.0)
             highest = higher
-        log_z = highest + tl.log(sums)
+            totals += tl.where(is_open, z, 0.0)
+            possible += is_open.to(tl.float32)
+        top = tl.max(highest, 0)
+        log_z = top + tl.log(tl.sum(sums * tl.exp(highest - top), 0))
+        open_classes = tl.sum(possible, 0)
         plain = log_z - tl.load(start + label).to(tl.float32)
-        total = open_classes * log_z - totals
+        total = open_classes * log_z - tl.sum(totals, 0)
         if wrong_classes:
             other = smoothing / (open_classes - 1)
             loss = (1 - smoothing) * plain + other * (total - plain)

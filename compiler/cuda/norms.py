@@ -1,7 +1,5 @@
 """LayerNorm(x + Dropout(y + c)) in one kernel forward and one backward, dropout alone, and ReLU backward (3.1, 5.4)."""
 
-# ruff: noqa: D103 - Triton functions are described by the functions that launch them
-
 from __future__ import annotations
 
 from typing import NamedTuple
@@ -76,13 +74,18 @@ def _backward(
         index, z, factor = _sum_rows(
         x, y, c, rows, columns, inside, width, seed, key, threshold, scale, has_y, has_c, drops
     )  # fmt: skip
-        mean, deviation = tl.load(means + rows, rows < count, other=0.0), tl.load(deviations + rows, rows < count, other=0.0)
+        mean, deviation = (
+            tl.load(means + rows, rows < count, other=0.0),
+            tl.load(deviations + rows, rows < count, other=0.0),
+        )
         normed = tl.where(inside, (z - mean[:, None]) * deviation[:, None], 0.0)
         d = tl.load(gradient + index, inside, other=0.0).to(tl.float32)
         gain_sum += tl.sum(d * normed, 0)
         bias_sum += tl.sum(d, 0)
         d *= g[None, :]
-        dz = (d - tl.sum(d, 1)[:, None] / width - normed * (tl.sum(d * normed, 1)[:, None] / width)) * deviation[:, None]
+        dz = (d - tl.sum(d, 1)[:, None] / width - normed * (tl.sum(d * normed, 1)[:, None] / width)) * deviation[
+            :, None
+        ]
         tl.store(x_gradient + index, dz, inside)
         if has_y:
             if drops:

@@ -3,8 +3,6 @@
 `compiler.slots` describes slots, and has each of these functions in PyTorch.
 """
 
-# ruff: noqa: D103 - Triton functions are described by the functions that launch them
-
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
@@ -53,7 +51,19 @@ _NONE: tl.constexpr = tl.constexpr(2147483647)
 
 
 @triton.jit
-def _embed(table, width, tokens, embeddings, positions, out, d, scale, rows: tl.constexpr, has_positions: tl.constexpr, block: tl.constexpr):
+def _embed(
+    table,
+    width,
+    tokens,
+    embeddings,
+    positions,
+    out,
+    d,
+    scale,
+    rows: tl.constexpr,
+    has_positions: tl.constexpr,
+    block: tl.constexpr,
+):
     row = tl.program_id(0)
     slot = table + row // rows * width
     columns = tl.arange(0, block)
@@ -62,7 +72,9 @@ def _embed(table, width, tokens, embeddings, positions, out, d, scale, rows: tl.
     x = (x.to(tl.float32) * scale).to(x.dtype)
     if has_positions:
         position = tl.load(slot + _LENGTH)
-        x = (x.to(tl.float32) + tl.load(positions + position * d + columns, columns < d, other=0.0).to(tl.float32)).to(x.dtype)
+        x = (x.to(tl.float32) + tl.load(positions + position * d + columns, columns < d, other=0.0).to(tl.float32)).to(
+            x.dtype
+        )
     tl.store(out + row.to(tl.int64) * d + columns, x, columns < d)
 
 
@@ -93,11 +105,17 @@ def _attend_cache(
         inside = positions < position
         ancestor = tl.load(table + slot * width + ancestors + row % rows * capacity + positions, inside, other=0)
         read = cache + ((slot * rows + ancestor).to(tl.int64) * capacity + positions) * cache_width
-        keys = tl.load(read[:, None] + shared * d_k + k_columns[None, :], inside[:, None] & (k_columns < d_k)[None, :], other=0.0)
+        keys = tl.load(
+            read[:, None] + shared * d_k + k_columns[None, :], inside[:, None] & (k_columns < d_k)[None, :], other=0.0
+        )
         scores = tl.where(inside, tl.sum(keys.to(tl.float32) * q[None, :], 1), float("-inf"))
         higher = tl.maximum(highest, tl.max(scores, 0))
         weights, factor = tl.exp(scores - higher), tl.exp(highest - higher)
-        values = tl.load(read[:, None] + v_first + shared * d_v + v_columns[None, :], inside[:, None] & (v_columns < d_v)[None, :], other=0.0)
+        values = tl.load(
+            read[:, None] + v_first + shared * d_v + v_columns[None, :],
+            inside[:, None] & (v_columns < d_v)[None, :],
+            other=0.0,
+        )
         result = result * factor + tl.sum(weights[:, None] * values.to(tl.float32), 0)
         sums, highest = sums * factor + tl.sum(weights, 0), higher
     tl.store(out + (row.to(tl.int64) * heads + head) * d_v + v_columns, result / sums, v_columns < d_v)
@@ -121,14 +139,24 @@ def _attend_memory(
         positions = first + tl.arange(0, block)
         inside = positions < length
         read = memory + (slot.to(tl.int64) * source + positions) * memory_width
-        keys = tl.load(read[:, None] + key + shared * d_k + k_columns[None, :], inside[:, None] & (k_columns < d_k)[None, :], other=0.0)
+        keys = tl.load(
+            read[:, None] + key + shared * d_k + k_columns[None, :],
+            inside[:, None] & (k_columns < d_k)[None, :],
+            other=0.0,
+        )
         scores = tl.where(inside, tl.sum(keys.to(tl.float32) * q[None, :], 1), float("-inf"))
         higher = tl.maximum(highest, tl.max(scores, 0))
         weights, factor = tl.exp(scores - higher), tl.exp(highest - higher)
-        values = tl.load(read[:, None] + value + shared * d_v + v_columns[None, :], inside[:, None] & (v_columns < d_v)[None, :], other=0.0)
+        values = tl.load(
+            read[:, None] + value + shared * d_v + v_columns[None, :],
+            inside[:, None] & (v_columns < d_v)[None, :],
+            other=0.0,
+        )
         result = result * factor + tl.sum(weights[:, None] * values.to(tl.float32), 0)
         sums, highest = sums * factor + tl.sum(weights, 0), higher
-    tl.store(out + (row.to(tl.int64) * heads + head) * d_v + v_columns, result / tl.maximum(sums, 1e-30), v_columns < d_v)
+    tl.store(
+        out + (row.to(tl.int64) * heads + head) * d_v + v_columns, result / tl.maximum(sums, 1e-30), v_columns < d_v
+    )
 
 
 @triton.jit

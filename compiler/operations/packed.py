@@ -61,7 +61,7 @@ class PackedAttention(Operation):
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         q, kv, spans, _ = inputs
-        query, key, value = (part.unflatten(-1, (-1, width))[0] for part, width in self.heads.parts(q, kv))
+        query, key, value = (part[0].view(part.shape[1], -1, width) for part, width in self.heads.parts(q, kv))
         group, rows = self.heads.count // self.heads.kv_count, []
         for index, (start, end) in enumerate(spans.T.tolist()):
             end = min(end, index + 1) if self.causal else end
@@ -133,7 +133,7 @@ class LinearRelu(Linear):
 
 @dataclass(frozen=True)
 class PackedPositions(PositionalEncoding):
-    """Add sinusoids (3.5) from a table: x [batch, n, d], position [batch, n] -> [batch, n, d]. Positions are below n."""
+    """Add sinusoids (3.5) from a table: x [batch, n, d], positions below n [batch, n] -> [batch, n, d]."""
 
     calls = ("compiler.fused.packed_sinusoids",)
 
@@ -153,5 +153,3 @@ class WholeCrossEntropy(ChunkedCrossEntropy):
 
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
         return super().emit(context, inputs, parameters).replace("chunked_loss", "whole_loss")
-
-

@@ -22,9 +22,16 @@ from compiler.operations.operation import (
 )
 from compiler.runtime import sinusoid_table
 from compiler.size import ONE, Size
+from compiler.slots import Slots
 
 if TYPE_CHECKING:
     from torch import Tensor
+
+
+def _slots(value: object) -> Slots:
+    """Return the slots, which are passed like a tensor."""
+    assert isinstance(value, Slots)
+    return value
 
 
 @dataclass(frozen=True)
@@ -46,7 +53,7 @@ class SlotEmbedding(Operation):
         return ValueType((self.rows, ONE, parameters[0][1]))
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
-        slots, table = inputs[0], parameters[0]
+        slots, table = _slots(inputs[0]), parameters[0]
         positions = None
         if self.kind == "learned":
             positions = parameters[1]
@@ -79,7 +86,7 @@ class SlotAttention(Operation):
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         features, cache, slots = inputs
-        return reference.slot_attention(features, cache, slots, self.heads, self.scale)
+        return reference.slot_attention(features, cache, _slots(slots), self.heads, self.scale)
 
 
 @dataclass(frozen=True)
@@ -99,7 +106,7 @@ class MemoryAttention(Operation):
         return ValueType((*inputs[0].shape[:2], Size.of(self.heads.count * self.heads.d_v)))
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
-        return reference.memory_attention(inputs[0], inputs[1], self.heads, self.scale)
+        return reference.memory_attention(inputs[0], _slots(inputs[1]), self.heads, self.scale)
 
 
 @dataclass(frozen=True)
@@ -115,7 +122,7 @@ class SlotParents(Operation):
         return ValueType((self.rows,), ValueKind.INTEGER)
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
-        return reference.slot_parents(inputs[0])
+        return reference.slot_parents(_slots(inputs[0]))
 
 
 @dataclass(frozen=True)

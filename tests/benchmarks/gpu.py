@@ -18,9 +18,9 @@ For a machine with torch but no network, download the packages as a folder of wh
 --only-binary :all: --python-version 3.12 -d wheels` of pydantic pydantic-core annotated-types typing-inspection pyyaml
 typer click annotated-doc rich markdown-it-py mdurl pygments shellingham safetensors sentencepiece sacrebleu sacremoses
 sentencex py3langid nltk joblib tqdm portalocker regex tabulate lxml colorama platformdirs jaxtyping wadler-lindig
-pytest pluggy iniconfig pytest-timeout hypothesis sortedcontainers filelock fsspec, and install them there with `pip install --no-index --no-deps
-wheels/*`. Add transformers, tokenizers and huggingface-hub to compare with Hugging Face's `generate`. For `real`, first
-run `ZOO_HOME=FOLDER zoo prepare multi30k-ende`, and copy the folder.
+pytest pluggy iniconfig pytest-timeout hypothesis sortedcontainers filelock fsspec, and install them there with `pip
+install --no-index --no-deps wheels/*`. Add transformers, tokenizers and huggingface-hub to compare with Hugging Face's
+`generate`. For `real`, first run `ZOO_HOME=FOLDER zoo prepare multi30k-ende`, and copy the folder.
 """
 
 from __future__ import annotations

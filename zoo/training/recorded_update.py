@@ -42,11 +42,11 @@ class RecordedUpdate:
         self._processes, self._optimiser, self._clip = processes, optimiser, training.clip_norm
         share = parts * processes.count
         # A part has a whole number of pairs, so it may have one sentence more than its share of the tokens.
-        lengths = [
+        source, target = (
             budget if share == 1 else min(budget, ceil(budget / share) + spec.corpus.max_length + 1)
             for budget in (training.source_tokens, training.target_tokens)
-        ]
-        self.rows = PackedRows(*lengths, processes.device)
+        )
+        self.rows = PackedRows(source, target, processes.device)
         self.program = GradientProgram(program, self.rows, bfloat16=training.precision == "bfloat16")
         self._taken = torch.zeros((), dtype=torch.bool, device=processes.device)
         on_gpu = processes.device.type == "cuda"
@@ -65,10 +65,14 @@ class RecordedUpdate:
         for number, part in enumerate(batch.split_packed(self.rows.source, self.rows.target)):
             source, target = part.source, part.target
             host = self.rows.host(
-                source.values, source.lengths, target.values, target.lengths, seed=seed + number, rate=rate, tokens=tokens
+                source.values,
+                source.lengths,
+                target.values,
+                target.lengths,
+                seed=seed + number,
+                rate=rate,
+                tokens=tokens,
             )
-            if self.rows.buffer.is_cuda:
-                host = host.pin_memory()
             self.rows.buffer.copy_(host, non_blocking=True)
             if self.parts == self._processes.count == 1:
                 self._run(self._whole)

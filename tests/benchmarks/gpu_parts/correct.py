@@ -23,6 +23,7 @@ from zoo.generation.batching import Source
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.constraints import SuppressedTokens
 from zoo.generation.engine import Engine
+from zoo.generation.hypotheses import Hypothesis
 from zoo.report import Report
 from zoo.training.benchmarks import random_sources, translations, weights_avoiding
 from zoo.training.distributed import Processes
@@ -109,14 +110,15 @@ def _searches(setting: Setting) -> Iterator[tuple[str, Figures]]:
         for beam in BEAMS:
             constraint = SuppressedTokens((11,), size, None, 3) if beam == 4 else None
             search = BeamSearch(beam, 0.6, min(2, beam), constraint, stopping_rule=rule)
-            found = []
+            found: list[list[list[tuple[int, ...]]]] = []
             for each, device, tokens in (
                 (plain, "cpu", 400),
                 (program, setting.device, 400),
                 (program, setting.device, 1),
             ):
                 with Engine(each, device, max_batch_tokens=tokens) as engine:
-                    found.append([[h.tokens for h in best] for best in engine.submit(sources, search).result()])
+                    results: list[list[Hypothesis]] = engine.submit(sources, search).result()
+                found.append([[hypothesis.tokens for hypothesis in best] for best in results])
             cpu, together, alone = found
             yield (
                 f"search, {rule}, beam {beam}",

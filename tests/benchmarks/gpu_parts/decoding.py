@@ -1,4 +1,4 @@
-"""Speed of translation: base in bfloat16, beam 4, by batch size: one CUDA graph per step, step by step, Hugging Face."""
+"""Speed of translation: base in bfloat16, beam 4, by batch size: one CUDA graph per step, and Hugging Face."""
 
 from __future__ import annotations
 
