@@ -13,9 +13,9 @@ from typing import Any
 from compiler.graph import Graph, Graphs, Node, Purpose, infer_types, prune
 from compiler.operations.operation import ValueKind, ValueType
 from compiler.operations.slots import (
-    MemoryAttention,
+    SlotCrossAttention,
     ReadState,
-    SlotAttention,
+    SlotSelfAttention,
     SlotEmbedding,
     SlotParents,
     WriteState,
@@ -147,7 +147,7 @@ def _self_attention(
     scale: Any = attention.operation
     name = f"{attention.layer}.{CACHE}"
     cache = {name: ValueType((graph.types[k].shape[0], ONE, Size.of(width)))}
-    return replace(merged, operation=SlotAttention(heads, scale.scale), inputs=(k, name, SLOTS)), cache
+    return replace(merged, operation=SlotSelfAttention(heads, scale.scale), inputs=(k, name, SLOTS)), cache
 
 
 def _cross_attention(
@@ -166,4 +166,4 @@ def _cross_attention(
         raise Unpackable("the keys and values of its memory are separate products: enable the pass `fuse_memory`")
     heads = head_columns(query.type, value.type, q_column, k_column, v_column)
     scale: Any = attention.operation
-    return replace(merged, operation=MemoryAttention(heads, scale.scale), inputs=(q, SLOTS)), k
+    return replace(merged, operation=SlotCrossAttention(heads, scale.scale), inputs=(q, SLOTS)), k

@@ -256,7 +256,7 @@ def slot_embedding(
     return x.unsqueeze(1)
 
 
-def slot_attention(
+def slot_self_attention(
     features: Float[Tensor, "rows 1 _"],
     cache: Float[Tensor, "rows capacity _"],
     slots: Slots,
@@ -301,7 +301,7 @@ def slot_parents(slots: Slots) -> Int[Tensor, " rows"]:
     return torch.where(lengths[:, None] > 0, parents, slots.rows).flatten()
 
 
-def memory_attention(
+def slot_cross_attention(
     features: Float[Tensor, "rows 1 _"], slots: Slots, heads: HeadColumns, scale: float
 ) -> Float[Tensor, "rows 1 h·d_v"]:
     """Return the attention of all hypotheses to the memory of their sentence.

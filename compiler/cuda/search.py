@@ -353,7 +353,7 @@ def embed(slots: Slots, table: Tensor, scale: float, positions: Tensor | None) -
 
 
 def attend_cache(features: Tensor, cache: Tensor, slots: Slots, heads: HeadColumns, scale: float) -> Tensor:
-    """Return the self-attention of a decoder step (see `compiler.slots.slot_attention`)."""
+    """Return the self-attention of a decoder step (see `compiler.slots.slot_self_attention`)."""
     layout = slots.layout
     out = features.new_empty(slots.rows, 1, heads.count * heads.d_v)
     _attend_cache[(slots.rows, heads.count)](
@@ -365,7 +365,7 @@ def attend_cache(features: Tensor, cache: Tensor, slots: Slots, heads: HeadColum
 
 
 def attend_memory(features: Tensor, slots: Slots, heads: HeadColumns, scale: float) -> Tensor:
-    """Return the attention to the memory (see `compiler.slots.memory_attention`)."""
+    """Return the attention to the memory (see `compiler.slots.slot_cross_attention`)."""
     layout = slots.layout
     out = features.new_empty(slots.rows, 1, heads.count * heads.d_v)
     _attend_memory[(slots.rows, heads.count)](

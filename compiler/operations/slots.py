@@ -69,7 +69,7 @@ class SlotEmbedding(Operation):
 
 
 @dataclass(frozen=True)
-class SlotAttention(Operation):
+class SlotSelfAttention(Operation):
     """Self-attention of a decoder step. Its keys and values are written to the cache, an input that changes in place.
 
     Inputs: features with queries, keys and values [rows, 1, ...], the cache, and the slots. Result: [rows, 1, h·d_v].
@@ -78,19 +78,19 @@ class SlotAttention(Operation):
     heads: HeadColumns
     scale: float
 
-    code = "slot_attention({0}, {1}, {2}, {self.heads!r}, {self.scale!r})"
-    calls = ("compiler.slots.slot_attention", "compiler.operations.attention.HeadColumns")
+    code = "slot_self_attention({0}, {1}, {2}, {self.heads!r}, {self.scale!r})"
+    calls = ("compiler.slots.slot_self_attention", "compiler.operations.attention.HeadColumns")
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         return ValueType((*inputs[0].shape[:2], Size.of(self.heads.count * self.heads.d_v)))
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         features, cache, slots = inputs
-        return reference.slot_attention(features, cache, _slots(slots), self.heads, self.scale)
+        return reference.slot_self_attention(features, cache, _slots(slots), self.heads, self.scale)
 
 
 @dataclass(frozen=True)
-class MemoryAttention(Operation):
+class SlotCrossAttention(Operation):
     """Attention to the memory in a decoder step. The memory is in the slots, projected to keys and values.
 
     Inputs: features with queries [rows, 1, ...], and the slots. Result: [rows, 1, h·d_v].
@@ -99,14 +99,14 @@ class MemoryAttention(Operation):
     heads: HeadColumns
     scale: float
 
-    code = "memory_attention({0}, {1}, {self.heads!r}, {self.scale!r})"
-    calls = ("compiler.slots.memory_attention", "compiler.operations.attention.HeadColumns")
+    code = "slot_cross_attention({0}, {1}, {self.heads!r}, {self.scale!r})"
+    calls = ("compiler.slots.slot_cross_attention", "compiler.operations.attention.HeadColumns")
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         return ValueType((*inputs[0].shape[:2], Size.of(self.heads.count * self.heads.d_v)))
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
-        return reference.memory_attention(inputs[0], _slots(inputs[1]), self.heads, self.scale)
+        return reference.slot_cross_attention(inputs[0], _slots(inputs[1]), self.heads, self.scale)
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,4 @@
-"""Programs run on a GPU without values: nothing mixes devices, and the host waits for nothing.
-
-These are the preconditions of CUDA graphs. A decoder step that is recorded must also have the same shapes at every
-position, and must not copy from the CPU.
-"""
+"""Programs run on a GPU without values: nothing mixes devices, and the host waits for nothing."""
 
 from __future__ import annotations
 
@@ -22,8 +18,6 @@ from compiler import TRANSLATE, EmittedProgram, Purpose, graphs
 from compiler.backends.backend import BuildRequest
 from compiler.backends.eager import functions, program
 from compiler.backends.export import TRANSLATING, export_programs, refuse
-from compiler.cuda_graph import Results
-from compiler.decoder import CACHE_BLOCK
 from compiler.emission import emit
 from compiler.experts import _BalanceGradient
 from compiler.initialization import initial_weights
@@ -131,34 +125,6 @@ def test_every_method_runs_on_one_gpu_without_waiting(spec: Callable[[str], Spec
     for results in call_each_method(made, name):
         found = tensors(results)
         assert {(type(tensor), tensor.device) for tensor in found} == {(FakeTensor, DEVICE)}
-
-
-class FakeRecorder:
-    """Recorder of decoder steps on a fake GPU. It counts them."""
-
-    def __init__(self, gpu: FakeGpu) -> None:
-        self.gpu, self.recordings = gpu, 0
-
-    def __call__(self, function: Callable[[], Results]) -> tuple[Results, Callable[[], object]]:
-        function()
-        with self.gpu.capture():
-            results = function()
-        self.recordings += 1
-        return results, lambda: None
-
-
-@architectures("student", "alibi")
-def test_a_recorded_step_copies_nothing_from_the_cpu_and_serves_all_positions_and_rounded_sizes(
-    spec: Callable[[str], Spec], gpu: FakeGpu, name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(FakeTensor, "data_ptr", lambda self: self.untyped_storage()._cdata, raising=False)
-    made, recorder = built(spec(name)), FakeRecorder(gpu)
-    made.record_steps(recorder)
-    for rows in (5, 6):
-        state = made.encode(sources(name, "cuda:0", rows))
-        for position in range(CACHE_BLOCK):
-            _, state = made.top_k(state, torch.full((rows, 1), position, device=DEVICE), 5)
-    assert recorder.recordings == 1
 
 
 LOSS_WAITS = {"index"}

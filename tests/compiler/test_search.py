@@ -1,0 +1,197 @@
+"""A search in slots finds what the search in Python finds, whatever sentences share the slots and move between them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+
+from compiler import TRANSLATE, EmittedProgram, Purpose, build, graphs
+from compiler.backends.eager import functions
+from compiler.emission import emit
+from compiler.initialization import initial_weights
+from compiler.passes.pack_rows import Unpackable
+from compiler.search import Searcher
+from compiler.search_graphs import search_graphs
+from compiler.slots import Field, SlotLayout
+from specs import EOS, Spec
+from tests.compiler.test_conformance import ARCHITECTURES
+from zoo.generation.batch import Batch
+from zoo.generation.batching import Source
+from zoo.generation.beam_search import BeamSearch
+from zoo.generation.constraints import SuppressedTokens
+from zoo.generation.hypotheses import SearchHistory
+from zoo.generation.program_batch import ProgramBatch, start_batch
+
+VOCABULARY = 101
+RULES: tuple[Any, ...] = ("admissible", "full", "shrinking")
+
+
+def sources(count: int, prefix: tuple[int, ...] = (), seed: int = 3) -> list[Source]:
+    draw = random.Random(seed)
+    return [
+        Source(
+            index,
+            (*(draw.randrange(4, VOCABULARY) for _ in range(draw.randint(0, 20))), EOS),
+            draw.randint(len(prefix) + 1, 24),
+            prefix=prefix,
+        )
+        for index in range(count)
+    ]
+
+
+@pytest.fixture
+def searching(small: Callable[..., Spec]) -> Callable[..., tuple[EmittedProgram, Searcher]]:
+    """A function that returns a program with weights that give no ties, and its search in slots."""
+
+    def make(**architecture: object) -> tuple[EmittedProgram, Searcher]:
+        spec = small(**architecture)
+        generator = torch.Generator().manual_seed(4)
+        weights = {
+            name: 2 * weight + 0.1 * torch.randn(weight.shape, generator=generator)
+            for name, weight in initial_weights(spec, graphs(spec)).items()
+        }
+        program = build(spec, weights=weights, backend="eager")
+        assert isinstance(program, EmittedProgram)
+        made = search_graphs(spec, TRANSLATE, "float32")
+        return program, Searcher(program, made, functions(emit(made.values())))
+
+    return make
+
+
+def in_python(program: EmittedProgram, search: BeamSearch, given: Sequence[Source]) -> list[SearchHistory]:
+    histories = [search.new_history(source) for source in given]
+    batch = Batch.start(program, histories, "cpu")
+    while batch.histories:
+        batch.step()
+    return histories
+
+
+def in_slots(searcher: Searcher, search: BeamSearch, groups: Sequence[Sequence[Source]]) -> list[SearchHistory]:
+    """Search in slots. Each group joins the groups before it after a step, so that sentences move to larger pools."""
+    histories = [[search.new_history(source) for source in group] for group in groups]
+    batch: ProgramBatch[Any] = ProgramBatch(searcher, histories[0])
+    waiting = histories[1:]
+    while batch.histories or waiting:
+        batch.step()
+        if waiting:
+            batch = batch.join(ProgramBatch(searcher, waiting.pop(0)))
+    return [history for group in histories for history in group]
+
+
+def assert_same(expected: Sequence[SearchHistory], found: Sequence[SearchHistory]) -> None:
+    for one, other in zip(expected, found, strict=True):
+        assert other.stop_reason == one.stop_reason
+        pairs = zip(one.hypotheses(), other.hypotheses(), strict=True)
+        for wanted, hypothesis in pairs:
+            assert hypothesis.tokens == wanted.tokens
+            assert hypothesis.score == pytest.approx(wanted.score, rel=1e-3)
+            assert hypothesis.log_probability == pytest.approx(wanted.log_probability, rel=1e-3)
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("beam", [1, 3, 12])
+def test_slots_find_what_the_search_in_python_finds(
+    searching: Callable[..., tuple[EmittedProgram, Searcher]], rule: Any, beam: int
+) -> None:
+    program, searcher = searching()
+    constraint = SuppressedTokens((11, 12), VOCABULARY, None, 4) if beam == 3 else None
+    search = BeamSearch(beam, 0.6, min(2, beam), constraint, stopping_rule=rule)
+    given = sources(9, prefix=(7, 9) if beam == 12 else ())
+    expected = in_python(program, search, given)
+    assert_same(expected, in_slots(searcher, search, [given[:2], given[2:5], given[5:]]))
+    assert_same(expected[4:5], in_slots(searcher, search, [given[4:5]]))
+
+
+@pytest.mark.parametrize("name", ["pre", "unscaled", "gelu", "student"])
+def test_slots_hold_every_kind_of_decoder_that_has_kernels(
+    searching: Callable[..., tuple[EmittedProgram, Searcher]], name: str
+) -> None:
+    program, searcher = searching(**ARCHITECTURES[name])
+    search, given = BeamSearch(4, 0.6), sources(6)
+    assert_same(in_python(program, search, given), in_slots(searcher, search, [given[:1], given[1:]]))
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("additive", "additive scores"), ("t5", "biases"), ("alibi", "biases"), ("restricted", "no kernel")],
+)
+def test_decoders_without_kernels_are_refused_with_the_reason(
+    small: Callable[..., Spec], name: str, reason: str
+) -> None:
+    with pytest.raises(Unpackable, match=reason):
+        search_graphs(small(**ARCHITECTURES[name]), TRANSLATE, "float32")
+
+
+def test_sentences_of_different_beams_lengths_and_rules_share_slots(
+    searching: Callable[..., tuple[EmittedProgram, Searcher]],
+) -> None:
+    program, searcher = searching()
+    given = sources(4)
+    searches = [
+        BeamSearch(size, 1.0, stopping_rule=rule) for size, rule in ((1, "full"), (5, "admissible"), (2, RULES[2]))
+    ]
+    histories = [search.new_history(source) for search, source in zip([*searches, searches[0]], given, strict=True)]
+    batch: ProgramBatch[Any] = ProgramBatch(searcher, histories)
+    while batch.histories:
+        batch.step()
+    for search, source, history in zip([*searches, searches[0]], given, histories, strict=True):
+        assert_same(in_python(program, search, [source]), [history])
+
+
+def test_cancelled_sentences_leave_and_their_slots_are_used_again(
+    searching: Callable[..., tuple[EmittedProgram, Searcher]],
+) -> None:
+    program, searcher = searching()
+    search, given = BeamSearch(3, 0.6), sources(8)
+    histories = [search.new_history(source) for source in given]
+    batch: ProgramBatch[Any] = ProgramBatch(searcher, histories[:4])
+    for number in (0, 2):
+        histories[number].stop_reason = "cancelled"
+    batch = batch.join(ProgramBatch(searcher, histories[4:]))
+    while batch.histories:
+        batch.step()
+    kept = [number for number in range(8) if number not in (0, 2)]
+    assert_same(in_python(program, search, [given[n] for n in kept]), [histories[n] for n in kept])
+
+
+def test_a_search_that_has_no_kernel_runs_in_python(
+    searching: Callable[..., tuple[EmittedProgram, Searcher]],
+) -> None:
+    program, searcher = searching()
+    program.searcher = searcher
+    for beam, kind in ((16, ProgramBatch), (17, Batch)):
+        search = BeamSearch(beam, 0.6)
+        assert isinstance(start_batch(program, [search.new_history(sources(1)[0])], "cpu"), kind)
+
+
+def test_log_probabilities_that_are_not_numbers_end_the_search(
+    searching: Callable[..., tuple[EmittedProgram, Searcher]],
+) -> None:
+    program, searcher = searching()
+    with torch.no_grad():
+        program.get_parameter("embedding")[5] = torch.nan
+    (history,) = in_slots(searcher, BeamSearch(2, 0.6), [sources(1)])
+    with pytest.raises(Exception, match="not usable numbers"):
+        history.hypotheses()
+
+
+def test_the_arrays_of_a_slot_fill_it_without_overlap() -> None:
+    layout = SlotLayout(rows=4, capacity=64, source=64, n_best=2, candidates=8)
+    slots = torch.zeros(3, layout.width, dtype=torch.int32)
+    for number, part in enumerate(layout.arrays(slots), start=1):
+        part += number
+    assert int(slots.min()) == 1
+    assert int(slots.max()) == len(layout.arrays(slots))
+    assert len(Field) <= layout.tokens
+    assert layout.penalties % 2 == layout.results % 2 == layout.width % 2 == 0  # float64 begins at even columns
+
+
+def test_a_layer_of_a_decoder_step_has_few_kernels(small: Callable[..., Spec]) -> None:
+    """Six products, two attentions and three norms. All operations that are not views are kernels."""
+    steps = [search_graphs(small(N=layers), TRANSLATE, "bfloat16")[Purpose.DECODE_STEP] for layers in (1, 2)]
+    one, two = (sum(not node.operation.view for node in step.nodes) for step in steps)
+    assert two - one <= 11

@@ -1,0 +1,27 @@
+"""The Triton kernels equal their functions in PyTorch, in Triton's interpreter, and compile for a GPU."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton is not installed"),
+]
+
+
+@pytest.mark.parametrize("part", ["norms", "loss", "attention", "selection", "steps", "compile"])
+def test_kernels_compute_what_their_functions_in_pytorch_compute(part: str) -> None:
+    """Each part runs in a process of its own, because Triton reads TRITON_INTERPRET when it defines a kernel."""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "TRITON_INTERPRET": str(int(part != "compile"))}
+    command = [sys.executable, "-W", "ignore", "-m", "tests.compiler.triton_kernels", part]
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-1500:] + done.stderr[-3000:]
+    assert done.stdout.strip().endswith("equal" if part != "compile" else "compiled")

@@ -1,0 +1,222 @@
+"""An update on packed rows has the loss and the gradients of padded batches, has few kernels, and waits for nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensor
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from compiler import EmittedProgram, Purpose, fused, graphs, trainable, update_refusal
+from compiler.backends.backend import BuildRequest
+from compiler.backends.eager import functions, program
+from compiler.emission import emit
+from compiler.initialization import initial_weights
+from compiler.interpreter import interpret
+from compiler.packing import PackedRows
+from compiler.update import GradientProgram
+from specs import BOS, EOS, PAD, Spec
+from tests.compiler.fake_gpu import DEVICE, fake_gpu
+from tests.compiler.test_conformance import ARCHITECTURES
+from zoo.data.batches import Batch, Pairs
+
+PACKABLE = ("shallow", "post", "pre", "unscaled", "gelu")
+"""Architectures whose layers are attention and feed-forward networks without biases of attention scores."""
+REFUSED = {
+    "additive": "additive scores",
+    "student": "has",
+    "t5": "biases",
+    "alibi": "biases",
+    "restricted": "has",
+    "lstm": "has",
+    "mixture": "TopKGates",
+}
+
+
+def batch(seed: int = 1, sentences: int = 7) -> Batch:
+    generator = np.random.default_rng(seed)
+    sides = [
+        [generator.integers(4, 101, length).astype(np.int32) for length in generator.integers(0, 15, sentences)]
+        for _ in range(2)
+    ]
+    return Pairs(*sides).to_batch()
+
+
+def host(rows: PackedRows, given: Batch, seed: int = 5) -> Tensor:
+    source, target = given.source, given.target
+    return rows.host(source.values, source.lengths, target.values, target.lengths, seed=seed, rate=0.1, tokens=3.0)
+
+
+def fill(rows: PackedRows, given: Batch, seed: int = 5) -> None:
+    rows.buffer.copy_(host(rows, given, seed))
+
+
+def updating(spec: Spec) -> EmittedProgram:
+    return trainable(spec, (Purpose.TRAIN, Purpose.UPDATE)).train()
+
+
+@pytest.mark.parametrize("name", PACKABLE)
+def test_packed_rows_have_the_loss_and_the_gradients_of_padded_batches(small: Callable[..., Spec], name: str) -> None:
+    made = updating(small(**{**ARCHITECTURES[name], "dropout": 0.0}))
+    rows, given = PackedRows(128, 120, "cpu"), batch()
+    gradients = GradientProgram(made, rows, bfloat16=False)
+    fill(rows, given)
+    gradients.compute()
+    packed, losses = gradients.gradient.clone(), gradients.losses.clone()
+    for parameter in made.parameters():
+        parameter.grad = None
+    loss = made(given.source, given.target.values)
+    loss.smoothed.backward()
+    padded = torch.cat([parameter.grad.flatten() for parameter in made.parameters() if parameter.grad is not None])
+    torch.testing.assert_close(losses, torch.stack([loss.smoothed.detach(), loss.plain.detach()]))
+    torch.testing.assert_close(packed, padded, rtol=1e-3, atol=1e-4)
+
+
+def test_the_graph_of_an_update_is_what_the_interpreter_computes(small: Callable[..., Spec]) -> None:
+    spec = small(**ARCHITECTURES["post"])
+    made, rows = updating(spec).eval(), PackedRows(128, 120, "cpu")
+    fill(rows, batch())
+    graph = graphs(spec, (Purpose.TRAIN, Purpose.UPDATE))[Purpose.UPDATE]
+    weights = {name: parameter.detach() for name, parameter in made.named_parameters()}
+    expected = interpret(graph, made.weights(), rows.inputs)["loss"]
+    with torch.no_grad():
+        torch.testing.assert_close(made.run(Purpose.UPDATE, **rows.inputs)["loss"], expected, rtol=1e-4, atol=1e-3)
+    assert weights.keys() == graph.parameters.keys()
+
+
+@pytest.mark.parametrize(("name", "reason"), REFUSED.items())
+def test_models_without_kernels_are_refused_with_the_reason(
+    small: Callable[..., Spec], name: str, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("compiler.assemble.find_spec", lambda _: True)
+    assert reason in str(update_refusal(small(**ARCHITECTURES[name])))
+    assert update_refusal(small()) is None
+
+
+def test_dropout_depends_on_seed_layer_and_element_alone() -> None:
+    seed, shape = torch.tensor(2**62 + 12345), torch.Size((400, 500))
+    mask = fused.keep_mask(seed, 7, shape, 0.3)
+    share = float(mask.float().mean())
+    assert 0.69 < share < 0.71
+    assert torch.equal(mask[:3], fused.keep_mask(seed, 7, torch.Size((3, 500)), 0.3))
+    for other in (fused.keep_mask(seed + 1, 7, shape, 0.3), fused.keep_mask(seed, 8, shape, 0.3)):
+        assert 0.56 < float((mask == other).float().mean()) < 0.60  # 0.7² + 0.3², as if independent
+    neighbours = (mask[:, 1:] == mask[:, :-1]).float().mean()
+    assert 0.56 < float(neighbours) < 0.60
+
+
+@pytest.mark.parametrize("bfloat16", [False, True])
+def test_a_step_repeats_bitwise_with_its_seed_and_differs_with_another(
+    small: Callable[..., Spec], bfloat16: bool
+) -> None:
+    made, rows = updating(small(dropout=0.1)), PackedRows(128, 128, "cpu")
+    gradients, found = GradientProgram(made, rows, bfloat16=bfloat16), []
+    for seed in (5, 6, 5):
+        fill(rows, batch(), seed)
+        gradients.compute()
+        found.append(gradients.gradient.clone())
+    assert torch.equal(found[0], found[2])
+    assert not torch.equal(found[0], found[1])
+
+
+def test_parts_of_a_batch_add_up_to_the_batch(small: Callable[..., Spec]) -> None:
+    made, given = updating(small(dropout=0.0)), batch(sentences=12)
+    whole, parts = (GradientProgram(made, PackedRows(n, n, "cpu"), bfloat16=False) for n in (200, 60))
+    fill(whole.rows, given)
+    whole.compute()
+    split = given.split_packed(60, 60)
+    assert len(split) > 1
+    for number, part in enumerate(split):
+        fill(parts.rows, part)
+        (parts.accumulate if number else parts.compute)()
+    torch.testing.assert_close(parts.losses, whole.losses)
+    torch.testing.assert_close(parts.gradient, whole.gradient, rtol=1e-3, atol=1e-4)
+
+
+def test_packed_rows_contain_all_tokens_and_the_spans_of_their_sentences() -> None:
+    rows, given = (
+        PackedRows(20, 16, "cpu"),
+        Pairs(
+            [np.array([7, 8], np.int32), np.array([], np.int32)],
+            [np.array([9], np.int32), np.array([10, 11], np.int32)],
+        ).to_batch(),
+    )
+    fill(rows, given, seed=2**63 - 1)
+    inputs = {name: value.tolist() for name, value in rows.inputs.items()}
+    assert inputs["seed"] == 2**63 - 1
+    assert (float(rows.rate), float(rows.tokens)) == (pytest.approx(0.1), 3.0)
+    assert inputs["source"][0] == [7, 8, EOS, EOS] + [PAD] * 16
+    assert inputs["target"][0] == [BOS, 9, BOS, 10, 11] + [PAD] * 11
+    assert inputs["labels"][0] == [9, EOS, 10, 11, EOS] + [PAD] * 11
+    assert inputs["source_position"][0][:4] == [0, 1, 2, 0]
+    assert [row[:4] for row in inputs["source_spans"]] == [[0, 0, 0, 3], [3, 3, 3, 4]]
+    assert [row[:4] for row in inputs["reader_spans"]] == [[0, 0, 0, 2], [2, 2, 2, 5]]
+    assert [row[:6] for row in inputs["memory_spans"]] == [[0, 0, 3, 3, 3, 0], [3, 3, 4, 4, 4, 0]]
+    with pytest.raises(ValueError, match="does not fit into rows of 3 and 16"):
+        fill(PackedRows(3, 16, "cpu"), given)
+
+
+class CountKernels(TorchDispatchMode):
+    """Counts the operations that compute something, by name."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts = Counter[str]()
+
+    def __torch_dispatch__(self, operation: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = operation(*args, **(kwargs or {}))
+        if not operation.is_view:
+            self.counts[operation._schema.name.removeprefix("aten::")] += 1
+        return result
+
+
+@pytest.fixture
+def kernels_as_operations(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let each autograd function of `compiler.fused` compute one addition, in place of its kernels."""
+
+    def apply(function: type[torch.autograd.Function], x: Tensor, *others: Any) -> Tensor:
+        if function is fused._LinearRelu:
+            return x @ others[0]
+        if function is fused._WholeLoss:
+            return (x @ others[0].T).sum((0, 1))[:2]
+        if function is fused._PackedAttention:
+            heads = others[3]
+            return x[..., : heads.count * heads.d_v] + 1
+        return x + 1
+
+    monkeypatch.setattr(fused, "uses_kernels", lambda _: True)
+    monkeypatch.setattr(fused, "_apply", apply)
+
+
+def test_the_forward_pass_of_a_layer_has_few_kernels(small: Callable[..., Spec], kernels_as_operations: None) -> None:
+    """Products, attention, norms with dropout and residual: nothing is left between them."""
+    counts = []
+    for layers in (1, 2):
+        made, rows = updating(small(N=layers)), PackedRows(64, 64, "cpu")
+        with CountKernels() as counter, torch.no_grad():
+            made.run(Purpose.UPDATE, **rows.inputs)
+        counts.append(counter.counts)
+    layer = counts[1] - counts[0]
+    del layer["_unsafe_view"]
+    # The encoder's layer has 4 products and 3 other kernels, the decoder's 6 and 5.
+    assert layer.total() <= 7 + 11
+
+
+def test_an_update_on_a_gpu_waits_for_nothing(small: Callable[..., Spec], kernels_as_operations: None) -> None:
+    spec = small()
+    optimised = graphs(spec, (Purpose.TRAIN, Purpose.UPDATE), "cuda")
+    code = emit(optimised.values())
+    with fake_gpu() as gpu, torch.no_grad():
+        request = BuildRequest(spec, optimised, initial_weights(spec, optimised), "cuda:0", "float32")
+        made = program(request, functions(code), code).train()
+        rows = PackedRows(64, 64, DEVICE)
+        made.run(Purpose.UPDATE, **rows.inputs)  # makes the table of sinusoids
+        with gpu.capture():
+            loss = made.run(Purpose.UPDATE, **rows.inputs)["loss"]
+        assert (type(loss), loss.device) == (FakeTensor, DEVICE)

@@ -1,0 +1,246 @@
+"""Compare the Triton kernels with their functions in PyTorch, or compile them for a GPU. Used by `test_triton.py`.
+
+`python -m tests.compiler.triton_kernels PART` compares in Triton's interpreter, with TRITON_INTERPRET=1, and prints
+"equal". The part `compile` compiles all kernels to PTX for an H100, without TRITON_INTERPRET, and prints "compiled".
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from compiler import fused, slots
+from compiler.operations.attention import HeadColumns
+from compiler.packing import PackedRows
+from compiler.program import BeamOptions
+from compiler.slots import Field, SlotLayout, Slots, SlotState, advance
+from specs import EOS, PAD
+
+SEED = torch.tensor(12345678901234567)
+
+
+def both(function: Callable[..., Tensor], *given: Any, gradient: Tensor) -> None:
+    """Check that the result and the gradients of a function are the same with kernels and without."""
+    found = []
+    for kernels in (True, False):
+        _use_kernels(kernels)
+        leaves = [x.clone().requires_grad_() if isinstance(x, Tensor) and x.is_floating_point() else x for x in given]
+        result = function(*leaves)
+        wanted = [x for x in leaves if isinstance(x, Tensor) and x.requires_grad]
+        found.append((result.detach(), *torch.autograd.grad(result, wanted, gradient.to(result.dtype))))
+    for one, other in zip(*found, strict=True):
+        close = 1e-5 if one.dtype == torch.float32 else 3e-2
+        torch.testing.assert_close(one, other, rtol=close, atol=close)
+
+
+def norms() -> None:
+    for dtype in (torch.float32, torch.bfloat16):
+        x, y = (torch.randn(7, 48).to(dtype) for _ in range(2))
+        c, gain, bias = torch.randn(3, 48).unbind()
+        gradient = torch.randn(7, 48)
+        for options in ((y, c), (y, None), (None, None)):
+            given = (x, *options, gain, bias, 1e-6, 0.3 if options[0] is not None else 0.0, SEED, 77, True)
+            both(fused.residual_norm, *given, gradient=gradient)
+        both(fused.seeded_dropout, x, 0.3, SEED, 2**31 - 5, True, gradient=gradient)
+        both(fused.linear_relu, x, torch.randn(48, 40).to(dtype), torch.randn(40).to(dtype), gradient=torch.ones(7, 40))
+
+
+def loss() -> None:
+    labels, gradient = torch.tensor([[1, 35, PAD, 5, 6, PAD, PAD]], dtype=torch.int32), torch.tensor([1.0, 0.0])
+    for dtype in (torch.float32, torch.bfloat16):
+        x, table = torch.randn(1, 7, 48).to(dtype), (torch.randn(40, 48) / 7).to(dtype)
+        bias = torch.randn(40).to(dtype)
+        bias[-4:-3] = -1e9  # a suppressed token
+        for wrong_classes in (True, False):
+            for options in ((), (bias,)):
+                both(fused.whole_loss, x, table, labels, 0.1, wrong_classes, 37, *options, gradient=gradient)
+
+
+def attention() -> None:
+    """In float32 only: the interpreter cannot multiply matrices in bfloat16."""
+    lengths, others = torch.tensor([3, 70, 10, 20]), torch.tensor([6, 60, 5, 33])
+    rows = PackedRows(150, 140, "cpu")
+    zeros = [torch.zeros(4, 70, dtype=torch.int32) for _ in range(2)]
+    host = rows.host(zeros[0], lengths, zeros[1], others, seed=1, rate=0.0, tokens=1.0)
+    spans = PackedRows(150, 140, "cpu")
+    spans.buffer.copy_(host)
+    inputs, gradient = spans.inputs, torch.randn(1, 140, 48)
+    q, kv = torch.randn(1, 140, 32), torch.randn(1, 150, 16 + 24)
+    heads = HeadColumns(2, 1, 16, 24, 0, 0, 16)
+    cross = (inputs["memory_spans"], inputs["reader_spans"], heads, 0.25, False)
+    both(fused.packed_attention, q, kv, *cross, gradient=gradient)
+    features, heads = torch.randn(1, 140, 32 + 40), HeadColumns(2, 1, 16, 24, 0, 32, 48)
+    own = (inputs["target_spans"], inputs["target_spans"], heads, 0.25, True)
+    both(lambda x: fused.packed_attention(x, x, *own), features, gradient=gradient)
+
+
+def selection() -> None:
+    """Continue random hypotheses by random logits, some of them equal, with all rules, limits and prefixes."""
+    for number in range(5):
+        _select(random.Random(number), number)
+
+
+def _select(draw: random.Random, number: int) -> None:
+    vocabulary, count = draw.choice([7, 12, 40]), 3
+    sizes, rules = ([draw.choice(options) for _ in range(count)] for options in ([1, 2, 4], ["", "full", "shrinking"]))
+    options = [
+        BeamOptions(
+            size,
+            size if size == 1 or rule == "shrinking" else 2 * size,
+            draw.randint(1, size),
+            rule == "full",
+            rule == "shrinking",
+            draw.choice([0, 2]),
+            draw.randint(3, 9),
+        )
+        for size, rule in zip(sizes, rules, strict=True)
+    ]
+    layout = SlotLayout(4, 64, 64, 4, 8)
+    prefixes = [[draw.randrange(4, vocabulary) for _ in range(2 * (number % 2))] for _ in range(count)]
+    penalties = [tuple([0.0] + [((5 + n) / 6) ** 0.6 for n in range(1, 70)])] * count
+    table = torch.from_numpy(layout.new(options, [5] * count, prefixes, penalties))
+    made = [Slots(layout, count, [], [], 4, torch.zeros(1), vocabulary) for _ in range(2)]
+    for each in made:
+        each.table.copy_(table)
+        each.allowed[0, EOS] = False
+        each.allowed[:, 5] = number % 3 > 0
+    for step in range(12):
+        logits = torch.randn(count * 4, vocabulary) * 2
+        logits = logits.round() if step % 3 == 1 else logits
+        if number == 4 and step == 2:
+            logits[1, 3] = torch.nan
+        for each, kernels in zip(made, (True, False), strict=True):
+            _use_kernels(kernels)
+            advance(each, logits)
+        _compare(layout, *made)
+
+
+def _compare(layout: SlotLayout, one: Slots, other: Slots) -> None:
+    assert torch.equal(one.states, other.states)
+    for x, y in zip(one.table.numpy(), other.table.numpy(), strict=True):
+        found, expected = (layout.read(slot[None])[0] for slot in (x, y))
+        assert [tokens for tokens, *_ in found] == [tokens for tokens, *_ in expected]
+        np.testing.assert_allclose([r[1:] for r in found], [r[1:] for r in expected], rtol=1e-4, atol=1e-5)
+        if x[Field.STATE] == SlotState.RUNNING:
+            totals = [slot[layout.totals : layout.forced].view(np.float32) for slot in (x, y)]
+            np.testing.assert_allclose(*totals, rtol=1e-4, atol=1e-5)
+            live, length = np.isfinite(totals[0]), x[Field.LENGTH]
+            for first, end in ((layout.sequences, length - x[Field.PREFIX]), (layout.ancestors, length)):
+                rows = [slot[first : first + 4 * 64].reshape(4, 64)[live, :end] for slot in (x, y)]
+                np.testing.assert_array_equal(*rows)
+
+
+def steps() -> None:
+    """Compare embedding and attention of a decoder step, at random positions of hypotheses with random ancestors."""
+    layout, count, heads = SlotLayout(4, 64, 64, 1, 8), 2, HeadColumns(4, 2, 8, 16, 0, 32, 48)
+    made = Slots(layout, count, [2 * (8 + 16)], [], 2 * 48, torch.zeros(1), 30)
+    for name in ("memory",):
+        getattr(made, name).normal_()
+    made.caches[0].normal_()
+    made.table[:, Field.LENGTH] = torch.tensor([5, 33], dtype=torch.int32)
+    made.table[:, Field.SOURCE] = torch.tensor([7, 50], dtype=torch.int32)
+    made.table[:, layout.ancestors :] = torch.randint(0, 4, (count, 4 * 64), dtype=torch.int32)
+    made.table[:, layout.tokens : layout.totals] = torch.randint(0, 30, (count, 4), dtype=torch.int32)
+    features, table, positions = torch.randn(8, 1, 80), torch.randn(30, 24), torch.randn(64, 24)
+    found: list[list[Tensor]] = []
+    for kernels in (True, False):
+        _use_kernels(kernels)
+        cache = made.caches[0].clone()
+        found.append(
+            [
+                slots.slot_embedding(made, table, 2.5, positions),
+                slots.slot_embedding(made, table, 2.5, None),
+                slots.slot_self_attention(features, cache, made, heads, 0.3),
+                slots.slot_cross_attention(features, made, HeadColumns(4, 2, 8, 16, 0, 48, 64), 0.3),
+                cache,
+            ]
+        )
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def compile_all() -> None:
+    """Compile every kernel for compute capability 9.0, in float32 and in bfloat16."""
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource, compile
+
+    from compiler.cuda import attention, copies, losses, norms, search
+
+    target = GPUTarget("cuda", 90, 32)
+    integers = ("spans", "readers", "labels", "tokens", "states", "table")
+    floats = ("logs", "deltas", "gain", "bias", "c", "means", "deviations", "sums", "losses", "highest", "values")
+    numbers = ("scale", "epsilon", "smoothing", "suppressed")
+    data = ("q", "kv", "x", "y", "d", "out", "gradient", "q_gradient", "kv_gradient", "x_gradient", "y_gradient")
+    data += ("logits", "features", "cache", "memory", "embeddings", "positions")
+    pointers = {**dict.fromkeys(integers, "*i32"), **dict.fromkeys(floats, "*fp32"), **dict.fromkeys(numbers, "fp32")}
+    pointers |= {"seed": "*i64", "chunks": "*i64", "allowed": "*i1"}
+    blocks = {"k_block": 64, "v_block": 64, "group": 1}
+    step = {"rows": 4, "heads": 8, "group": 1, "d_k": 64, "d_v": 64, "k_block": 64, "v_block": 64, "block": 16}
+    selected = {
+        "rows": 4,
+        "row_block": 4,
+        "count": 8,
+        "part_block": 32,
+        "item_block": 256,
+        "best_block": 1,
+        "block": 64,
+    }
+    kernels: list[tuple[Any, Mapping[str, Any], Mapping[str, str]]] = [
+        (norms._forward, {"has_y": True, "has_c": True, "drops": True, "block_rows": 2, "block_width": 512}, {}),
+        (norms._backward, {"has_y": True, "has_c": True, "drops": True, "block_rows": 2, "block_width": 512}, {}),
+        (norms._drop, {"block": 1024}, {}),
+        (norms._relu_backward, {"rows_each": 256, "block_rows": 32, "block_width": 128}, {}),
+        (losses._cross_entropy, {"wrong_classes": True, "block": 4096}, {}),
+        (attention._forward, {"causal": True, "block": 64, **blocks}, {}),
+        (attention._query_gradients, {"causal": True, "block": 64, **blocks}, {}),
+        (attention._key_gradients, {"causal": True, "block": 32, **blocks}, {}),
+        (search._embed, {"rows": 4, "has_positions": True, "block": 512}, {"tokens": "i32", "d": "i32"}),
+        (search._attend_cache, {"capacity": 64, "cache_width": 1024, **step}, {}),
+        (search._attend_memory, {"source": 64, "memory_width": 6144, **step}, {}),
+        (search._best, {"rows": 4, "count": 8, "block": 1024}, {}),
+        (search._select, selected, {}),
+        (copies._copy, {"chunk": 8192}, {}),
+    ]
+    for kernel, constants, others in kernels:
+        for dtype, precision in (("*fp32", "ieee"), ("*bf16", "tf32")):
+            fixed = {**constants, **({"precision": precision} if "precision" in kernel.arg_names else {})}
+            types = {**dict.fromkeys(data, dtype), **pointers, **others}
+            signature = {name: "constexpr" if name in fixed else types.get(name, "i32") for name in kernel.arg_names}
+            places = {(kernel.arg_names.index(name),): value for name, value in fixed.items()}
+            made = compile(ASTSource(kernel, signature, places), target=target)
+            assert ".target sm_90" in made.asm["ptx"]
+
+
+def _use_kernels(kernels: bool) -> None:
+    fused.uses_kernels = slots.uses_kernels = lambda _: kernels  # type: ignore[assignment]
+
+
+def _convert_arrays_of_one_element() -> None:
+    """Let Triton's interpreter use tensors of one element as numbers, which numpy 2.5 refuses."""
+    from triton.runtime import interpreter
+
+    patch = interpreter._patch_lang_tensor
+
+    def patched(tensor: Any, scope: Any) -> None:
+        patch(tensor, scope)
+        scope.set_attr(tensor, "__index__", lambda self: int(self.handle.data.item()))
+        scope.set_attr(tensor, "__bool__", lambda self: self.handle.data.size != 1 or bool(self.handle.data.item()))
+
+    interpreter._patch_lang_tensor = patched
+
+
+if __name__ == "__main__":
+    torch.manual_seed(0)
+    if sys.argv[1] == "compile":
+        compile_all()
+        print("compiled")
+    else:
+        _convert_arrays_of_one_element()
+        {"norms": norms, "loss": loss, "attention": attention, "selection": selection, "steps": steps}[sys.argv[1]]()
+        print("equal")
