@@ -13,11 +13,11 @@ from typing import Any
 from compiler.graph import Graph, Graphs, Node, Purpose, infer_types, prune
 from compiler.operations.operation import ValueKind, ValueType
 from compiler.operations.slots import (
-    SlotCrossAttention,
     ReadState,
-    SlotSelfAttention,
+    SlotCrossAttention,
     SlotEmbedding,
     SlotParents,
+    SlotSelfAttention,
     WriteState,
 )
 from compiler.operations.views import Slice

@@ -1,0 +1,140 @@
+"""Steps on packed rows train like steps on padded batches, resume bitwise, and are shared by processes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from compiler import EmittedProgram, Purpose, trainable
+from specs import Spec
+from zoo.data.batches import Batch, Pairs
+from zoo.data.prepare import prepare
+from zoo.data.training_set import TrainingSet
+from zoo.report import Report
+from zoo.training.checkpoints import list_checkpoints
+from zoo.training.distributed import Processes
+from zoo.training.run import Run
+from zoo.training.step import Updater
+from zoo.training.trainer import Trainer
+
+pytestmark = pytest.mark.integration
+PACKED = (Purpose.TRAIN, Purpose.UPDATE)
+
+
+def batch(number: int, sentences: int = 6) -> Batch:
+    generator = np.random.default_rng(number)
+    sides = [
+        [generator.integers(4, 101, length).astype(np.int32) for length in generator.integers(1, 15, sentences)]
+        for _ in range(2)
+    ]
+    return Pairs(*sides).to_batch()
+
+
+def spec_for(small: Callable[..., Spec], parts: int = 1, **training: Any) -> Spec:
+    spec = small(dropout=0.0)
+    changes = {"source_tokens": 200, "target_tokens": 200, "clip_norm": 0.5, "accumulation_steps": parts, **training}
+    corpus = spec.corpus.model_copy(update={"max_length": 30})
+    return spec.model_copy(update={"training": spec.training.model_copy(update=changes), "corpus": corpus})
+
+
+def weights_after(spec: Spec, purposes: Any, steps: int, processes: Processes | None = None) -> tuple[Tensor, Updater]:
+    program = trainable(spec, purposes)
+    updater = Updater(spec, program, processes or Processes("cpu"), Report())
+    for number in range(1, steps + 1):
+        given = batch(number)
+        updater.step(number, given, given.target_tokens)
+    return weights(program), updater
+
+
+def weights(program: EmittedProgram) -> Tensor:
+    return torch.cat([parameter.detach().flatten() for parameter in program.parameters()]).clone()
+
+
+@pytest.mark.parametrize("parts", [1, 3])
+def test_packed_steps_train_like_padded_steps(small: Callable[..., Spec], parts: int) -> None:
+    spec = spec_for(small, parts)
+    padded, _ = weights_after(spec, (Purpose.TRAIN,), 40)
+    packed, updater = weights_after(spec, PACKED, 40)
+    assert updater._recorded is not None
+    assert updater._recorded.rows.source == (200 if parts == 1 else -(-200 // parts) + 31)
+    torch.testing.assert_close(packed, padded, rtol=1e-2, atol=2e-3)
+    assert float((padded - weights(trainable(spec))).abs().max()) > 0.01, "the steps changed the weights"
+
+
+def test_a_step_that_is_not_finite_changes_nothing(small: Callable[..., Spec]) -> None:
+    spec = spec_for(small)
+    before, updater = weights_after(spec, PACKED, 3)
+    moments = [state["exp_avg"].clone() for state in updater.optimiser.state.values()]
+    with torch.no_grad():
+        kept = updater.parameters[0].clone()
+        updater.parameters[0].fill_(torch.inf)
+    given = batch(4)
+    assert not bool(updater.step(4, given, given.target_tokens).taken)
+    with torch.no_grad():
+        updater.parameters[0].copy_(kept)
+    assert torch.equal(before, weights(updater.program))
+    for state, moment in zip(updater.optimiser.state.values(), moments, strict=True):
+        assert torch.equal(state["exp_avg"], moment)
+    assert bool(updater.step(5, given, given.target_tokens).taken)
+
+
+class TwinProcesses(Processes):
+    """Two processes that compute the same share: their sums are twice those of one of them."""
+
+    def __init__(self) -> None:
+        super().__init__("cpu")
+        self.count = 2
+
+    def all_reduce(self, sums: Tensor) -> Tensor:
+        return sums.mul_(2)
+
+
+def test_processes_sum_gradients_and_losses(small: Callable[..., Spec]) -> None:
+    spec = spec_for(small)
+    one, _ = weights_after(spec, PACKED, 5)
+    program = trainable(spec, PACKED)
+    updater = Updater(spec, program, TwinProcesses(), Report())
+    for number in range(1, 6):
+        given = batch(number)
+        result = updater.step(number, given, 2 * given.target_tokens)
+    assert result.tokens == 2 * given.target_tokens
+    torch.testing.assert_close(weights(program), one, rtol=1e-3, atol=1e-4)
+
+
+def test_a_resumed_run_on_packed_rows_is_bitwise_the_unbroken_one(world: Callable[..., Spec]) -> None:
+    spec = world("training.steps=6", "training.checkpoint_steps=3", "architecture.dropout=0.1")
+    prepared = prepare(spec, Report())
+
+    def train(folder: str, steps: int) -> Tensor:
+        data = TrainingSet(spec, prepared.store("train"))
+        data.packed = True
+        trainer = Trainer(spec, data, Run(Path(folder)), Processes("cpu"), Report(), program=trainable(spec, PACKED))
+        trainer.run.folder.mkdir(exist_ok=True)
+        trainer.train(lambda: trainer.progress.step >= steps)
+        return weights(trainer.program)
+
+    unbroken = train("unbroken", 6)
+    train("broken", 3)
+    assert [checkpoint.step for checkpoint in list_checkpoints(Run(Path("broken")))] == [3]
+    assert torch.equal(train("broken", 6), unbroken)
+
+
+def test_packed_batches_contain_each_pair_once_and_fill_both_budgets(world: Callable[..., Spec]) -> None:
+    spec = world()
+    store = prepare(spec, Report()).store("train")
+    data = TrainingSet(spec, store)
+    padded = len(data.epoch_batches(0))
+    data = TrainingSet(spec, store)
+    data.packed = True
+    batches = list(data.epoch_batches(0))
+    assert sorted(np.concatenate(batches).tolist()) == list(range(len(store.source_lengths)))
+    sizes = [Pairs.from_store(store, indices).size for indices in batches]
+    assert max(size.source_tokens for size in sizes) <= spec.training.source_tokens
+    assert max(size.target_tokens for size in sizes) <= spec.training.target_tokens
+    assert len(batches) <= padded
