@@ -56,7 +56,7 @@ def test_the_script_refuses_an_unknown_part_and_a_machine_without_a_gpu(
 
 @pytest.mark.slow
 def test_each_part_has_results() -> None:
-    table, found = run("correct", "training", "decoding", "packed", "real")
+    table, found = run("correct", "training", "decoding", "real")
     limits = found["limits"]["limits"]
     assert (limits["device"], limits["size"]) == ("cpu", "toy")
     assert min(limits[name] for name in ("bfloat16, TFLOP/s", "float32, TFLOP/s", "copy, TB/s")) > 0
@@ -64,23 +64,22 @@ def test_each_part_has_results() -> None:
     correct = found["correct"]
     assert 0 < max(correct["eager, float32"][f"error of {name}"] for name in ("score", "decode_step")) < 1e-5
     assert 1e-5 < correct["eager, bfloat16"]["error of decode_step"] < 0.05
-    assert correct["training"]["error of the loss, float32"] < 1e-5
+    assert correct["20 steps, dropout 0.1"]["difference of weights"] == 0
+    searches = [figures for row, figures in correct.items() if row.startswith("search, ")]
+    assert len(searches) == 9
+    assert sum(each["other than on the CPU"] + each["other alone than in a batch"] for each in searches) == 0
+    assert correct["killed and resumed"]["bitwise equal"]
     assert correct["alone and in a batch, float32"]["changed"] == 0
-    recorded = correct["recorded, float32"]
-    assert (recorded["numbers that differ from the same step"], recorded["changed"]) == (0, 0)
-    assert recorded["largest difference from the step without padding, nats"] < 1e-4
     suite = correct["tests that need a GPU"]
-    assert (suite["skipped"], suite["not passed"]) == (3, [])
+    assert (suite["skipped"], suite["not passed"]) == (1, [])
     assert "passed" not in suite
 
-    training = found["training"]["base, eager"]
-    assert training["compiled after them"] == 0
+    training = found["training"]["base"]
     assert min(training[name] for name in ("target tokens/s", "of the peak", "step, s", "100,000 steps, h")) > 0
 
-    assert min(found["decoding"][f"Hugging Face, batch {batch}"]["sentences/s"] for batch in (1, 3)) > 0
-    for batch in (1, 3):
-        step = found["decoding"][f"eager, batch {batch}"]
-        assert min(step[name] for name in ("sentences/s", "the program's step, us", "of the copy rate")) > 0
+    decoding = found["decoding"]
+    rows = [f"{name}batch {batch}{how}" for batch in (1, 3) for name, how in (("", ""), ("Hugging Face, ", ""))]
+    assert min(decoding[row]["sentences/s"] for row in [*rows, "batch 1, step by step"]) > 0
     assert 0 <= found["real"]["test set"]["BLEU"] <= 100
 
     for rows in found.values():
