@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from functools import partial
 from threading import Lock
 from typing import Any
@@ -130,8 +130,8 @@ class Searcher:
             if 4 * len(done) >= len(state.sentences) or time.perf_counter() >= end:
                 break
         results = self._results(state, pool, done)
-        finished = set(map(id, done))
-        state.sentences = [each for each in state.sentences if id(each) not in finished]
+        finished = set(done)
+        state.sentences = [each for each in state.sentences if each not in finished]
         pool.release(done)
         if not state.sentences:
             self._give_back(state)
@@ -140,10 +140,10 @@ class Searcher:
     def keep(self, state: SearchState, sentences: Sequence[int]) -> SearchState:
         """Return the state of some of the sentences, whose indices are ascending."""
         kept = [state.sentences[number] for number in sentences]
-        ids = set(map(id, kept))
+        stays = set(kept)
         if state.pool:
-            state.pool.release([each for each in state.sentences if id(each) not in ids])
-        state.sentences, state.waiting = kept, [each for each in state.waiting if id(each) in ids]
+            state.pool.release([each for each in state.sentences if each not in stays])
+        state.sentences, state.waiting = kept, [each for each in state.waiting if each in stays]
         if not kept:
             self._give_back(state)
         return state
@@ -186,9 +186,7 @@ class Searcher:
         """Give slots to the sentences that wait, and return the pool of all. Use a larger or smaller pool if needed."""
         layout, count = _layout(state.sentences), _rounded(len(state.sentences), 1)
         pool = state.pool
-        if pool and pool.layout.rows >= layout.rows and _covers(pool.layout, layout):
-            layout = pool.layout
-        elif pool:
+        if pool:
             layout = _union(pool.layout, layout)
         if pool is None or layout != pool.layout or count > pool.slots.count or 4 * count <= pool.slots.count:
             larger = self.new_pool(layout, count)
@@ -206,11 +204,11 @@ class Searcher:
     def _results(self, state: SearchState, pool: _Pool, done: Sequence[_Sentence]) -> list[BeamResult]:
         if not done:
             return []
-        numbers = {id(each): number for number, each in enumerate(state.sentences)}
+        numbers = {each: number for number, each in enumerate(state.sentences)}
         slots = pool.read([each.slot for each in done])
         reasons = [SlotState(state).name.lower() for state in slots[:, Field.STATE].tolist()]
         return [
-            BeamResult(numbers[id(each)], reason, found)
+            BeamResult(numbers[each], reason, found)
             for each, reason, found in zip(done, reasons, pool.layout.read(slots), strict=True)
         ]
 
@@ -359,16 +357,9 @@ def _layout(sentences: Sequence[_Sentence]) -> SlotLayout:
     )
 
 
-def _sizes(layout: SlotLayout) -> tuple[int, ...]:
-    return layout.rows, layout.capacity, layout.source, layout.n_best, layout.candidates
-
-
-def _covers(larger: SlotLayout, layout: SlotLayout) -> bool:
-    return all(a >= b for a, b in zip(_sizes(larger), _sizes(layout), strict=True))
-
-
 def _union(one: SlotLayout, other: SlotLayout) -> SlotLayout:
-    return SlotLayout(*(max(pair) for pair in zip(_sizes(one), _sizes(other), strict=True)))
+    """Return a layout whose slots hold the sentences of both."""
+    return SlotLayout(*map(max, astuple(one), astuple(other)))
 
 
 def _rounded(number: int, least: int) -> int:
