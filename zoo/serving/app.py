@@ -42,7 +42,7 @@ def create_app(service: Service) -> FastAPI:
         with suppress(asyncio.CancelledError):
             await maintenance
         service.pool.close()
-        documents.files.close()
+        documents.close()
 
     documents = Documents(service)
     app = FastAPI(title="zoo", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
@@ -91,6 +91,13 @@ class Server(uvicorn.Server):
         self._service.admission.draining = True
         self.force_exit = self.should_exit and sig == signal.SIGINT
         self.should_exit = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Answer the accepted requests, and end."""
+        self._service.admission.draining = True
+        for function in self._service.admission.before_end:
+            function()
+        await super().shutdown(sockets)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

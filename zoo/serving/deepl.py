@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from functools import partial
 from pathlib import PurePath
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
 from specs.notation import quote
-from zoo.documents.document import FORMATS, HTML, XML, Format
-from zoo.documents.html import XmlTags, parse_xml
+from zoo.documents.document import FORMATS
+from zoo.documents.html import XmlTags
 from zoo.serving.answer import Options
 from zoo.serving.documents import DOCUMENT_SECONDS, Documents, Outcome
 from zoo.serving.errors import ServingError
@@ -50,8 +49,8 @@ def router(service: Service, documents: Documents) -> APIRouter:
         _check_languages(service, source, target)
         _check_options(given, target)
         if markup := read_string(given, "tag_handling"):
-            form = HTML if markup == "html" else Format(partial(parse_xml, tags=_xml_tags(given)), XML.syntax)
-            answers = await documents.translate_markup(request, key, texts, source, target, Options(), form)
+            tags = None if markup == "html" else _xml_tags(given)
+            answers = await documents.translate_markup(request, key, texts, source, target, Options(), tags)
         else:
             answers = await service.translate(request, key, texts, source, target, Options())
         translations: list[dict[str, object]] = [
@@ -113,7 +112,7 @@ def _add_document_routes(routes: APIRouter, service: Service, documents: Documen
             raise ServingError(400, f"the file extension {quote(suffix)} is not supported; use {', '.join(FORMATS)}")
         if (read_string(given, "output_format") or suffix[1:]).lower() != suffix[1:]:
             raise ServingError(400, f"`output_format` should be `{suffix[1:]}`, the format of the document")
-        task, characters = await documents.start_document(key, content, name, source, target)
+        task, characters = await documents.start_document(request, key, content, name, source, target)
         document_id, document_key = secrets.token_hex(16).upper(), secrets.token_hex(32).upper()
         handle = (document_id, document_key, key)
         started[handle] = task, characters

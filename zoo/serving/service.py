@@ -8,6 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from threading import Event
 from typing import TypeVar
 
 from fastapi import Request
@@ -54,7 +55,7 @@ class Service:
     def __init__(self, settings: Settings, pool: ModelPool) -> None:
         self.settings, self.pool, self.metrics = settings, pool, Metrics()
         self.admission = Admission(settings, self.metrics)
-        self._scoring = ThreadPoolExecutor(1, "score")
+        self._scoring, self._tokenizing = ThreadPoolExecutor(1, "score"), ThreadPoolExecutor(2, "tokenize")
         self.metrics.gauge("zoo_loaded_models", "Models in memory.", lambda: len(pool.loaded_models()))
 
     async def translate(
@@ -304,10 +305,22 @@ class Service:
             if sum(map(len, lines)) <= _SHORT_CHARACTERS:
                 results = await asyncio.wrap_future(submit())
             else:
-                results = await _result_of(submit)
+                results = await self._submit_in_thread(submit)
         self.metrics.sentences.labels(model.name).inc(len(lines))
         self.metrics.tokens.labels(model.name).inc(sum(len(best.tokens) for best, *_ in results))
         return results
+
+    async def _submit_in_thread(self, submit: Callable[..., Future[_T]]) -> _T:
+        """Submit work in another thread, because that splits and tokenises texts, and wait for its result."""
+        abandoned = Event()
+        submitting = self._tokenizing.submit(submit, abandoned=abandoned)
+        try:
+            submitted = await asyncio.wrap_future(submitting)
+            return await asyncio.wrap_future(submitted)
+        except asyncio.CancelledError:
+            abandoned.set()  # the thread stops after the current text
+            submitting.add_done_callback(lambda done: done.cancelled() or done.exception() or done.result().cancel())
+            raise
 
 
 def models_of(plans: Iterable[Plan]) -> list[PooledModel]:
@@ -318,16 +331,6 @@ def models_of(plans: Iterable[Plan]) -> list[PooledModel]:
 def routes_of(plans: Iterable[Plan]) -> list[Route]:
     """Return the different routes of some texts."""
     return list({(id(p.route.model), p.route.source, p.route.target): p.route for p in plans if p.route}.values())
-
-
-async def _result_of(submit: Callable[[], Future[_T]]) -> _T:
-    """Submit work in another thread, because that splits and tokenises texts, and wait for its result."""
-    submitting = asyncio.get_running_loop().run_in_executor(None, submit)
-    try:
-        return await asyncio.wrap_future(await asyncio.shield(submitting))
-    except asyncio.CancelledError:
-        submitting.add_done_callback(lambda done: done.cancelled() or done.exception() or done.result().cancel())
-        raise
 
 
 @contextmanager

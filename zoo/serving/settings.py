@@ -22,6 +22,7 @@ class Limits:
     Attributes:
         body_bytes: Maximum size of a request's body in bytes.
         document_bytes: Maximum size of a request with a document, in bytes.
+        held_bytes: Maximum size of the bodies of all open requests together, in bytes.
         text_characters: Maximum length of a text.
         texts: Maximum number of texts in a request.
         beam: Maximum beam size, and maximum number of translations of a text.
@@ -37,6 +38,7 @@ class Limits:
 
     body_bytes: int = 1_000_000
     document_bytes: int = 20_000_000
+    held_bytes: int = 200_000_000
     text_characters: int = 20_000
     texts: int = 100
     beam: int = 16
