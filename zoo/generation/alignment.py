@@ -84,8 +84,12 @@ def align(
     source: str | None,
     target: str | None,
     report: Report,
+    max_tokens: int | None = None,
 ) -> list[list[AlignedToken]]:
-    """Return the alignment of each translation (see `Translator.align`)."""
+    """Return the alignment of each translation (see `Translator.align`).
+
+    Sentence pairs of more than `max_tokens` tokens on one side have no alignment.
+    """
     if translator.attention_program is None:
         raise ZooError(
             "alignments are only available for a single model that was opened from a folder, not for an ensemble",
@@ -104,7 +108,7 @@ def align(
     rows, columns = len(preprocessor.languages.target_tokens), len(preprocessor.languages.source_tokens)
     program = translator.attention_program()
     with report.progress("align", len(pairs), "sentences") as progress:
-        for group, layers in attention_batches(program, preprocessor, pairs, translator.max_batch_tokens):
+        for group, layers in attention_batches(program, preprocessor, pairs, translator.max_batch_tokens, max_tokens):
             weights = _weights_of(layers, translator.alignment_head)
             for pair, row in zip(group, weights, strict=True):
                 spans = tokenizers[0].spans(pair.source), tokenizers[1].spans(pair.target)
@@ -142,13 +146,21 @@ def _split_pair(index: int, source: str, target: str, preprocessor: Preprocessor
 
 
 def attention_batches(
-    program: EmittedProgram, preprocessor: Preprocessor, pairs: Sequence[SentencePair], max_batch_tokens: int
+    program: EmittedProgram,
+    preprocessor: Preprocessor,
+    pairs: Sequence[SentencePair],
+    max_batch_tokens: int,
+    max_tokens: int | None = None,
 ) -> Iterator[tuple[list[SentencePair], dict[int, Float32[Tensor, "batch h target source"]]]]:
     """Yield batches of pairs with the cross-attention of each layer. The columns of EOS and of padding come last."""
     sources = preprocessor.encode_pairs_side([pair.source for pair in pairs], "source")
     targets = preprocessor.encode_pairs_side([pair.target for pair in pairs], "target")
     lengths = [max(map(len, each)) for each in zip(sources, targets, strict=True)]
     for group in group_by_length(lengths, max_batch_tokens):
+        if max_tokens is not None:
+            group = [index for index in group if lengths[index] <= max_tokens]
+        if not group:
+            continue
         stream = Stream.pad([sources[index] for index in group], program.device)
         with torch.no_grad():
             _, weights = program.attend(stream, pad_sequences([targets[index] for index in group], program.device))

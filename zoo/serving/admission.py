@@ -19,6 +19,9 @@ from zoo.serving.settings import Settings, hash_key
 
 LINE_BREAKS = re.compile(r"((?<!\s)\s*[\r\n]\s*)")
 """The lookbehind makes the search linear: it begins only once in each run of white space."""
+MAX_LINES = 20_000
+"""Maximum number of lines of all texts of a request. Each line needs some time of the event loop."""
+_LONGEST_LIGATURE = 17  # a tokenizer reads U+FDFA as 18 characters, and all others as at most 4
 _T = TypeVar("_T")
 _RETRY_SECONDS = 2
 _DISCONNECTED = "http.disconnect"
@@ -81,14 +84,17 @@ class Admission:
         if len(texts) > limits.texts:
             raise ServingError(413, f"the request has {len(texts):,} texts; at most {limits.texts:,} fit", "texts")
         for text in (*texts, options.prefix or ""):
-            if len(text) > limits.text_characters:
-                message = f"a text has {len(text):,} characters; at most {limits.text_characters:,} fit"
+            length = len(text) + _LONGEST_LIGATURE * text.count("\ufdfa")
+            if length > limits.text_characters:
+                message = f"a text has {length:,} characters; at most {limits.text_characters:,} fit"
                 raise ServingError(413, message, "length")
             try:
                 text.encode()
             except UnicodeEncodeError:
                 message = "a text is not valid Unicode: it contains half of a surrogate pair"
                 raise ServingError(400, message) from None
+        if (lines := sum(text.count("\n") + text.count("\r") for text in texts)) > MAX_LINES:
+            raise ServingError(413, f"the texts have {lines:,} lines; at most {MAX_LINES:,} fit", "length")
         for name, value in (("beam", options.beam), ("n_best", options.n_best)):
             if value is not None and not 1 <= value <= limits.beam:
                 raise ServingError(400, f"`{name}` is {value:,}; it should be from 1 to {limits.beam}")
@@ -101,13 +107,17 @@ class Admission:
 
         Args:
             key: SHA-256 of the client's API key.
-            texts: The texts.
+            texts: The texts, and the translations that the client has sent.
             models: The models that will translate the texts.
 
         Raises:
-            ServingError: The queue is full, the request would probably wait too long, or a quota is used.
+            ServingError: The request is larger than the queue, the queue is full, the request would probably wait too
+                long, or a quota is used.
         """
         characters, limits, quota = sum(map(len, texts)), self._limits, self._keys.get(key)
+        if len(texts) > limits.queued_texts or characters > limits.queued_characters:
+            fit = f"at most {limits.queued_texts:,} texts with {limits.queued_characters:,} characters fit"
+            raise ServingError(413, f"the request has {len(texts):,} texts with {characters:,} characters; {fit}")
         if quota is not None and self.used_characters[key] + characters > quota:
             raise ServingError(456, f"the limit of this API key, {quota:,} characters, is reached", "quota")
         if (

@@ -74,7 +74,8 @@ def _to_serving_error(error: Exception) -> ServingError:
     if isinstance(error, RequestValidationError):
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"] if part != "body")
-        return ServingError(400, f"`{place}`: {first['msg']}" if place else str(first["msg"]))
+        problem = str(first["msg"]).removeprefix("Value error, ")
+        return ServingError(400, f"`{place}`: {problem}" if place else problem)
     assert isinstance(error, HTTPException)
     return ServingError(error.status_code, str(error.detail))
 

@@ -17,10 +17,18 @@ from zoo.serving.documents import DOCUMENT_SECONDS, Documents, Outcome
 from zoo.serving.errors import ServingError
 from zoo.serving.files import MAX_SECONDS
 from zoo.serving.languages import AUTO, base_code, language_name, match_code
-from zoo.serving.requests import Parameters, parameters, read_flag, read_string, read_texts, read_upload, require_string
+from zoo.serving.requests import (
+    Parameters,
+    header_key,
+    parameters,
+    read_flag,
+    read_string,
+    read_texts,
+    read_upload,
+    require_string,
+)
 from zoo.serving.service import Service
 
-_SCHEME = "deepl-auth-key "
 _UNLIMITED = 1_000_000_000_000
 """The limit that DeepL reports for accounts without a limit."""
 _TARGET_REGIONS = {"en": ("en-gb", "en-us"), "pt": ("pt-br", "pt-pt")}
@@ -190,6 +198,4 @@ def _xml_tags(given: Parameters) -> XmlTags:
 
 
 def _authorize(service: Service, request: Request, given: Parameters) -> str:
-    header = request.headers.get("authorization", "")
-    key = header[len(_SCHEME) :].strip() if header.lower().startswith(_SCHEME) else read_string(given, "auth_key")
-    return service.admission.authorize(key)
+    return service.admission.authorize(header_key(request.scope) or read_string(given, "auth_key"))

@@ -15,6 +15,7 @@ from zoo.documents.document import SegmentText, document_texts, markup_texts, re
 from zoo.documents.html import XmlTags
 from zoo.generation.alignment import AlignedToken
 from zoo.generation.translation import Translation
+from zoo.serving.admission import MAX_LINES
 from zoo.serving.answer import Answer, Options
 from zoo.serving.errors import ServingError
 from zoo.serving.files import TemporaryFiles
@@ -30,7 +31,6 @@ _DETECTED_CHARACTERS = 2_000
 _PROCESSES = 2
 _CALL_SECONDS = 30.0
 """Maximum time to read or write a document or the texts of a request with markup."""
-_MAX_SEGMENTS = 20_000
 _RETRY_SECONDS = 2
 
 
@@ -173,8 +173,8 @@ class Documents:
         limit = self._service.settings.limits.text_characters
         if (longest := max((len(text) for text, _ in segments), default=0)) > limit:
             raise ServingError(413, f"a paragraph has {longest:,} characters; at most {limit:,} fit", "length")
-        if len(segments) > _MAX_SEGMENTS:
-            message = f"there are {len(segments):,} paragraphs; at most {_MAX_SEGMENTS:,} fit; split the document"
+        if len(segments) > MAX_LINES:
+            message = f"there are {len(segments):,} paragraphs; at most {MAX_LINES:,} fit; split the document"
             raise ServingError(413, message, "texts")
 
     async def _translate_planned(self, document: _Document) -> bytes:

@@ -7,12 +7,13 @@ import json
 import logging
 import time
 import traceback
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import PurePath
 from typing import Any, NoReturn
+from urllib.parse import parse_qsl
 
 from fastapi import Request
-from starlette.datastructures import FormData, UploadFile
+from starlette.datastructures import FormData, Headers, UploadFile
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from specs.notation import quote
@@ -22,8 +23,14 @@ from zoo.serving.service import Service
 LOG = logging.getLogger("zoo.serving")
 MONITORING = ("/health", "/health/ready", "/metrics")
 """Paths that answer even if the server is busy."""
-DOCUMENTS = ("/translate_file", "/v2/document")
+OPEN = (*MONITORING, "/v1/models")
+"""Paths that need no key."""
+DOCUMENTS_OF_DEEPL = ("/v2/document",)
+DOCUMENTS = ("/translate_file", *DOCUMENTS_OF_DEEPL)
 """Paths whose bodies may be as large as a document."""
+_MULTIPART, _FORM = "multipart/form-data", "application/x-www-form-urlencoded"
+_SCHEMES = {"/v1/": "bearer ", "/v2/": "deepl-auth-key "}
+"""Scheme of the header `Authorization` by the beginning of the path."""
 _CLIENT_CLOSED = 499  # the status that nginx logs for clients that disconnect
 _DISCARDED_BODIES = 20  # a rejected body is read up to so many times the limit, so that the client reads the response
 _RETRY_SECONDS = 2
@@ -76,12 +83,14 @@ class Guard:
             if busy and scope["path"] not in MONITORING:
                 self.service.metrics.rejected.labels("requests").inc()
                 return ServingError(503, "the server is busy; try again later", "requests", _RETRY_SECONDS)
-            try:
-                body = await self._read_body(scope, receive)
-            except ServingError as error:
-                self.service.metrics.rejected.labels(error.reason).inc()
-                return error
-            await self.app(scope, _replay(body, receive), send)
+            with self.service.admission.hold() as hold:
+                try:
+                    refusal = self._key_error(scope)
+                    body = await self._read_body(scope, receive, hold, refusal)
+                except ServingError as error:
+                    self.service.metrics.rejected.labels(error.reason).inc()
+                    return error
+                await self.app(scope, _replay(body, receive), send)
         except ClientGone:
             raise
         except Exception as error:  # its message may contain a text of the client, so only its type is logged
@@ -90,13 +99,29 @@ class Guard:
             return ServingError(500, "internal error; the log of the server has the details")
         return None
 
-    async def _read_body(self, scope: Scope, receive: Receive) -> bytes:
+    def _key_error(self, scope: Scope) -> ServingError | None:
+        """Return the error if the key is wrong or missing, as far as this is known before the body has arrived."""
+        path, key = scope["path"], header_key(scope)
+        in_body = not path.startswith("/v1/") and path not in DOCUMENTS_OF_DEEPL
+        if path in OPEN or (key is None and in_body):  # the body or the query string can contain the key
+            return None
+        try:
+            self.service.admission.authorize(key)
+        except ServingError as error:
+            return error
+        return None
+
+    async def _read_body(
+        self, scope: Scope, receive: Receive, hold: Callable[[int], None], refusal: ServingError | None
+    ) -> bytes:
+        """Return the body. If the request is refused already, read it without keeping it, and raise the error."""
         limits, chunks, size = self.service.settings.limits, [], 0
-        max_bytes = limits.document_bytes if scope["path"] in DOCUMENTS else limits.body_bytes
-        lengths = [value for name, value in scope["headers"] if name == b"content-length"]
-        announced = int(lengths[0]) if lengths and lengths[0].isdigit() else 0
-        too_large = ServingError(413, f"the body is larger than {max_bytes:,} bytes", "body")
-        if announced > _DISCARDED_BODIES * max_bytes:
+        headers = Headers(scope=scope)
+        is_upload = scope["path"] in DOCUMENTS and _content_type(headers) == _MULTIPART
+        max_bytes = limits.document_bytes if is_upload else limits.body_bytes
+        too_large = refusal or ServingError(413, f"the body is larger than {max_bytes:,} bytes", "body")
+        announced = headers.get("content-length", "")
+        if announced.isdigit() and (len(announced) > 15 or int(announced) > _DISCARDED_BODIES * max_bytes):
             raise too_large
         try:
             async with asyncio.timeout(limits.body_seconds):
@@ -107,7 +132,8 @@ class Guard:
                         raise ClientGone
                     chunk, more = message.get("body", b""), message.get("more_body", False)
                     size += len(chunk)
-                    if size <= max_bytes:
+                    if size <= max_bytes and refusal is None:
+                        hold(len(chunk))
                         chunks.append(chunk)
                     else:
                         chunks.clear()
@@ -116,7 +142,7 @@ class Guard:
         except TimeoutError:
             message_text = f"the body did not arrive within {limits.body_seconds:g} seconds"
             raise ServingError(408, message_text, "slow") from None
-        if size > max_bytes:
+        if size > max_bytes or refusal is not None:
             raise too_large
         return b"".join(chunks)
 
@@ -140,23 +166,37 @@ async def parameters(request: Request) -> Parameters:
         ServingError: The body is not valid.
     """
     found = _grouped(request.query_params.multi_items())
-    body, kind = await request.body(), request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    body, kind = await request.body(), _content_type(request.headers)
     if not body:
         return found
     if kind.endswith("json") or not kind:
         return found | parse_object(body)
-    form = await read_form(request)
+    if kind == _FORM:
+        return found | _grouped(_parse_form(body))
+    form = await _read_form(request)
     return found | _grouped((name, value) for name, value in form.multi_items() if isinstance(value, str))
 
 
-async def read_form(request: Request, max_files: int = 0) -> FormData:
-    """Return the fields and files of a form.
+def header_key(scope: Scope) -> str | None:
+    """Return the API key in the headers of a request, or None."""
+    given = Headers(scope=scope).get("authorization", "")
+    scheme = next((scheme for path, scheme in _SCHEMES.items() if scope["path"].startswith(path)), None)
+    return given[len(scheme) :].strip() if scheme and given.lower().startswith(scheme) else None
 
-    Raises:
-        ServingError: The body is not a form.
-    """
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind not in ("application/x-www-form-urlencoded", "multipart/form-data"):
+
+def _content_type(headers: Headers) -> str:
+    return headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def _parse_form(body: bytes) -> list[tuple[str, str]]:
+    try:
+        return parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=_MAX_FORM_FIELDS)
+    except ValueError:
+        raise ServingError(400, f"the form has more than {_MAX_FORM_FIELDS:,} fields") from None
+
+
+async def _read_form(request: Request, max_files: int = 0) -> FormData:
+    if _content_type(request.headers) != _MULTIPART:
         raise ServingError(400, "the body should be JSON or a form (Content-Type)")
     return await request.form(max_files=max_files, max_fields=_MAX_FORM_FIELDS)
 
@@ -167,7 +207,7 @@ async def read_upload(request: Request) -> tuple[Parameters, str, bytes]:
     Raises:
         ServingError: The body is not a form.
     """
-    form = await read_form(request, max_files=1)
+    form = await _read_form(request, max_files=1)
     given: Parameters = {name: value for name, value in form.items() if isinstance(value, str)}
     file = form.get("file")
     name, content = (file.filename or "", await file.read()) if isinstance(file, UploadFile) else ("", b"")

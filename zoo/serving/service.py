@@ -15,11 +15,14 @@ from fastapi import Request
 
 from specs import ZooError
 from specs.notation import quote
+from zoo.generation import alignment
 from zoo.generation.alignment import AlignedToken, AlignmentHead
 from zoo.generation.attention import Attention
 from zoo.generation.config import LanguageOptions, TranslationOptions
 from zoo.generation.parser import Parser
 from zoo.generation.translation import EMPTY_TRANSLATION, Translation
+from zoo.generation.translator import Translator
+from zoo.report import Report
 from zoo.serving.admission import LINE_BREAKS, Admission
 from zoo.serving.answer import Answer, Options
 from zoo.serving.errors import ServingError
@@ -29,6 +32,9 @@ from zoo.serving.pool import LoadedModel, ModelPool, PooledModel, Route
 from zoo.serving.settings import Settings
 
 _T = TypeVar("_T")
+_MAX_SCORED_TOKENS, _MAX_ATTENTION_TOKENS = 1_024, 512
+"""Maximum lengths of a text and of its translation. Each needs a matrix of its length times its length."""
+_CHUNK_CHARACTERS = 4_000
 _SHORT_CHARACTERS = 1_000
 """Texts up to this length are tokenised in the thread of the event loop: another thread would take longer to start."""
 
@@ -153,23 +159,47 @@ class Service:
         route = self._route(*languages, name)
 
         async def work() -> tuple[list[float], str, str]:
+            scores: list[float] = []
             async with self.pool.lease(route.model) as loaded:
-                sources, targets = zip(*pairs, strict=True)
-                languages: LanguageOptions = {"source": route.source, "target": route.target}
-                score = self._scoring.submit(lambda: loaded.translator.score(sources, targets, **languages))
-                with readable_errors():
-                    scores = await asyncio.wrap_future(score)
+                for chunk in _chunks(pairs):
+                    scores += await self._score(loaded.translator, chunk, route)
                 return scores, route.model.name, loaded.revision
 
-        with self.admission.admit(key, [source for source, _ in pairs]):
+        with self.admission.admit(key, [text for pair in pairs for text in pair]):
             return await self.admission.unless_disconnected(request, work())
 
+    async def _score(self, translator: Translator, pairs: Sequence[tuple[str, str]], route: Route) -> list[float]:
+        sources, targets = zip(*pairs, strict=True)
+        languages: LanguageOptions = {"source": route.source, "target": route.target}
+
+        def score() -> list[float]:
+            _require_short(translator, sources, targets, languages, _MAX_SCORED_TOKENS)
+            return translator.score(sources, targets, **languages)
+
+        with readable_errors():
+            return await asyncio.wrap_future(self._scoring.submit(score))
+
     async def align(self, route: Route, sources: Sequence[str], targets: Sequence[str]) -> list[list[AlignedToken]]:
-        """Return which source token each token of given translations comes from (see `Translator.align`)."""
+        """Return which source token each token of given translations comes from (see `Translator.align`).
+
+        Sentences of more than 1,024 tokens have no alignment.
+        """
+        found: list[list[AlignedToken]] = []
         async with self.pool.lease(route.model) as loaded:
-            align = partial(loaded.translator.align, source=route.source, target=route.target)
-            with readable_errors():
-                return await asyncio.wrap_future(self._scoring.submit(align, sources, targets))
+            for chunk in _chunks(list(zip(sources, targets, strict=True))):
+                align = partial(
+                    alignment.align,
+                    loaded.translator,
+                    [source for source, _ in chunk],
+                    [target for _, target in chunk],
+                    route.source,
+                    route.target,
+                    Report(),
+                    _MAX_SCORED_TOKENS,
+                )
+                with readable_errors():
+                    found += await asyncio.wrap_future(self._scoring.submit(align))
+        return found
 
     async def attention(
         self, request: Request, key: str, pair: tuple[str, str], languages: tuple[str, str], name: str | None
@@ -194,15 +224,19 @@ class Service:
             async with self.pool.lease(route.model) as loaded:
                 codes: LanguageOptions = {"source": route.source, "target": route.target}
                 translator = loaded.translator
-                attention = self._scoring.submit(lambda: translator.attention(*pair, **codes).by_words())
+
+                def attend() -> Attention:
+                    _require_short(translator, pair[:1], pair[1:], codes, _MAX_ATTENTION_TOKENS)
+                    return translator.attention(*pair, **codes).by_words()
+
                 with readable_errors():
-                    found = await asyncio.wrap_future(attention)
+                    found = await asyncio.wrap_future(self._scoring.submit(attend))
             if not len(found.cross):
                 raise ServingError(400, "the decoder of this model has no attention to the text")
             best = translator.alignment_head or AlignmentHead(max(len(found.cross) - 2, 0), 0, False)
             return found, best, route.model.name
 
-        with self.admission.admit(key, [pair[0]]):
+        with self.admission.admit(key, pair):
             return await self.admission.unless_disconnected(request, work())
 
     async def parse(
@@ -321,6 +355,28 @@ class Service:
             abandoned.set()  # the thread stops after the current text
             submitting.add_done_callback(lambda done: done.cancelled() or done.exception() or done.result().cancel())
             raise
+
+
+def _chunks(pairs: Sequence[tuple[str, str]]) -> Iterator[Sequence[tuple[str, str]]]:
+    """Yield the pairs in chunks that take a thread less than about a second, so that others can use it in between."""
+    start = characters = 0
+    for index, pair in enumerate(pairs):
+        characters += sum(map(len, pair))
+        if characters > _CHUNK_CHARACTERS and index > start:
+            yield pairs[start:index]
+            start, characters = index, sum(map(len, pair))
+    yield pairs[start:]
+
+
+def _require_short(
+    translator: Translator, sources: Sequence[str], targets: Sequence[str], languages: LanguageOptions, limit: int
+) -> None:
+    """Raise ServingError if a text has too many tokens. Memory and time grow with the square of their number."""
+    preprocessor = translator.preprocessor(**languages)
+    tokens = [*preprocessor.encode_pairs_side(sources, "source"), *preprocessor.encode_pairs_side(targets, "target")]
+    if (longest := max(map(len, tokens), default=0)) > limit:
+        message = f"a text has {longest:,} tokens; at most {limit:,} fit; split it into sentences"
+        raise ServingError(413, message, "length")
 
 
 def models_of(plans: Iterable[Plan]) -> list[PooledModel]:

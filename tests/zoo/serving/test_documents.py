@@ -147,7 +147,7 @@ def test_paragraphs_have_a_maximum_length_and_number(client_of, monkeypatch):
     client = client_of(text_characters=20)
     assert upload(client, content=b"x" * 20).status_code == 200
     assert upload(client, content=b"x" * 21).status_code == 413
-    monkeypatch.setattr(documents, "_MAX_SEGMENTS", 1)
+    monkeypatch.setattr(documents, "MAX_LINES", 1)
     assert upload(client, content=b"a\nb").status_code == 413
 
 
