@@ -7,7 +7,7 @@ import secrets
 from pathlib import PurePath
 
 from fastapi import APIRouter, Request
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import FileResponse, JSONResponse, Response
 
 from specs.notation import quote
 from zoo.documents.document import FORMATS
@@ -156,8 +156,8 @@ def _add_document_routes(routes: APIRouter, service: Service, documents: Documen
             )
         if message := task.result().error:
             raise ServingError(503, message, "document")
-        content, _ = documents.files.get(task.result().secret)
-        return Response(content, media_type="application/octet-stream", headers={"Cache-Control": "no-store"})
+        path, _ = documents.files.get(task.result().secret)
+        return FileResponse(path, media_type="application/octet-stream", headers={"Cache-Control": "no-store"})
 
 
 def _check_languages(service: Service, source: str | None, target: str) -> None:

@@ -150,7 +150,7 @@ class Documents:
         """Translate a document. Errors are returned: an exception in a task would keep the document in memory."""
         try:
             async with asyncio.timeout(DOCUMENT_SECONDS):
-                return Outcome(secret=self.files.add(await self._translate_planned(document), document.name))
+                return Outcome(secret=await self.files.add(await self._translate_planned(document), document.name))
         except TimeoutError:
             return Outcome(error=f"the document took more than {DOCUMENT_SECONDS:g} seconds")
         except ServingError as error:

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 from fastapi import APIRouter, Request
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import FileResponse, JSONResponse, Response
 
 from zoo.documents.document import FORMATS
 from zoo.serving.answer import Answer, Options
@@ -63,15 +63,15 @@ def router(service: Service, documents: Documents) -> APIRouter:
             raise ServingError(400, "`file` is missing")
         target, source = require_string(given, "target"), read_string(given, "source", default=AUTO)
         content = await documents.translate_document(request, key, content, name, source, target)
-        secret = documents.files.add(content, f"{PurePath(name).stem}.{target}{PurePath(name).suffix}")
+        secret = await documents.files.add(content, f"{PurePath(name).stem}.{target}{PurePath(name).suffix}")
         return {"translatedFileUrl": f"{request.base_url}download_file/{secret}"}
 
     @routes.get("/download_file/{secret}")
     async def download_file(secret: str) -> Response:
-        content, name = documents.files.get(secret)
+        path, name = documents.files.get(secret)
         disposition = f"attachment; filename*=UTF-8''{quote(name, safe='')}"
         headers = {"Content-Disposition": disposition, "Cache-Control": "no-store"}
-        return Response(content, media_type="application/octet-stream", headers=headers)
+        return FileResponse(path, media_type="application/octet-stream", headers=headers)
 
     @routes.post("/detect")
     async def detect(request: Request) -> list[dict[str, object]]:
