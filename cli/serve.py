@@ -19,6 +19,7 @@ SERVE_EXAMPLES = (
     "\n\nzoo serve --new-key --keys keys.txt && zoo serve --keys keys.txt --host 0.0.0.0"
 )
 _LIMITS = "Limits"
+_MAX_SECONDS = 86_400.0
 _CPU_BATCH_TOKENS = 512
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
@@ -62,12 +63,21 @@ def serve(
         typer.Option(
             metavar="GB",
             min=0.01,
+            max=1_000_000.0,
+            callback=options.require_number,
             show_default="half of this machine's memory",
             help="Keep only as many models in memory as fit into GB gigabytes.",
         ),
     ] = None,
     idle_minutes: Annotated[
-        float, typer.Option(metavar="X", min=0.01, help="Unload a model that was not used for X minutes.")
+        float,
+        typer.Option(
+            metavar="X",
+            min=0.01,
+            max=1_000_000.0,
+            callback=options.require_number,
+            help="Unload a model that was not used for X minutes.",
+        ),
     ] = 30.0,
     max_texts: Annotated[
         int, typer.Option(metavar="N", min=1, rich_help_panel=_LIMITS, help="Maximum number of texts per request.")
@@ -92,13 +102,23 @@ def serve(
         typer.Option(
             metavar="SECONDS",
             min=0.0,
+            max=_MAX_SECONDS,
+            callback=options.require_number,
             rich_help_panel=_LIMITS,
             help="Maximum time until a translation begins. If a request would probably wait longer, it gets status "
             "429. The limit shrinks while the server stays overloaded, so that accepted requests are answered soon.",
         ),
     ] = 2.0,
     timeout: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.1, rich_help_panel=_LIMITS, help="Maximum time per request.")
+        float,
+        typer.Option(
+            metavar="SECONDS",
+            min=0.1,
+            max=_MAX_SECONDS,
+            callback=options.require_number,
+            rich_help_panel=_LIMITS,
+            help="Maximum time per request.",
+        ),
     ] = 120.0,
     device: options.Device = "auto",
     precision: options.Precision = None,

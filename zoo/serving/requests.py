@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 import time
 import traceback
 from collections.abc import Callable, Iterable
@@ -35,6 +36,8 @@ _CLIENT_CLOSED = 499  # the status that nginx logs for clients that disconnect
 _DISCARDED_BODIES = 20  # a rejected body is read up to so many times the limit, so that the client reads the response
 _RETRY_SECONDS = 2
 _MAX_FORM_FIELDS = 1_000
+_CHARSET = re.compile(r"""charset\s*=\s*["']?([^\s"';]*)""", re.IGNORECASE)
+_CHARSETS = ("utf-8", "utf8", "us-ascii", "ascii", "iso-8859-1", "latin-1", "latin1")
 Parameters = dict[str, Any]
 
 
@@ -198,7 +201,14 @@ def _parse_form(body: bytes) -> list[tuple[str, str]]:
 async def _read_form(request: Request, max_files: int = 0) -> FormData:
     if _content_type(request.headers) != _MULTIPART:
         raise ServingError(400, "the body should be JSON or a form (Content-Type)")
-    return await request.form(max_files=max_files, max_fields=_MAX_FORM_FIELDS)
+    charset = _CHARSET.search(request.headers.get("content-type", ""))
+    if charset and charset[1].lower() not in _CHARSETS:  # to decode some of Python's others fails, or takes long
+        raise ServingError(400, f"the charset of the form is {quote(charset[1][:40])}; use `utf-8`")
+    try:
+        return await request.form(max_files=max_files, max_fields=_MAX_FORM_FIELDS)
+    except OSError as error:  # a large file is written to the disk
+        LOG.error("an uploaded document cannot be written: %s", error.strerror)
+        raise ServingError(503, "the server cannot store the document", "files", _RETRY_SECONDS) from None
 
 
 async def read_upload(request: Request) -> tuple[Parameters, str, bytes]:

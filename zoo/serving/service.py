@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import traceback
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
@@ -31,10 +33,12 @@ from zoo.serving.metrics import Metrics
 from zoo.serving.pool import LoadedModel, ModelPool, PooledModel, Route
 from zoo.serving.settings import Settings
 
+LOG = logging.getLogger("zoo.serving")
 _T = TypeVar("_T")
 _MAX_SCORED_TOKENS, _MAX_ATTENTION_TOKENS = 1_024, 512
 """Maximum lengths of a text and of its translation. Each needs a matrix of its length times its length."""
 _CHUNK_CHARACTERS = 4_000
+_RETRY_SECONDS = 5
 _SHORT_CHARACTERS = 1_000
 """Texts up to this length are tokenised in the thread of the event loop: another thread would take longer to start."""
 
@@ -391,13 +395,15 @@ def routes_of(plans: Iterable[Plan]) -> list[Route]:
 
 @contextmanager
 def readable_errors() -> Iterator[None]:
-    """Convert a ZooError about the client's texts or options to a ServingError."""
+    """Convert a ZooError to a ServingError: 400 for errors in texts and options, 503 for those of memory and files."""
     try:
         yield
     except ZooError as error:
-        if error.exit_code != 2:
-            raise
-        raise ServingError(400, error.summary) from None
+        if error.exit_code == 2:
+            raise ServingError(400, error.summary) from None
+        frames = "".join(traceback.format_tb(error.__traceback__))  # the message may contain a text of the client
+        LOG.error("the model cannot be used\n%s", frames)
+        raise ServingError(503, "the model cannot be used now", "load", _RETRY_SECONDS) from None
 
 
 def _join(lines: Sequence[Sequence[Translation]], gaps: Sequence[str]) -> list[Translation]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import secrets
 from dataclasses import dataclass, field
@@ -98,6 +99,8 @@ def read_keys(file: Path) -> dict[str, int | None]:
 def new_key(file: Path) -> str:
     """Create an API key, append its SHA-256 to a file, and return the key. The key itself is not stored."""
     key = secrets.token_urlsafe(24)
-    with file.open("a", encoding="utf-8") as stream:
-        stream.write(f"{hash_key(key)}\n")
+    with file.open("a+b") as stream:
+        stream.seek(max(stream.seek(0, os.SEEK_END) - 1, 0))
+        is_line_open = stream.read(1) not in (b"", b"\n")
+        stream.write(b"\n" * is_line_open + f"{hash_key(key)}\n".encode())
     return key

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import errno
+from pathlib import Path
+
 import pytest
 from pydantic import ValidationError
+from starlette import formparsers
 
+from tests.zoo.serving.conftest import RUN
 from tests.zoo.serving.test_limits import BODY
 from zoo.serving import admission, service
 from zoo.serving.admission import LINE_BREAKS, Admission
 from zoo.serving.errors import ServingError
 from zoo.serving.metrics import Metrics
 from zoo.serving.native import TranslateBody
-from zoo.serving.settings import Limits, Settings, hash_key
+from zoo.serving.settings import Limits, Settings, hash_key, new_key, read_keys
 
 LIBRETRANSLATE = {"q": "we read two books", "source": "en", "target": "de"}
+KEY_LINE = hash_key("first").encode()
 FORM = {"content-type": "application/x-www-form-urlencoded"}
 
 
@@ -127,3 +133,69 @@ def test_forms_are_read_as_utf_8(client_of):
     raw = client.post("/translate", content="q=zwölf&source=de&target=de".encode(), headers=FORM)
     quoted = client.post("/translate", data={"q": "zwölf", "source": "de", "target": "de"})
     assert raw.json()["translatedText"] == quoted.json()["translatedText"] == "zwölf"
+
+
+@pytest.mark.parametrize("charset", ["undefined", "punycode", "utf-7", "no-such-one", '"idna"'])
+def test_a_form_has_a_usual_charset(client_of, charset):
+    body = b'--x\r\nContent-Disposition: form-data; name="q"\r\n\r\nwe\r\n--x--\r\n'
+    kind = "multipart/form-data; boundary=x; charset={}"
+    params = {"source": "en", "target": "de"}
+    client = client_of()
+    refused = client.post("/translate", params=params, content=body, headers={"content-type": kind.format(charset)})
+    assert (refused.status_code, "charset" in refused.json()["error"]) == (400, True)
+    accepted = client.post("/translate", params=params, content=body, headers={"content-type": kind.format("UTF-8")})
+    assert accepted.status_code == 200
+
+
+def test_an_upload_to_a_full_disk_is_reported(client_of, monkeypatch):
+    def fail(*_, **__):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    client = client_of()
+    monkeypatch.setattr(formparsers, "SpooledTemporaryFile", fail)
+    assert client.post("/translate_file", files={"file": ("a.txt", b"we")}, data=LIBRETRANSLATE).status_code == 503
+
+
+@pytest.mark.parametrize(
+    "scores",
+    [
+        '{"test": [1]}',
+        '{"test": {"bleu": "good"}}',
+        '{"dev": {"bleu": 1e999}}',
+        "[" * 100_000,
+        "[]",
+        '{"test": 1}',
+        "x",
+    ],
+)
+def test_wrong_scores_are_left_out(client_of, scores):
+    client = client_of()
+    Path(RUN, "scores.json").write_text(scores)
+    answer = client.get("/v1/models")
+    assert (answer.status_code, answer.json()[0]["scores"]) == (200, {})
+
+
+@pytest.mark.parametrize("path", ["/v1/attention", "/translate"])
+def test_a_model_that_is_damaged_while_it_serves_is_not_an_internal_error(client_of, path):
+    client = client_of()
+    assert client.post("/v1/translate", json=BODY).status_code == 200
+    for file in Path(RUN).glob("*.safetensors"):
+        content = file.read_bytes()
+        file.unlink()  # the server may still have the file itself in memory
+        file.write_bytes(content[:100])
+    given = {**LIBRETRANSLATE, "q": "we <b>read</b>", "format": "html"}  # alignments need the weights
+    if path == "/v1/attention":
+        given = {**BODY, "translation": "wir lesen"}
+    answer = client.post(path, json=given)
+    assert (answer.status_code, "retry-after" in answer.headers) == (503, True), answer.text
+    assert client.post("/v1/translate", json=BODY).status_code == 200
+
+
+def test_a_new_key_is_a_line_of_its_own(tmp_path):
+    file = tmp_path / "keys.txt"
+    for before in (b"", KEY_LINE, KEY_LINE + b"\n", KEY_LINE + b"\r\n", b"# my keys"):
+        file.write_bytes(before)
+        keys = [new_key(file), new_key(file)]
+        assert set(map(hash_key, keys)) <= set(read_keys(file))
+        assert len(read_keys(file)) == 2 + (KEY_LINE in before)
+        assert file.read_bytes().startswith(before)
