@@ -25,6 +25,7 @@ from zoo.serving.connections import KEEP_ALIVE_SECONDS, SEND_BUFFER_BYTES, Conne
 from zoo.serving.documents import Documents
 from zoo.serving.errors import ServingError, error_response
 from zoo.serving.files import remove_stale_folders
+from zoo.serving.languages import prepare_detection
 from zoo.serving.requests import Guard
 from zoo.serving.service import Service
 from zoo.version import __version__
@@ -43,6 +44,7 @@ def create_app(service: Service) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         maintenance = asyncio.create_task(service.pool.maintain())
         await asyncio.to_thread(remove_stale_folders)
+        await asyncio.to_thread(prepare_detection)
         yield
         maintenance.cancel()
         with suppress(asyncio.CancelledError):

@@ -98,6 +98,11 @@ def router(service: Service, documents: Documents) -> APIRouter:
             "character_limit": _UNLIMITED if limit is None else limit,
         }
 
+    @routes.get("/glossaries")
+    async def glossaries(request: Request) -> dict[str, list[object]]:
+        _authorize(service, request, await parameters(request))
+        return {"glossaries": []}
+
     _add_document_routes(routes, service, documents)
     return routes
 

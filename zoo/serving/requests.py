@@ -55,6 +55,8 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        if "//" in scope["path"]:  # some clients append the path to an address that ends with a slash
+            scope = {**scope, "path": re.sub("//+", "/", scope["path"])}
         status, started, metrics = 0, time.perf_counter(), self.service.metrics
 
         async def send_counted(message: Message) -> None:

@@ -28,7 +28,7 @@ from zoo.report import Report
 from zoo.serving.admission import LINE_BREAKS, Admission
 from zoo.serving.answer import Answer, Options
 from zoo.serving.errors import ServingError
-from zoo.serving.languages import AUTO, base_code, detect, differ_in_region, standard_code
+from zoo.serving.languages import AUTO, base_code, detect, detect_source, differ_in_region, standard_code
 from zoo.serving.metrics import Metrics
 from zoo.serving.pool import LoadedModel, ModelPool, PooledModel, Route
 from zoo.serving.settings import Settings
@@ -267,9 +267,9 @@ class Service:
             return await self.admission.unless_disconnected(request, work())
 
     def detect(self, text: str) -> list[tuple[str, float]]:
-        """Return the possible languages of a text among the source languages of all models, with probabilities."""
+        """Return the possible languages of a text with probabilities, the most probable first."""
         self.admission.check_texts([text])
-        return detect(text, map(base_code, self.pool.directions()))
+        return detect(text)
 
     def plan(
         self, texts: Sequence[str], source: str | None, target: str, options: Options, name: str | None
@@ -278,8 +278,9 @@ class Service:
         self.admission.check_texts(texts, options)
         if source is not None and source.lower() != AUTO:
             return [self._plan_one(source, target, name)] * len(texts)
+        self._target(target, name)
         choices = {*self.pool.sources(target, name), base_code(target)}
-        detected = [detect(text, choices)[0] for text in texts]
+        detected = [detect_source(text, choices, target) for text in texts]
         return [replace(self._plan_one(code, target, name), confidence=probability) for code, probability in detected]
 
     def _plan_one(self, source: str, target: str, name: str | None) -> Plan:
