@@ -58,6 +58,16 @@ def serve(
             help="Permit web pages of this origin, such as https://example.org, to send requests.",
         ),
     ] = None,
+    allow_host: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            show_default="localhost",
+            help="Accept requests for this name of the server, such as the name that a reverse proxy passes on. "
+            "Names are checked only on a loopback address without --keys, because web pages could bind their own "
+            "names to it.",
+        ),
+    ] = None,
     max_memory: Annotated[
         float | None,
         typer.Option(
@@ -174,7 +184,9 @@ def serve(
     )
     if max_batch_tokens is None and (device == "cpu" or (device == "auto" and not may_have_gpu())):
         max_batch_tokens = _CPU_BATCH_TOKENS
-    settings = Settings(limits, read_keys(keys) if keys else {}, tuple(cors or ()))
+    checks_names = host in _LOOPBACK and keys is None
+    hosts = (*_LOOPBACK, *(name.lower() for name in allow_host or ())) if checks_names else ()
+    settings = Settings(limits, read_keys(keys) if keys else {}, tuple(cors or ()), hosts)
     pool = ModelPool(
         model or zoo.names(),
         memory_bytes=machine_memory() // 2 if max_memory is None else int(max_memory * 1e9),

@@ -9,6 +9,7 @@ import re
 import time
 import traceback
 from collections.abc import Callable, Iterable
+from ipaddress import ip_address
 from pathlib import PurePath
 from typing import Any, NoReturn
 from urllib.parse import parse_qsl
@@ -35,6 +36,7 @@ _SCHEMES = {"/v1/": "bearer ", "/v2/": "deepl-auth-key "}
 _CLIENT_CLOSED = 499  # the status that nginx logs for clients that disconnect
 _DISCARDED_BODIES = 20  # a rejected body is read up to so many times the limit, so that the client reads the response
 _RETRY_SECONDS = 2
+_PORT = re.compile(r":\d*$")
 _MAX_FORM_FIELDS = 1_000
 _CHARSET = re.compile(r"""charset\s*=\s*["']?([^\s"';]*)""", re.IGNORECASE)
 _CHARSETS = ("utf-8", "utf8", "us-ascii", "ascii", "iso-8859-1", "latin-1", "latin1")
@@ -90,7 +92,7 @@ class Guard:
                 return ServingError(503, "the server is busy; try again later", "requests", _RETRY_SECONDS)
             with self.service.admission.hold() as hold:
                 try:
-                    refusal = self._key_error(scope)
+                    refusal = self._host_error(scope) or self._key_error(scope)
                     body = await self._read_body(scope, receive, hold, refusal)
                 except ServingError as error:
                     self.service.metrics.rejected.labels(error.reason).inc()
@@ -103,6 +105,13 @@ class Guard:
             LOG.error("internal error %s\n%s", type(error).__name__, frames)
             return ServingError(500, "internal error; the log of the server has the details")
         return None
+
+    def _host_error(self, scope: Scope) -> ServingError | None:
+        """Return an error if a web page has bound its own name to this server's address (DNS rebinding)."""
+        name = _PORT.sub("", Headers(scope=scope).get("host", "")).lower()
+        if not self.service.settings.hosts or name in self.service.settings.hosts or _is_address(name.strip("[]")):
+            return None
+        return ServingError(421, f"the server does not have the name {quote(name[:100])}; see `--allow-host`", "host")
 
     def _key_error(self, scope: Scope) -> ServingError | None:
         """Return the error if the key is wrong or missing, as far as this is known before the body has arrived."""
@@ -150,6 +159,14 @@ class Guard:
         if size > max_bytes or refusal is not None:
             raise too_large
         return b"".join(chunks)
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ip_address(name)
+    except ValueError:
+        return False
+    return True
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

@@ -66,6 +66,7 @@ class Service:
         self.settings, self.pool, self.metrics = settings, pool, Metrics()
         self.admission = Admission(settings, self.metrics)
         self._scoring, self._tokenizing = ThreadPoolExecutor(1, "score"), ThreadPoolExecutor(2, "tokenize")
+        self._attending = ThreadPoolExecutor(1, "attend")
         self.metrics.gauge("zoo_loaded_models", "Models in memory.", lambda: len(pool.loaded_models()))
 
     async def translate(
@@ -202,7 +203,7 @@ class Service:
                     _MAX_SCORED_TOKENS,
                 )
                 with readable_errors():
-                    found += await asyncio.wrap_future(self._scoring.submit(align))
+                    found += await asyncio.wrap_future(self._attending.submit(align))
         return found
 
     async def attention(
@@ -234,7 +235,7 @@ class Service:
                     return translator.attention(*pair, **codes).by_words()
 
                 with readable_errors():
-                    found = await asyncio.wrap_future(self._scoring.submit(attend))
+                    found = await asyncio.wrap_future(self._attending.submit(attend))
             if not len(found.cross):
                 raise ServingError(400, "the decoder of this model has no attention to the text")
             best = translator.alignment_head or AlignmentHead(max(len(found.cross) - 2, 0), 0, False)

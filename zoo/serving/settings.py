@@ -60,11 +60,13 @@ class Settings:
         keys: SHA-256 of each accepted API key -> number of characters that the key may translate, or None for any
             number. If empty, no key is needed.
         cors: Origins of web pages that may use the server, such as `https://example.org`.
+        hosts: Names by which clients may address the server. If empty, they may use any name.
     """
 
     limits: Limits = field(default_factory=Limits)
     keys: dict[str, int | None] = field(default_factory=dict)
     cors: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
 
 
 def hash_key(key: str) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from starlette import formparsers
 
 from tests.zoo.serving.conftest import RUN
 from tests.zoo.serving.test_limits import BODY
+from zoo.generation.translator import Translator
 from zoo.serving import admission, service
 from zoo.serving.admission import LINE_BREAKS, Admission
 from zoo.serving.errors import ServingError
@@ -199,3 +202,34 @@ def test_a_new_key_is_a_line_of_its_own(tmp_path):
         assert set(map(hash_key, keys)) <= set(read_keys(file))
         assert len(read_keys(file)) == 2 + (KEY_LINE in before)
         assert file.read_bytes().startswith(before)
+
+
+def test_names_that_were_bound_to_the_address_are_refused(client_of):
+    client = client_of(hosts=("localhost", "translate.example.org"))
+    for name in ("localhost", "localhost:5000", "LOCALHOST", "127.0.0.1:80", "[::1]:5000", "10.0.0.7"):
+        assert client.post("/v1/translate", json=BODY, headers={"host": name}).status_code == 200
+    for name in ("evil.example.org", "localhost.evil.org:5000", "127.0.0.1.evil.org", "", "[::1", "a@localhost"):
+        answer = client.post("/v1/translate", json=BODY, headers={"host": name})
+        assert (answer.status_code, "--allow-host" in answer.json()["error"]) == (421, True)
+    assert client_of().post("/v1/translate", json=BODY, headers={"host": "any.org"}).status_code == 200
+
+
+def test_a_quota_counts_texts_and_translations(client_of):
+    client = client_of(keys={hash_key("right"): 30})
+    headers = {"authorization": "Bearer right"}
+    given = {**BODY, "text": "we read", "translation": "wir lesen"}  # 16 characters
+    for path in ("/v1/score", "/v1/attention"):
+        assert client.post(path, json={**given, "translation": "wir lesen" * 4}, headers=headers).status_code == 456
+    assert client.post("/v1/score", json=given, headers=headers).status_code == 200
+    assert client.post("/v1/attention", json=given, headers=headers).status_code == 456
+
+
+def test_attention_does_not_delay_scores(client_of, monkeypatch):
+    waiting, attention = threading.Event(), Translator.attention
+    monkeypatch.setattr(Translator, "attention", lambda *args, **kw: waiting.wait(60) and attention(*args, **kw))
+    client, given = client_of(), {**BODY, "translation": "wir lesen"}
+    with ThreadPoolExecutor() as threads:
+        answer = threads.submit(client.post, "/v1/attention", json=given)
+        assert client.post("/v1/score", json=given).status_code == 200
+        waiting.set()
+        assert answer.result().status_code == 200
