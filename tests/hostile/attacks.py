@@ -1,7 +1,8 @@
 """Attacks on a server with little memory, and their effects.
 
-`PYTHONPATH=tests python -m hostile.attacks` prints a row for each. Each attack starts a server of its own on this machine, lasts some seconds, and ends with SIGTERM. Meanwhile, another
-client asks for the health of the server. ZOO_ATTACKED selects another checkout of zoo than this one.
+`PYTHONPATH=tests python -m hostile.attacks` prints a row for each. Each attack starts a server of its own on this
+machine, lasts some seconds, and ends with SIGTERM. Meanwhile, another client asks for the health of the server.
+ZOO_ATTACKED selects another checkout of zoo than this one.
 """
 
 from __future__ import annotations
@@ -236,7 +237,7 @@ ATTACKS: dict[str, tuple[Attack, list[str]]] = {
     "8 pages of unclosed CDATA, 1 MB": (_uploads("HTML, unclosed CDATA"), []),
     "8 pages of inline elements, 1 MB": (_uploads("HTML, many inline elements"), []),
     "50 texts of 19,900 spaces": (_posts("/v1/translate", {**_text(""), "text": [f"a{' ' * 19_900}b"] * 50}), []),
-    "8 pages of 140,000 nested elements, 1 MB": (_uploads("HTML, nested inline elements"), []),
+    "8 pages of text in 125,000 nested elements, 1 MB": (_uploads("HTML, text in each of nested inline elements"), []),
     "8 Word documents of 30 MB of tags, 150 KB": (_uploads("Word, many tags"), []),
     "scores of 24 pairs of 20,000 characters": (
         _posts("/v1/score", {**_text(""), "text": [_WORDS] * 24, "translation": [_WORDS] * 24}), []

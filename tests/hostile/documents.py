@@ -73,6 +73,7 @@ def _html_texts(size: int) -> dict[str, tuple[str, str]]:
             "equals signs": "<a " + _repeated("= ", size),
             "nested inline elements": _nested("b", size // 7, "one"),
             "inline elements, each nested in the last": _repeated("<b>x", size),
+            "text in each of nested inline elements": "<b>x" * (size // 8) + "</b>" * (size // 8),
             "nested blocks": _nested("div", size // 11, "one"),
             "many inline elements": _repeated("<b>x</b> ", size),
             "many empty inline elements": "one " + _repeated("<b></b>", size) + " two",

@@ -8,6 +8,7 @@ import shutil
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass
 from functools import partial
@@ -37,6 +38,8 @@ Translate = Callable[[list[str]], list[str]]
 """Function that translates texts."""
 Align = Callable[[list[str], list[str]], list[list[AlignedToken]]]
 """Function that aligns the tokens of translations to those of texts, as `Translator.align` does."""
+DocumentSource = tuple[bytes, str, html.XmlTags | None]
+"""Arguments of `Document`."""
 SegmentText = tuple[str, bool]
 """The text of a segment, and whether the segment has markup, so that its translation must be aligned."""
 
@@ -127,18 +130,19 @@ class Document:
         segments: The segments, in order.
     """
 
-    def __init__(self, content: bytes, name: str) -> None:
+    def __init__(self, content: bytes, name: str, tags: html.XmlTags | None = None) -> None:
         """Read a document.
 
         Args:
             content: The bytes of the file.
             name: The name of the file. Its suffix selects the format.
+            tags: Roles of the elements of XML. If given, the document is XML.
 
         Raises:
             ZooError: The format is unknown, or the document is damaged, too large or too complex, or not UTF-8.
         """
         self.name, self._content = name, content
-        form = format_of(name)
+        form = format_of(name) if tags is None else Format(partial(html.parse_xml, tags=tags), XML.syntax)
         self._parts: dict[str, Markup] = {}
         if isinstance(form, Format):
             self._parts[name] = Markup.parse(_decode(content, name), form)
@@ -176,41 +180,21 @@ class Document:
         return written.getvalue()
 
 
-def markup_texts(texts: Sequence[str], tags: html.XmlTags | None) -> list[list[SegmentText]]:
-    """Return the segments of each text with markup. `tags` are the roles of the elements of XML, or None for HTML."""
-    return [_texts(markup.segments) for markup in _parse_all(texts, tags)]
+def read_texts(sources: Sequence[DocumentSource]) -> list[list[SegmentText]]:
+    """Return the segments of each document."""
+    documents = (Document(*source) for source in sources)
+    return [[(segment.text, segment.needs_alignment) for segment in document.segments] for document in documents]
 
 
-def render_markups(
-    texts: Sequence[str],
-    tags: html.XmlTags | None,
-    translations: Sequence[str],
-    alignments: Sequence[list[AlignedToken]],
-) -> list[str]:
-    """Return the texts with the translations of their segments."""
-    rest = iter(translations), iter(alignments)
-    return [markup.render(*rest) for markup in _parse_all(texts, tags)]
-
-
-def document_texts(content: bytes, name: str) -> list[SegmentText]:
-    """Return the segments of a document."""
-    return _texts(Document(content, name).segments)
-
-
-def render_document(
-    content: bytes, name: str, translations: Sequence[str], alignments: Sequence[list[AlignedToken]]
-) -> bytes:
-    """Return a document with the translations of its segments."""
-    return Document(content, name).render(translations, alignments)
-
-
-def _parse_all(texts: Sequence[str], tags: html.XmlTags | None) -> list[Markup]:
-    form = HTML if tags is None else Format(partial(html.parse_xml, tags=tags), XML.syntax)
-    return [Markup.parse(text, form) for text in texts]
-
-
-def _texts(segments: Sequence[Segment]) -> list[SegmentText]:
-    return [(segment.text, segment.needs_alignment) for segment in segments]
+def write_documents(
+    sources: Sequence[DocumentSource], translations: Sequence[str], alignments: Sequence[list[AlignedToken]]
+) -> list[bytes]:
+    """Return the documents with the translations of all segments."""
+    written, start = [], 0
+    for document in (Document(*source) for source in sources):
+        segments = slice(start, start := start + len(document.segments))
+        written.append(document.render(translations[segments], alignments[segments]))
+    return written
 
 
 def translate_document(content: bytes, name: str, translate: Translate, align: Align) -> bytes:
@@ -250,18 +234,21 @@ def _decode(content: bytes, name: str) -> str:
 def _open_archive(content: bytes, name: str) -> zipfile.ZipFile:
     if content.count(_ENTRY_MARK) > _MAX_ENTRIES:
         raise ZooError(f"`{name}` contains more than {_MAX_ENTRIES:,} files", hint="split the document")
-    try:
+    with _reported_damage(name):
         archive = zipfile.ZipFile(io.BytesIO(content))
-    except _DAMAGE as error:
-        raise ZooError(f"`{name}` is damaged: {error}", hint="open and save the document again") from None
     _require_size(sum(entry.file_size for entry in archive.infolist()), MAX_DOCUMENT_BYTES, f"`{name}`")
     return archive
 
 
 def _copy_entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, target: zipfile.ZipFile, name: str) -> None:
+    with _reported_damage(name), archive.open(entry) as source, target.open(copy(entry), "w") as written:
+        shutil.copyfileobj(source, written)
+
+
+@contextmanager
+def _reported_damage(name: str) -> Iterator[None]:
     try:
-        with archive.open(entry) as source, target.open(copy(entry), "w") as written:
-            shutil.copyfileobj(source, written)
+        yield
     except _DAMAGE as error:
         raise ZooError(f"`{name}` is damaged: {error}", hint="open and save the document again") from None
 
@@ -277,7 +264,5 @@ def _require_few_elements(elements: int, name: str) -> None:
 
 
 def _read_entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, name: str) -> bytes:
-    try:
+    with _reported_damage(name):
         return archive.read(entry)
-    except _DAMAGE as error:
-        raise ZooError(f"`{name}` is damaged: {error}", hint="open and save the document again") from None

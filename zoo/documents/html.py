@@ -28,6 +28,11 @@ _VALUE = r"""(?:"[^"]*+"|'[^']*+'|[^\s>]*+)"""
 _TAG = re.compile(rf"<(/?)([a-zA-Z][^\s/>]*+)(?:[\s/=]++|[^\s/>=]++(?:\s*+=\s*+{_VALUE})?+)*+>")
 """Tag with its attributes. A quotation mark without a partner is part of a value. Nothing is read twice."""
 _TAG_START = re.compile("</?[a-zA-Z]")
+_DECLARATIONS = (
+    *(("<!--", "-->", Kind.UNIT), ("<![cdata[", "]]>", Kind.BREAK), ("<!doctype", ">", Kind.BREAK)),
+    *(("<!", ">", Kind.UNIT), ("<?", ">", Kind.BREAK), ("</", ">", Kind.UNIT)),
+)
+"""Beginning, end and kind of markup that is no tag."""
 _ATTRIBUTE = re.compile(rf"([^\s/>=]++)\s*+=\s*+({_VALUE})")
 
 
@@ -103,22 +108,15 @@ class _Parser:
     def _read_markup(self, start: int) -> int:
         """Read the markup that begins with `<` at a position, and return its end."""
         text = self._text
-        if text.startswith("<!--", start):
-            self._add(start, Kind.UNIT)
-            return self._end_of("-->", start + 2)  # `<!-->` is a whole comment
-        if text.startswith("<![CDATA[", start):
-            self._add(start, Kind.BREAK)
-            return self._end_of("]]>", start)
-        if text.startswith(("<!", "<?"), start):
-            is_comment = text[start + 1] == "!" and text[start + 2 : start + 9].lower() != "doctype"
-            self._add(start, Kind.UNIT if is_comment else Kind.BREAK)
-            return self._end_of(">", start)
         if match := _TAG.match(text, start):
             return self._read_tag(match)
-        if text.startswith("</", start) and not text[start + 2 : start + 3].isalpha():
-            self._add(start, Kind.UNIT)
-            return self._end_of(">", start)
-        end = len(text) if _TAG_START.match(text, start) else start + 1  # no later tag has an end, either
+        is_tag = _TAG_START.match(text, start) is not None  # and no later tag has an end, either
+        for beginning, mark, kind in () if is_tag else _DECLARATIONS:
+            if text[start : start + len(beginning)].lower() == beginning:
+                self._add(start, kind)
+                end = text.find(mark, start + 2)  # `<!-->` is a whole comment
+                return len(text) if end < 0 else end + len(mark)
+        end = len(text) if is_tag else start + 1
         self._read_text(start, end)
         return end
 
@@ -137,10 +135,6 @@ class _Parser:
                     self._read_text(match.end(), position)
                 return position
         return match.end()
-
-    def _end_of(self, mark: str, start: int) -> int:
-        found = self._text.find(mark, start)
-        return len(self._text) if found < 0 else found + len(mark)
 
     def _read_start_tag(self, start: int, name: str, raw: str) -> None:
         if self._copied:
@@ -173,8 +167,6 @@ class _Parser:
 
 def _is_untranslated(tag: str) -> bool:
     """Return whether a start tag has `translate="no"` or the class `notranslate`."""
-    if "translate" not in tag.lower():
-        return False
     values = {name.lower(): value.strip("\"'") for name, value in _ATTRIBUTE.findall(tag[1:-1])}
     return values.get("translate") == "no" or "notranslate" in values.get("class", "").split()
 

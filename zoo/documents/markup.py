@@ -109,14 +109,10 @@ class Segment:
         units: list[tuple[int, _Stack, str, bool]] = []
         stack: _Stack = ()
         used: set[int] = set()
-        self._check_size()
         for fragment in self.fragments:
             if fragment.kind is Kind.OPEN:
                 stack = (*stack, len(self.tags))
                 self.tags.append((fragment.written, ""))
-                if len(stack) > MAX_DEPTH:
-                    problem = f"a paragraph has more than {MAX_DEPTH} inline elements inside of each other"
-                    raise ZooError(problem, hint="remove the markup that has no effect")
             elif fragment.kind is Kind.CLOSE:
                 if (closed := stack[-1]) not in used:  # an element without words, such as an anchor
                     units.append((len(characters), stack, "", False))
@@ -129,13 +125,10 @@ class Segment:
                 stacks += [stack] * len(fragment.text)  # one tuple for all characters, to save memory
                 if fragment.kind is Kind.UNIT or fragment.text.strip():
                     used.update(stack)
+            if len(stack) > MAX_DEPTH or len(characters) > MAX_TEXT_LENGTH:
+                limits = f"{MAX_TEXT_LENGTH:,} characters, or than {MAX_DEPTH} inline elements inside of each other"
+                raise ZooError(f"a paragraph has more than {limits}", hint="split it, or remove some of its markup")
         self._normalise(characters, stacks, units)
-
-    def _check_size(self) -> None:
-        length = sum(len(fragment.text) for fragment in self.fragments)
-        if length > MAX_TEXT_LENGTH:
-            problem = f"a paragraph has {length:,} characters; the maximum is {MAX_TEXT_LENGTH:,}"
-            raise ZooError(problem, hint="split it into several paragraphs")
 
     def _normalise(
         self, characters: list[str], stacks: list[_Stack], units: list[tuple[int, _Stack, str, bool]]

@@ -104,11 +104,13 @@ def align(
         pair
         for index, texts in enumerate(zip(sources, targets, strict=True))
         for pair in _split_pair(index, *texts, preprocessor)
+        if max_tokens is None
+        or max(len(tokenizers[0].encode(pair.source)), len(tokenizers[1].encode(pair.target))) < max_tokens
     ]
     rows, columns = len(preprocessor.languages.target_tokens), len(preprocessor.languages.source_tokens)
     program = translator.attention_program()
     with report.progress("align", len(pairs), "sentences") as progress:
-        for group, layers in attention_batches(program, preprocessor, pairs, translator.max_batch_tokens, max_tokens):
+        for group, layers in attention_batches(program, preprocessor, pairs, translator.max_batch_tokens):
             weights = _weights_of(layers, translator.alignment_head)
             for pair, row in zip(group, weights, strict=True):
                 spans = tokenizers[0].spans(pair.source), tokenizers[1].spans(pair.target)
@@ -146,21 +148,13 @@ def _split_pair(index: int, source: str, target: str, preprocessor: Preprocessor
 
 
 def attention_batches(
-    program: EmittedProgram,
-    preprocessor: Preprocessor,
-    pairs: Sequence[SentencePair],
-    max_batch_tokens: int,
-    max_tokens: int | None = None,
+    program: EmittedProgram, preprocessor: Preprocessor, pairs: Sequence[SentencePair], max_batch_tokens: int
 ) -> Iterator[tuple[list[SentencePair], dict[int, Float32[Tensor, "batch h target source"]]]]:
     """Yield batches of pairs with the cross-attention of each layer. The columns of EOS and of padding come last."""
     sources = preprocessor.encode_pairs_side([pair.source for pair in pairs], "source")
     targets = preprocessor.encode_pairs_side([pair.target for pair in pairs], "target")
     lengths = [max(map(len, each)) for each in zip(sources, targets, strict=True)]
     for group in group_by_length(lengths, max_batch_tokens):
-        if max_tokens is not None:
-            group = [index for index in group if lengths[index] <= max_tokens]
-        if not group:
-            continue
         stream = Stream.pad([sources[index] for index in group], program.device)
         with torch.no_grad():
             _, weights = program.attend(stream, pad_sequences([targets[index] for index in group], program.device))

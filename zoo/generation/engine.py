@@ -168,10 +168,8 @@ class Engine:
                 a worker thread of this engine calls this method.
         """
         if current_thread() in self._queue.threads:
-            raise ZooError(
-                "a callback of a future waits for another search of the same model, which would never begin",
-                hint="call `submit` in the callback, or translate in another thread",
-            )
+            problem = "a callback of a future waits for another search of the same model, which would never begin"
+            raise ZooError(problem, hint="call `submit` in the callback, or translate in another thread")
         results: SimpleQueue[SearchResult | BaseException | None] = SimpleQueue()
         request = Request(strategy, lambda *result: results.put(result), results.put, lambda: results.put(None))
         unread, unfinished = iter(chunks), 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import signal
 import socket
 import time
@@ -25,7 +26,7 @@ from zoo.serving.connections import KEEP_ALIVE_SECONDS, SEND_BUFFER_BYTES, Conne
 from zoo.serving.documents import Documents
 from zoo.serving.errors import ServingError, error_response
 from zoo.serving.files import remove_stale_folders
-from zoo.serving.languages import prepare_detection
+from zoo.serving.languages import detector
 from zoo.serving.requests import Guard
 from zoo.serving.service import Service
 from zoo.version import __version__
@@ -44,7 +45,7 @@ def create_app(service: Service) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         maintenance = asyncio.create_task(service.pool.maintain())
         await asyncio.to_thread(remove_stale_folders)
-        await asyncio.to_thread(prepare_detection)
+        await asyncio.to_thread(detector)
         yield
         maintenance.cancel()
         with suppress(asyncio.CancelledError):
@@ -94,8 +95,7 @@ class Server(uvicorn.Server):
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
         self._service = service
-        self._ending_since: float | None = None
-        self._sweeping: asyncio.Task[None] | None = None
+        self._ending_since = math.inf
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Stop accepting connections. A second Ctrl-C also drops the requests that are being answered."""
@@ -109,20 +109,18 @@ class Server(uvicorn.Server):
         for function in self._service.admission.before_end:
             function()
         await super().shutdown(sockets)
-        if self._sweeping is not None:
-            self._sweeping.cancel()
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to accept connections."""
-        await super().startup(sockets)
-        self._sweeping = asyncio.create_task(self._close_stalled_connections())
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """Answer requests until the server is stopped."""
+        sweeping = asyncio.create_task(self._close_stalled_connections())
+        await super().serve(sockets)
+        sweeping.cancel()
 
     async def _close_stalled_connections(self) -> None:
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
-            ending_seconds = None if self._ending_since is None else time.monotonic() - self._ending_since
             for connection in list(self.server_state.connections):
-                cast(Connection, connection).close_if_stalled(ending_seconds)
+                cast(Connection, connection).close_if_stalled(time.monotonic() - self._ending_since)
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -23,14 +23,12 @@ _OTHER_DESCRIPTORS = 200  # for models, documents and worker processes
 
 def max_connections() -> int:
     """Raise the limit of file descriptors as far as permitted, and return how many of them connections may use."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    unlimited = resource.RLIM_INFINITY
-    wanted = _MAX_DESCRIPTORS if hard == unlimited else min(hard, _MAX_DESCRIPTORS)
-    if soft != unlimited and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-        soft = wanted
-    free = _MAX_DESCRIPTORS if soft == unlimited else soft
-    return min(_MAX_CONNECTIONS, max(free - _OTHER_DESCRIPTORS, free // 2))
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    soft, hard = (_MAX_DESCRIPTORS if each == resource.RLIM_INFINITY else each for each in limits)
+    descriptors = max(soft, min(hard, _MAX_DESCRIPTORS))
+    if soft < descriptors:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (descriptors, limits[1]))
+    return min(_MAX_CONNECTIONS, max(descriptors - _OTHER_DESCRIPTORS, descriptors // 2))
 
 
 class Connection(H11Protocol):
@@ -66,21 +64,21 @@ class Connection(H11Protocol):
         self._accepted = time.monotonic()
         super().resume_writing()
 
-    def close_if_stalled(self, ending_seconds: float | None) -> None:
+    def close_if_stalled(self, ending_seconds: float) -> None:
         """Close the connection if the client neither sends nor accepts anything. Call this about every second.
 
         Args:
-            ending_seconds: Time since the server accepts no more requests, or None. Then the limits are shorter.
+            ending_seconds: Time since the server accepts no more requests. If positive, the limits are shorter.
         """
         now, unsent = time.monotonic(), self.transport.get_write_buffer_size()
         if not unsent or unsent < self._unsent_bytes:
             self._accepted = now
         self._unsent_bytes = unsent
-        stalled = STALLED_SECONDS if ending_seconds is None else _STALLED_SECONDS_AT_END
-        waits_for_body = not self.is_idle and self.cycle.more_body
-        if (
-            (unsent and now - self._accepted > stalled)
-            or (self.is_idle and not unsent and now - self._idle_since > KEEP_ALIVE_SECONDS)
-            or (waits_for_body and ending_seconds is not None and ending_seconds > _BODY_SECONDS_AT_END)
-        ):
+        if unsent:
+            stalled = now - self._accepted > (_STALLED_SECONDS_AT_END if ending_seconds > 0 else STALLED_SECONDS)
+        elif self.is_idle:
+            stalled = now - self._idle_since > KEEP_ALIVE_SECONDS
+        else:
+            stalled = self.cycle.more_body and ending_seconds > _BODY_SECONDS_AT_END
+        if stalled:
             self.transport.abort()

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from fastapi import Request
 
-from zoo.documents.document import SegmentText, document_texts, markup_texts, render_document, render_markups
+from zoo.documents.document import SegmentText, read_texts, write_documents
 from zoo.documents.html import XmlTags
 from zoo.generation.alignment import AlignedToken
 from zoo.generation.translation import Translation
@@ -91,18 +91,20 @@ class Documents:
         self._service.admission.check_texts(texts, options)
 
         async def work() -> list[Answer]:
-            found = await self._call(self._markup_processes, markup_texts, texts, tags)
+            sources = [(text.encode(), "text.html", tags) for text in texts]
+            found = await self._call(self._markup_processes, read_texts, sources)
             self._check_segments([segment for segments in found for segment in segments])
             plans = self._service.plan([_plain(segments) for segments in found], source, target, options, None)
             pairs = [(segment, plan) for segments, plan in zip(found, plans, strict=True) for segment in segments]
             with self._service.admission.admit(key, texts, models_of(plans)):
-                rendered = [
-                    await self._call(self._markup_processes, render_markups, texts, tags, *each)
+                ranks = [
+                    await self._call(self._markup_processes, write_documents, sources, *each)
                     for each in await self._translate_segments(pairs, options)
                 ]
+            found_texts = [[content.decode() for content in contents] for contents in zip(*ranks, strict=True)]
             return [
-                Answer([Translation(rank[index], 0.0, 0.0, ()) for rank in rendered], plan.source, plan.confidence)
-                for index, plan in enumerate(plans)
+                Answer([Translation(each, 0.0, 0.0, ()) for each in translations], plan.source, plan.confidence)
+                for translations, plan in zip(found_texts, plans, strict=True)
             ]
 
         return await self._service.admission.unless_disconnected(request, work())
@@ -150,7 +152,7 @@ class Documents:
         """Translate a document. Errors are returned: an exception in a task would keep the document in memory."""
         try:
             async with asyncio.timeout(DOCUMENT_SECONDS):
-                return Outcome(secret=await self.files.add(await self._translate_planned(document), document.name))
+                return Outcome(secret=self.files.add(await self._translate_planned(document), document.name))
         except TimeoutError:
             return Outcome(error=f"the document took more than {DOCUMENT_SECONDS:g} seconds")
         except ServingError as error:
@@ -161,7 +163,7 @@ class Documents:
 
     async def _read(self, content: bytes, name: str, source: str | None, target: str) -> _Document:
         """Return a document with its text, and how it is translated."""
-        segments = await self._call(self._document_processes, document_texts, content, name)
+        (segments,) = await self._call(self._document_processes, read_texts, [(content, name, None)])
         self._check_segments(segments)
         text = _plain(segments)
         beginning = text[: min(_DETECTED_CHARACTERS, self._service.settings.limits.text_characters)]
@@ -180,8 +182,9 @@ class Documents:
     async def _translate_planned(self, document: _Document) -> bytes:
         segments = [(segment, document.plan) for segment in document.segments]
         (translated,) = await self._translate_segments(segments, Options())
-        arguments = document.content, document.name, *translated
-        return await self._call(self._document_processes, render_document, *arguments)
+        sources = [(document.content, document.name, None)]
+        (written,) = await self._call(self._document_processes, write_documents, sources, *translated)
+        return written
 
     async def _call(self, processes: Processes, function: Callable[..., _T], *arguments: object) -> _T:
         """Call a function in a worker process. Raise ServingError if it fails or exceeds a limit."""
@@ -191,10 +194,10 @@ class Documents:
                 return await processes.run(seconds, function, *arguments)
         except TimeoutError:
             raise ServingError(413, f"reading the text takes more than {seconds:g} seconds; split it", "time") from None
-        except MemoryError:
-            raise ServingError(413, "reading the text needs too much memory; split it", "memory") from None
-        except OSError as error:
-            LOG.error("a worker process cannot be started: %s", error)
+        except (MemoryError, OSError) as error:  # when the server ends, processes are killed
+            if isinstance(error, MemoryError) and not self._service.admission.draining:
+                raise ServingError(413, "reading the text needs too much memory; split it", "memory") from None
+            LOG.error("no worker process can be used: %s", error)
             raise ServingError(503, "the server is busy; try again later", "process", _RETRY_SECONDS) from None
 
     async def _translate_segments(

@@ -47,7 +47,7 @@ class TemporaryFiles:
         self._lock: int | None = None
         self._files: dict[str, _File] = {}
 
-    async def add(self, content: bytes, name: str) -> str:
+    def add(self, content: bytes, name: str) -> str:
         """Store a document, and return the secret under which it can be fetched.
 
         Args:
@@ -64,11 +64,9 @@ class TemporaryFiles:
         try:
             path = self._open_folder() / secret
             self._files[secret] = _File(path, name, len(content), time.monotonic() + MAX_SECONDS)
-            await asyncio.to_thread(path.write_bytes, content)
-        except BaseException as error:
+            path.write_bytes(content)
+        except OSError as error:
             self._remove(secret)
-            if not isinstance(error, OSError):
-                raise
             LOG.error("a translated document cannot be written: %s", error.strerror)
             raise ServingError(503, "the server cannot store the document", "files", _RETRY_SECONDS) from None
         asyncio.get_running_loop().call_later(MAX_SECONDS, self.remove_old)

@@ -28,7 +28,6 @@ _ALIASES = {
 }
 _SCRIPT_LENGTH = 4
 _DETECTED_CHARACTERS = 1_000  # more text makes the detection slower, not better
-_NO_LANGUAGE = "zxx"
 _CERTAIN = 0.5
 """Probability from which a text in a language without a model is refused. Short texts are rarely so clear."""
 
@@ -99,21 +98,16 @@ def language_name(code: str) -> str:
     return f"{name} ({', '.join(map(str, names))})" if names else name
 
 
-def prepare_detection() -> None:
-    """Load the language detector, which takes about a second."""
-    _detector()
-
-
 @cache
-def _detector() -> tuple[LanguageIdentifier, dict[str, str]]:
-    """Return the language detector, and the base code of each of its languages."""
+def detector() -> tuple[LanguageIdentifier, dict[str, str]]:
+    """Return the language detector, and the base code of each of its languages. The first call takes about a second."""
     identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
-    return identifier, {str(label): base_code(str(label)) for label in identifier.labels if label != _NO_LANGUAGE}
+    return identifier, {str(label): base_code(str(label)) for label in identifier.labels if label != "zxx"}
 
 
 def detect(text: str) -> list[tuple[str, float]]:
     """Return the base codes of all languages that the detector knows, with probabilities, the most probable first."""
-    identifier, codes = _detector()
+    identifier, codes = detector()
     found: dict[str, float] = {}
     for label, probability in identifier.rank(text[:_DETECTED_CHARACTERS]):
         if (code := codes.get(label)) is not None:

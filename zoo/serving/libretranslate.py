@@ -63,7 +63,7 @@ def router(service: Service, documents: Documents) -> APIRouter:
             raise ServingError(400, "`file` is missing")
         target, source = require_string(given, "target"), read_string(given, "source", default=AUTO)
         content = await documents.translate_document(request, key, content, name, source, target)
-        secret = await documents.files.add(content, f"{PurePath(name).stem}.{target}{PurePath(name).suffix}")
+        secret = documents.files.add(content, f"{PurePath(name).stem}.{target}{PurePath(name).suffix}")
         return {"translatedFileUrl": f"{request.base_url}download_file/{secret}"}
 
     @routes.get("/download_file/{secret}")

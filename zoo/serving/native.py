@@ -161,10 +161,13 @@ def router(service: Service) -> APIRouter:
     """Return the paths of zoo's own API."""
     routes = APIRouter()
 
+    def authorize(request: Request) -> str:
+        return service.admission.authorize(header_key(request.scope))
+
     @routes.post("/v1/translate", response_model=TranslateResult)
     async def translate(request: Request, body: TranslateBody) -> Any:
         """Translate one or more texts. Line breaks are kept."""
-        key, texts = service.admission.authorize(header_key(request.scope)), _list(body.text)
+        key, texts = authorize(request), _list(body.text)
         options = Options(body.beam, body.n_best, body.alpha, body.prefix)
         if not body.stream:
             answers = await service.translate(request, key, texts, body.source, body.target, options, body.model)
@@ -177,11 +180,7 @@ def router(service: Service) -> APIRouter:
     @routes.post("/v1/score")
     async def score(request: Request, body: ScoreBody) -> ScoreResult:
         """Return the log-probabilities of given translations."""
-        key, texts, translations = (
-            service.admission.authorize(header_key(request.scope)),
-            _list(body.text),
-            _list(body.translation),
-        )
+        key, texts, translations = authorize(request), _list(body.text), _list(body.translation)
         if len(texts) != len(translations):
             message = f"there are {len(texts):,} texts and {len(translations):,} translations"
             raise ServingError(400, message)
@@ -192,7 +191,7 @@ def router(service: Service) -> APIRouter:
     @routes.post("/v1/attention")
     async def attention(request: Request, body: AttentionBody) -> AttentionResult:
         """Return how much each word of a translation attends to each word of its text."""
-        key, pair = service.admission.authorize(header_key(request.scope)), (body.text, body.translation)
+        key, pair = authorize(request), (body.text, body.translation)
         found, best, name = await service.attention(request, key, pair, (body.source, body.target), body.model)
         layers, heads = found.cross.shape[:2]
         layer = best.layer if body.layer is None else body.layer
@@ -219,10 +218,7 @@ def router(service: Service) -> APIRouter:
     @routes.post("/v1/parse")
     async def parse(request: Request, body: ParseBody) -> TranslateResult:
         """Return the constituency trees of one or more sentences, in brackets."""
-        key, options = (
-            service.admission.authorize(header_key(request.scope)),
-            Options(body.beam, body.n_best, body.alpha),
-        )
+        key, options = authorize(request), Options(body.beam, body.n_best, body.alpha)
         answers = await service.parse(request, key, _list(body.text), body.model, options, body.tokenized)
         return TranslateResult(results=[_result(answer) for answer in answers])
 

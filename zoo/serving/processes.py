@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import atexit
-import logging
 import math
 import resource
 import signal
 import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
 from typing import Any, TypeVar
@@ -22,7 +22,6 @@ from typing import Any, TypeVar
 from specs import ZooError
 from zoo.system.memory import memory_limit
 
-LOG = logging.getLogger("zoo.serving")
 MAX_BYTES = 600_000_000
 """Maximum memory that a call may allocate."""
 _MAX_IDLE_KILOBYTES = 200_000
@@ -55,15 +54,14 @@ class Processes:
             OSError: No process can be started, or the pool is closed.
         """
         async with self._free:
-            process = self._idle.pop() if self._idle else self._start()
-            call, keep = (seconds, function, arguments), False
+            if self._closed:
+                raise OSError("the pool of processes is closed")
+            process, keep = self._idle.pop() if self._idle else _Process(), False
+            self._started.add(process)
+            call = partial(process.call, seconds, function, arguments)
             try:
                 async with asyncio.timeout(seconds):
-                    running = asyncio.get_running_loop().run_in_executor(self._threads, process.call, call)
-                    value, error, keep = await running
-            except MemoryError:
-                self._require_open()
-                raise
+                    value, error, keep = await asyncio.get_running_loop().run_in_executor(self._threads, call)
             finally:
                 if keep and not self._closed:
                     self._idle.append(process)
@@ -81,16 +79,6 @@ class Processes:
             self._started.pop().kill()
         self._idle.clear()
 
-    def _require_open(self) -> None:
-        if self._closed:
-            raise OSError("the pool of processes is closed")
-
-    def _start(self) -> _Process:
-        self._require_open()
-        process = _Process()
-        self._started.add(process)
-        return process
-
 
 class _Process:
     def __init__(self) -> None:
@@ -100,16 +88,13 @@ class _Process:
         self._process.start()
         other.close()
 
-    def call(self, call: tuple[float, Callable[..., Any], tuple[object, ...]]) -> tuple[Any, Exception | None, bool]:
+    def call(self, *call: object) -> tuple[Any, Exception | None, bool]:
         """Call a function, and return its value, its error, and whether the process goes on."""
         try:
             self._connection.send(call)
-            value, error, frames, keep = self._connection.recv()
+            return self._connection.recv()  # type: ignore[no-any-return]
         except (EOFError, OSError):
             raise MemoryError from None
-        if frames:
-            LOG.error("a worker process failed with %s\n%s", type(error).__name__, frames)
-        return value, error, keep
 
     def kill(self) -> None:
         """End the process at once. A thread in `call` gets an error."""
@@ -128,18 +113,15 @@ def _work(connection: Connection) -> None:
         except EOFError:
             return
         signal.alarm(math.ceil(seconds) + 1)  # ends this process even if the server was killed
-        value, frames = None, ""
-        error: Exception | None = None
+        value, error = None, None
         try:
             with memory_limit(MAX_BYTES):
                 value = function(*arguments)
-        except ZooError as raised:
-            error = raised
-        except MemoryError:
-            error, keep = MemoryError(), False
-        except Exception as raised:  # its message may contain a text of the client
-            error, keep = type(raised)(), False
-            frames = "".join(traceback.format_tb(raised.__traceback__))
+        except Exception as raised:
+            keep, error = isinstance(raised, ZooError), raised
+            if not isinstance(raised, ZooError | MemoryError):
+                error = RuntimeError(type(raised).__name__)  # the message may contain a text of the client
+                traceback.print_tb(raised.__traceback__)
         keep &= resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < _MAX_IDLE_KILOBYTES
-        connection.send((value, error, frames, keep))
+        connection.send((value, error, keep))
         signal.alarm(0)

@@ -9,7 +9,6 @@ import re
 import time
 import traceback
 from collections.abc import Callable, Iterable
-from ipaddress import ip_address
 from pathlib import PurePath
 from typing import Any, NoReturn
 from urllib.parse import parse_qsl
@@ -27,8 +26,7 @@ MONITORING = ("/health", "/health/ready", "/metrics")
 """Paths that answer even if the server is busy."""
 OPEN = (*MONITORING, "/v1/models")
 """Paths that need no key."""
-DOCUMENTS_OF_DEEPL = ("/v2/document",)
-DOCUMENTS = ("/translate_file", *DOCUMENTS_OF_DEEPL)
+DOCUMENTS = ("/translate_file", "/v2/document")
 """Paths whose bodies may be as large as a document."""
 _MULTIPART, _FORM = "multipart/form-data", "application/x-www-form-urlencoded"
 _SCHEMES = {"/v1/": "bearer ", "/v2/": "deepl-auth-key "}
@@ -36,7 +34,7 @@ _SCHEMES = {"/v1/": "bearer ", "/v2/": "deepl-auth-key "}
 _CLIENT_CLOSED = 499  # the status that nginx logs for clients that disconnect
 _DISCARDED_BODIES = 20  # a rejected body is read up to so many times the limit, so that the client reads the response
 _RETRY_SECONDS = 2
-_PORT = re.compile(r":\d*$")
+_PORT, _ADDRESS = re.compile(r":\d*$"), re.compile(r"[\d.]+|\[[\da-f:.]+\]")
 _MAX_FORM_FIELDS = 1_000
 _CHARSET = re.compile(r"""charset\s*=\s*["']?([^\s"';]*)""", re.IGNORECASE)
 _CHARSETS = ("utf-8", "utf8", "us-ascii", "ascii", "iso-8859-1", "latin-1", "latin1")
@@ -92,8 +90,7 @@ class Guard:
                 return ServingError(503, "the server is busy; try again later", "requests", _RETRY_SECONDS)
             with self.service.admission.hold() as hold:
                 try:
-                    refusal = self._host_error(scope) or self._key_error(scope)
-                    body = await self._read_body(scope, receive, hold, refusal)
+                    body = await self._read_body(scope, receive, hold, self._refusal(scope))
                 except ServingError as error:
                     self.service.metrics.rejected.labels(error.reason).inc()
                     return error
@@ -106,21 +103,20 @@ class Guard:
             return ServingError(500, "internal error; the log of the server has the details")
         return None
 
-    def _host_error(self, scope: Scope) -> ServingError | None:
-        """Return an error if a web page has bound its own name to this server's address (DNS rebinding)."""
-        name = _PORT.sub("", Headers(scope=scope).get("host", "")).lower()
-        if not self.service.settings.hosts or name in self.service.settings.hosts or _is_address(name.strip("[]")):
-            return None
-        return ServingError(421, f"the server does not have the name {quote(name[:100])}; see `--allow-host`", "host")
+    def _refusal(self, scope: Scope) -> ServingError | None:
+        """Return an error if the name of the server or the API key is wrong, as far as the headers say so.
 
-    def _key_error(self, scope: Scope) -> ServingError | None:
-        """Return the error if the key is wrong or missing, as far as this is known before the body has arrived."""
+        A web page could bind its own name to the server's address (DNS rebinding).
+        """
+        hosts, name = self.service.settings.hosts, _PORT.sub("", Headers(scope=scope).get("host", "")).lower()
+        if hosts and name not in hosts and not _ADDRESS.fullmatch(name):
+            message = f"the server does not have the name {quote(name[:100])}; see `--allow-host`"
+            return ServingError(421, message, "host")
         path, key = scope["path"], header_key(scope)
-        in_body = not path.startswith("/v1/") and path not in DOCUMENTS_OF_DEEPL
-        if path in OPEN or (key is None and in_body):  # the body or the query string can contain the key
-            return None
+        can_be_in_body = not path.startswith("/v1/") and path != DOCUMENTS[1]
         try:
-            self.service.admission.authorize(key)
+            if path not in OPEN and (key is not None or not can_be_in_body):
+                self.service.admission.authorize(key)
         except ServingError as error:
             return error
         return None
@@ -159,14 +155,6 @@ class Guard:
         if size > max_bytes or refusal is not None:
             raise too_large
         return b"".join(chunks)
-
-
-def _is_address(name: str) -> bool:
-    try:
-        ip_address(name)
-    except ValueError:
-        return False
-    return True
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

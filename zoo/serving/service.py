@@ -192,18 +192,12 @@ class Service:
         found: list[list[AlignedToken]] = []
         async with self.pool.lease(route.model) as loaded:
             for chunk in _chunks(list(zip(sources, targets, strict=True))):
-                align = partial(
-                    alignment.align,
-                    loaded.translator,
-                    [source for source, _ in chunk],
-                    [target for _, target in chunk],
-                    route.source,
-                    route.target,
-                    Report(),
-                    _MAX_SCORED_TOKENS,
-                )
+                find = partial(alignment.align, loaded.translator, report=Report(), max_tokens=_MAX_SCORED_TOKENS)
+                texts = [source for source, _ in chunk], [target for _, target in chunk]
+                finding = self._attending.submit(find, *texts, route.source, route.target)
                 with readable_errors():
-                    found += await asyncio.wrap_future(self._attending.submit(align))
+                    aligned = await asyncio.wrap_future(finding)
+                found += aligned
         return found
 
     async def attention(

@@ -11,12 +11,10 @@ import numpy as np
 
 _TOKENS, _NORMALIZERS = 1, (3, 5)  # fields of the model; a denormaliser is a normaliser, too
 _TEXT = 1  # field of a token
-_TEXT_KEY, _SCORE_KEY = b"\x0a", b"\x15"
-_SCORE_BYTES = 5  # with the key
 _CHARACTER_MAP = 2  # field of a normaliser
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5  # wire types of Protocol Buffers
 _FIXED_BYTES = {_FIXED64: 8, _FIXED32: 4}
-_MAX_VARINT_BYTES = 10
+_MAX_VARINT_BITS = 70
 _HAS_LEAF, _WIDE_OFFSET, _LEAF = 1 << 8, 1 << 9, 1 << 31  # bits of a unit of a double-array trie
 _VALUE = _LEAF - 1
 
@@ -24,22 +22,12 @@ _VALUE = _LEAF - 1
 def check_model(model: bytes) -> None:
     """Raise ValueError if a token contains NUL, or if a character map refers to positions outside of itself."""
     for number, start, end in _fields(model, 0, len(model)):
-        if number == _TOKENS:
-            text_end = start + 2 + model[start + 1] if end - start > 1 else end
-            if (
-                model[start : start + 1] == _TEXT_KEY
-                and model[text_end : text_end + 1] == _SCORE_KEY
-                and end - text_end == _SCORE_BYTES
-                and model.find(b"\0", start + 2, text_end) < 0
-            ):
-                continue  # a text and a score, as most tokens; this saves half of the time
-            for field, first, last in _fields(model, start, end):
-                if field == _TEXT and model.find(b"\0", first, last) >= 0:
-                    raise ValueError("a token contains NUL")
-        elif number in _NORMALIZERS:
-            for field, first, last in _fields(model, start, end):
-                if field == _CHARACTER_MAP and first < last:
-                    _check_character_map(model[first:last])
+        checked = _TEXT if number == _TOKENS else _CHARACTER_MAP if number in _NORMALIZERS else None
+        for field, first, last in _fields(model, start, end) if checked else ():
+            if field == checked and number == _TOKENS and model.find(b"\0", first, last) >= 0:
+                raise ValueError("a token contains NUL")
+            if field == checked and number != _TOKENS and first < last:
+                _check_character_map(model[first:last])
 
 
 def _check_character_map(content: bytes) -> None:
@@ -65,15 +53,12 @@ def _check_character_map(content: bytes) -> None:
 def _fields(model: bytes, position: int, end: int) -> Iterator[tuple[int, int, int]]:
     """Yield number, start and end of each field of a message. Raise ValueError if the bytes are not a message."""
     while position < end:
-        key, position = _varint(model, position, end)
-        wire_type, length = key & 7, 0
-        if wire_type == _BYTES:
-            length, position = _varint(model, position, end)
-        elif wire_type == _VARINT:
-            _, position = _varint(model, position, end)
-        elif wire_type in _FIXED_BYTES:
-            length = _FIXED_BYTES[wire_type]
-        else:
+        key, position = _varint(model, position)
+        length = _FIXED_BYTES.get(key & 7, 0)
+        if key & 7 in (_VARINT, _BYTES):
+            value, position = _varint(model, position)
+            length = value if key & 7 == _BYTES else 0
+        elif not length:
             raise ValueError("a field has an unknown wire type")
         if position + length > end:
             raise ValueError("the message ends within a field")
@@ -81,14 +66,12 @@ def _fields(model: bytes, position: int, end: int) -> Iterator[tuple[int, int, i
         position += length
 
 
-def _varint(model: bytes, position: int, end: int) -> tuple[int, int]:
+def _varint(model: bytes, position: int) -> tuple[int, int]:
     """Return an integer and the position after it."""
-    if position < end and (byte := model[position]) < 0x80:
-        return byte, position + 1
-    value = 0
-    for index in range(min(_MAX_VARINT_BYTES, end - position)):
-        byte = model[position + index]
-        value |= (byte & 0x7F) << (7 * index)
+    value = shift = 0
+    while position < len(model) and shift < _MAX_VARINT_BITS:
+        byte = model[position]
+        value, shift, position = value | (byte & 0x7F) << shift, shift + 7, position + 1
         if byte < 0x80:
-            return value, position + index + 1
+            return value, position
     raise ValueError("the message ends within an integer")

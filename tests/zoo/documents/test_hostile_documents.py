@@ -10,7 +10,7 @@ import pytest
 
 from specs import ZooError
 from tests.hostile.documents import FULL_SIZE, PARTS, document_names, make_document
-from zoo.documents.document import document_texts, render_document
+from zoo.documents.document import read_texts, write_documents
 from zoo.system.memory import memory_limit
 
 NAMES = document_names()
@@ -37,8 +37,9 @@ def check_in_little_memory(name: str) -> None:
 def check(name: str, size: int) -> None:
     file, content = make_document(name, size)
     with suppress(ZooError):
-        texts = [text for text, _ in document_texts(content, file)]
-        same = render_document(content, file, texts, [[] for _ in texts])
-        reversed_texts = [text[::-1] for text in texts]
-        assert bool(render_document(content, file, reversed_texts, [[] for _ in texts])) == bool(content)
+        (segments,) = read_texts([(content, file, None)])
+        texts, alignments = [text for text, _ in segments], [[] for _ in segments]
+        (same,) = write_documents([(content, file, None)], texts, alignments)
+        (other,) = write_documents([(content, file, None)], [text[::-1] for text in texts], alignments)
+        assert bool(other) == bool(content)
         assert same == content or PurePath(file).suffix in PARTS

@@ -109,7 +109,7 @@ def test_documents_have_a_maximum_size_together(client, monkeypatch, expected):
 
 
 def test_reading_has_the_time_of_a_request(client_of, monkeypatch):
-    monkeypatch.setattr(documents, "document_texts", _sleep)
+    monkeypatch.setattr(documents, "read_texts", _sleep)
     assert upload(client_of(request_seconds=0.5)).status_code in (413, 503)
     monkeypatch.setattr(documents, "_CALL_SECONDS", 0.5)
     answer = upload(client_of())
@@ -118,28 +118,28 @@ def test_reading_has_the_time_of_a_request(client_of, monkeypatch):
 
 def test_a_document_that_needs_too_much_memory_harms_no_other(client, expected, monkeypatch):
     with monkeypatch.context() as context:
-        context.setattr(documents, "document_texts", _fill_memory)
+        context.setattr(documents, "read_texts", _fill_memory)
         assert upload(client).status_code == 413
-        context.setattr(documents, "document_texts", _die)
+        context.setattr(documents, "read_texts", _die)
         assert upload(client).status_code == 413
-        context.setattr(documents, "document_texts", _fail)
+        context.setattr(documents, "read_texts", _fail)
         assert upload(client).status_code == 500
     assert client.get(upload(client).json()["translatedFileUrl"]).text == "\n".join(expected)
 
 
-def _sleep(content: bytes, name: str) -> None:
+def _sleep(sources: object) -> None:
     time.sleep(1000)
 
 
-def _fill_memory(content: bytes, name: str) -> bytes:
+def _fill_memory(sources: object) -> bytes:
     return bytes(2 * processes.MAX_BYTES)
 
 
-def _die(content: bytes, name: str) -> None:
+def _die(sources: object) -> None:
     os._exit(1)
 
 
-def _fail(content: bytes, name: str) -> None:
+def _fail(sources: object) -> None:
     raise RuntimeError
 
 
@@ -156,7 +156,7 @@ def test_clients_that_left_occupy_no_process(url_of, monkeypatch):
     url = url_of()
     monkeypatch.setattr(documents, "_CALL_SECONDS", 600.0)
     with monkeypatch.context() as context:
-        context.setattr(documents, "document_texts", _sleep)
+        context.setattr(documents, "read_texts", _sleep)
         for _ in range(2 * documents._PROCESSES):
             with pytest.raises(httpx2.TimeoutException):
                 httpx2.post(f"{url}/translate_file", files={"file": ("a.txt", TEXT)}, data=FIELDS, timeout=1.0)
@@ -165,7 +165,7 @@ def test_clients_that_left_occupy_no_process(url_of, monkeypatch):
 
 
 def test_a_server_that_ends_waits_for_no_document(url_of, service_of, monkeypatch):
-    monkeypatch.setattr(documents, "document_texts", _sleep)
+    monkeypatch.setattr(documents, "read_texts", _sleep)
     with ThreadPoolExecutor() as threads, running(service_of()) as url:
         arguments = {"files": {"file": ("a.txt", TEXT)}, "data": FIELDS, "timeout": 60}
         answer = threads.submit(httpx2.post, f"{url}/translate_file", **arguments)
