@@ -16,8 +16,7 @@ STALLED_SECONDS = 20.0
 SEND_BUFFER_BYTES = 128 * 1024
 """Size of the system's buffer for a response. With a larger one, a slow client would seem to accept nothing."""
 _STALLED_SECONDS_AT_END, _BODY_SECONDS_AT_END = 3.0, 5.0
-_MAX_CONNECTIONS = 2_000
-_MAX_DESCRIPTORS = 65_536
+_MAX_CONNECTIONS, _MAX_DESCRIPTORS = 2_000, 65_536
 _OTHER_DESCRIPTORS = 200  # for models, documents and worker processes
 
 

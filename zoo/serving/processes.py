@@ -14,9 +14,11 @@ import signal
 import traceback
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from multiprocessing import get_context
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any, TypeVar
 
 from specs import ZooError
@@ -24,8 +26,9 @@ from zoo.system.memory import memory_limit
 
 MAX_BYTES = 600_000_000
 """Maximum memory that a call may allocate."""
-_MAX_IDLE_KILOBYTES = 200_000
-"""If a process has needed more memory, it ends after the call."""
+_MAX_IDLE_BYTES = 150_000_000
+"""If a process has more memory after a call, it ends."""
+_SIZES = Path("/proc/self/statm")
 _T = TypeVar("_T")
 
 
@@ -122,6 +125,7 @@ def _work(connection: Connection) -> None:
             if not isinstance(raised, ZooError | MemoryError):
                 error = RuntimeError(type(raised).__name__)  # the message may contain a text of the client
                 traceback.print_tb(raised.__traceback__)
-        keep &= resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < _MAX_IDLE_KILOBYTES
+        with suppress(OSError):  # the file exists only on Linux
+            keep &= int(_SIZES.read_text().split()[1]) * resource.getpagesize() < _MAX_IDLE_BYTES
         connection.send((value, error, keep))
         signal.alarm(0)

@@ -110,8 +110,7 @@ class Guard:
         """
         hosts, name = self.service.settings.hosts, _PORT.sub("", Headers(scope=scope).get("host", "")).lower()
         if hosts and name not in hosts and not _ADDRESS.fullmatch(name):
-            message = f"the server does not have the name {quote(name[:100])}; see `--allow-host`"
-            return ServingError(421, message, "host")
+            return ServingError(421, f"the server does not have the name {quote(name)}; see `--allow-host`", "host")
         path, key = scope["path"], header_key(scope)
         can_be_in_body = not path.startswith("/v1/") and path != DOCUMENTS[1]
         try:

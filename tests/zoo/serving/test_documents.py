@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import os
 import tempfile
@@ -141,6 +142,26 @@ def _die(sources: object) -> None:
 
 def _fail(sources: object) -> None:
     raise RuntimeError
+
+
+def test_a_process_is_used_again_unless_it_has_become_large(monkeypatch):
+    async def run() -> list[int]:
+        pool = processes.Processes(1)
+        try:
+            return [await pool.run(60, function) for function in (os.getpid, os.getpid, _become_large, os.getpid)]
+        finally:
+            pool.close()
+
+    first, second, large, last = asyncio.run(run())
+    assert first == second == large != last
+
+
+_KEPT = []
+
+
+def _become_large() -> int:
+    _KEPT.append(b"x" * (processes._MAX_IDLE_BYTES + 1))
+    return os.getpid()
 
 
 def test_paragraphs_have_a_maximum_length_and_number(client_of, monkeypatch):
