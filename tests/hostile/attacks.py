@@ -180,12 +180,13 @@ def _memory(pid: int) -> int:
     return total
 
 
-def _uploads(document: str) -> Attack:
-    return _upload(make_document(document))
+def _uploads(description: str) -> Attack:
+    return _upload(lambda: make_document(description))
 
 
-def _upload(document: tuple[str, bytes], number: int = 8) -> Attack:
+def _upload(make: Callable[[], tuple[str, bytes]], number: int = 8) -> Attack:
     def attack(server: Server) -> list[object]:
+        document = make()
         with ThreadPoolExecutor(number) as threads:
             answers = [threads.submit(server.upload, *document) for _ in range(number)]
         return [answer.result()[0] for answer in answers]
@@ -238,7 +239,7 @@ ATTACKS: dict[str, tuple[Attack, list[str]]] = {
     "8 pages of unclosed tags, 1 MB": (_uploads("HTML, unclosed tags"), []),
     "8 pages of unclosed CDATA, 1 MB": (_uploads("HTML, unclosed CDATA"), []),
     "8 pages of inline elements, 1 MB": (_uploads("HTML, many inline elements"), []),
-    "8 Markdown documents of 19 MB": (_upload(("a.md", b"*x* " * 4_750_000)), []),
+    "8 Markdown documents of 19 MB": (_upload(lambda: ("a.md", b"*x* " * 4_750_000)), []),
     "50 texts of 19,900 spaces": (_posts("/v1/translate", {**_text(""), "text": [f"a{' ' * 19_900}b"] * 50}), []),
     "8 pages of text in 125,000 nested elements, 1 MB": (_uploads("HTML, text in each of nested inline elements"), []),
     "8 Word documents of 30 MB of tags, 150 KB": (_uploads("Word, many tags"), []),
