@@ -122,6 +122,7 @@ def run(name: str) -> Outcome:
         server, outcome = Server(options, log), Outcome()
         stack.callback(server.process.wait)
         stack.callback(server.process.kill)
+        assert server.request("GET", "/health")[0] == 200
         if not options:
             assert server.post("/v1/translate", _text("warm up")) == 200
             server.upload("a.txt", b"warm up")
