@@ -38,7 +38,7 @@ _KEY = "0" * 64
 
 @dataclass
 class Outcome:
-    """What an attack did to a server.
+    """Effects of an attack on a server.
 
     Attributes:
         health_seconds: The longest time until `/health` answered, or infinity if it did not.

@@ -1,4 +1,4 @@
-"""Attacks on a server process with little memory: it stays alive, answers others, and ends when it is told to."""
+"""Attacks on a server process with little memory: it stays alive, answers others, and ends after SIGTERM."""
 
 from __future__ import annotations
 
