@@ -33,7 +33,7 @@ _DECLARATIONS = (
     *(("<!", ">", Kind.UNIT), ("<?", ">", Kind.BREAK), ("</", ">", Kind.UNIT)),
 )
 """Beginning, end and kind of markup that is no tag."""
-_ATTRIBUTE = re.compile(rf"([^\s/>=]++)\s*+=\s*+({_VALUE})")
+_ATTRIBUTE = re.compile(rf"(?<=[\s/])([^\s/>=]++)\s*+=\s*+({_VALUE})")
 
 
 def parse(text: str) -> list[Fragment]:
@@ -124,7 +124,7 @@ class _Parser:
         name = match[2].lower()
         if match[1]:
             self._read_end_tag(match.start(), name)
-        elif match[0].endswith("/>"):
+        elif match[0].endswith("/>") and ("=" not in (last := match[0].rsplit(None, 1)[-1]) or last[-3] in "\"'"):
             self._read_empty_tag(match.start(), name)
         else:
             self._read_start_tag(match.start(), name, match[0])

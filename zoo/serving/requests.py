@@ -130,7 +130,7 @@ class Guard:
         max_bytes = limits.document_bytes if is_upload else limits.body_bytes
         too_large = refusal or ServingError(413, f"the body is larger than {max_bytes:,} bytes", "body")
         announced = headers.get("content-length", "")
-        if announced.isdigit() and (len(announced) > 15 or int(announced) > _DISCARDED_BODIES * max_bytes):
+        if announced.isdecimal() and (len(announced) > 15 or int(announced) > _DISCARDED_BODIES * max_bytes):
             raise too_large
         try:
             async with asyncio.timeout(limits.body_seconds):
