@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
@@ -81,6 +82,13 @@ def check_backend(backend: str | None) -> str | None:
 
         check_backend_name(backend)
     return backend
+
+
+def require_number(value: float | None) -> float | None:
+    """Refuse NaN, which satisfies no limit of an option and violates none."""
+    if value is not None and math.isnan(value):
+        raise typer.BadParameter("nan is not a number")
+    return value
 
 
 def _standard_stream(path: Path | None) -> Path | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -19,8 +19,33 @@ SERVE_EXAMPLES = (
     "\n\nzoo serve --new-key --keys keys.txt && zoo serve --keys keys.txt --host 0.0.0.0"
 )
 _LIMITS = "Limits"
+_MAX = 1_000_000.0
 _CPU_BATCH_TOKENS = 512
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_HALF = "half of this machine's memory"
+_MEMORY_HELP = "Keep only as many models in memory as fit into GB gigabytes."
+_IDLE_HELP = "Unload a model that was not used for X minutes."
+_CORS_HELP = "Permit web pages of this origin, such as https://example.org, to send requests."
+_HOST_HELP = (
+    "Accept requests for this name of the server, such as the name that a reverse proxy passes on. Names are checked "
+    "only on a loopback address without --keys, because web pages could bind their own names to it."
+)
+_BATCH_TOKENS = "512 on a CPU, 4096 on a GPU"
+_BATCH_HELP = (
+    "Maximum number of source tokens in a batch, counting padding. With smaller batches, answers are faster under load."
+)
+_QUEUE_HELP = "Maximum number of texts that wait or are being translated. Further requests get status 429."
+_WAIT_HELP = (
+    "Maximum time until a translation begins. If a request would probably wait longer, it gets status 429. The limit "
+    "shrinks while the server stays overloaded, so that accepted requests are answered soon."
+)
+
+
+def _limit(metavar: str, lowest: float, text: str, panel: str | None = _LIMITS, **more: Any) -> Any:
+    """Return an option for a whole number or, with `max`, for a finite one."""
+    return typer.Option(
+        metavar=metavar, min=lowest, callback=options.require_number, rich_help_panel=panel, help=text, **more
+    )
 
 
 def serve(
@@ -49,71 +74,24 @@ def serve(
     new_key: Annotated[
         bool, typer.Option("--new-key", help="Create an API key, add its SHA-256 to --keys, print the key, and exit.")
     ] = False,
-    cors: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="ORIGIN",
-            show_default="none",
-            help="Permit web pages of this origin, such as https://example.org, to send requests.",
-        ),
+    cors: Annotated[list[str] | None, typer.Option(metavar="ORIGIN", show_default="none", help=_CORS_HELP)] = None,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", show_default="localhost", help=_HOST_HELP)
     ] = None,
-    max_memory: Annotated[
-        float | None,
-        typer.Option(
-            metavar="GB",
-            min=0.01,
-            show_default="half of this machine's memory",
-            help="Keep only as many models in memory as fit into GB gigabytes.",
-        ),
-    ] = None,
-    idle_minutes: Annotated[
-        float, typer.Option(metavar="X", min=0.01, help="Unload a model that was not used for X minutes.")
-    ] = 30.0,
-    max_texts: Annotated[
-        int, typer.Option(metavar="N", min=1, rich_help_panel=_LIMITS, help="Maximum number of texts per request.")
-    ] = 100,
-    max_characters: Annotated[
-        int, typer.Option(metavar="N", min=1, rich_help_panel=_LIMITS, help="Maximum length of a text.")
-    ] = 20_000,
-    max_body_bytes: Annotated[
-        int, typer.Option(metavar="N", min=1, rich_help_panel=_LIMITS, help="Maximum size of a request in bytes.")
-    ] = 1_000_000,
-    max_queue: Annotated[
-        int,
-        typer.Option(
-            metavar="N",
-            min=1,
-            rich_help_panel=_LIMITS,
-            help="Maximum number of texts that wait or are being translated. Further requests get status 429.",
-        ),
-    ] = 2_000,
-    max_wait: Annotated[
-        float,
-        typer.Option(
-            metavar="SECONDS",
-            min=0.0,
-            rich_help_panel=_LIMITS,
-            help="Maximum time until a translation begins. If a request would probably wait longer, it gets status "
-            "429. The limit shrinks while the server stays overloaded, so that accepted requests are answered soon.",
-        ),
-    ] = 2.0,
-    timeout: Annotated[
-        float, typer.Option(metavar="SECONDS", min=0.1, rich_help_panel=_LIMITS, help="Maximum time per request.")
-    ] = 120.0,
+    max_memory: Annotated[float | None, _limit("GB", 0.01, _MEMORY_HELP, None, max=_MAX, show_default=_HALF)] = None,
+    idle_minutes: Annotated[float, _limit("X", 0.01, _IDLE_HELP, None, max=_MAX)] = 30.0,
+    max_texts: Annotated[int, _limit("N", 1, "Maximum number of texts per request.")] = 100,
+    max_characters: Annotated[int, _limit("N", 1, "Maximum length of a text.")] = 20_000,
+    max_body_bytes: Annotated[int, _limit("N", 1, "Maximum size of a request in bytes.")] = 1_000_000,
+    max_queue: Annotated[int, _limit("N", 1, _QUEUE_HELP)] = 2_000,
+    max_wait: Annotated[float, _limit("SECONDS", 0.0, _WAIT_HELP, max=_MAX)] = 2.0,
+    timeout: Annotated[float, _limit("SECONDS", 0.1, "Maximum time per request.", max=_MAX)] = 120.0,
     device: options.Device = "auto",
     precision: options.Precision = None,
     backend: options.Backend = None,
     max_batch_tokens: Annotated[
         int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            max=MAX_TOKENS,
-            show_default="512 on a CPU, 4096 on a GPU",
-            rich_help_panel=options.EXECUTION_PANEL,
-            help="Maximum number of source tokens in a batch, counting padding. With smaller batches, answers are "
-            "faster under load.",
-        ),
+        _limit("N", 1, _BATCH_HELP, options.EXECUTION_PANEL, max=MAX_TOKENS, show_default=_BATCH_TOKENS),
     ] = None,
 ) -> None:
     """Translate for other programs over HTTP.
@@ -154,7 +132,9 @@ def serve(
     )
     if max_batch_tokens is None and (device == "cpu" or (device == "auto" and not may_have_gpu())):
         max_batch_tokens = _CPU_BATCH_TOKENS
-    settings = Settings(limits, read_keys(keys) if keys else {}, tuple(cors or ()))
+    checks_names = host in _LOOPBACK and keys is None
+    hosts = (*_LOOPBACK, *(name.lower() for name in allow_host or ())) if checks_names else ()
+    settings = Settings(limits, read_keys(keys) if keys else {}, tuple(cors or ()), hosts)
     pool = ModelPool(
         model or zoo.names(),
         memory_bytes=machine_memory() // 2 if max_memory is None else int(max_memory * 1e9),

@@ -44,7 +44,7 @@ class Artefact:
         try:
             files = json.loads((self.folder / MANIFEST).read_text(encoding="utf-8"))
             return bool(files) and all(_digest(self.folder / name) == digest for name, digest in files.items())
-        except (OSError, ValueError, AttributeError):
+        except (OSError, ValueError, AttributeError, RecursionError):
             return False
 
     def use(self) -> bool:

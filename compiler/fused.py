@@ -15,7 +15,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional
 
-from compiler import runtime
+from compiler import cuda, runtime
 from compiler.operations.attention import HeadColumns
 
 if TYPE_CHECKING:
@@ -170,27 +170,21 @@ def _apply(function: type[torch.autograd.Function], *arguments: Any) -> Tensor:
 class _SeededDropout(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, probability: float, seed: Tensor, key: int) -> Tensor:
-        from compiler.cuda.norms import dropout
-
         ctx.save_for_backward(seed)
         ctx.options = probability, key
-        return dropout(x.contiguous(), probability, seed, key)
+        return cuda.norms.dropout(x.contiguous(), probability, seed, key)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        from compiler.cuda.norms import dropout
-
         (seed,), (probability, key) = ctx.saved_tensors, ctx.options
-        return dropout(gradient.contiguous(), probability, seed, key), None, None, None
+        return cuda.norms.dropout(gradient.contiguous(), probability, seed, key), None, None, None
 
 
 class _ResidualNorm(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor | None, *others: Any) -> Tensor:
-        from compiler.cuda import norms
-
-        norm = norms.Norm(x.contiguous(), None if y is None else y.contiguous(), *others)
-        out, *statistics = norms.residual_norm(norm)
+        norm = cuda.norms.Norm(x.contiguous(), None if y is None else y.contiguous(), *others)
+        out, *statistics = cuda.norms.residual_norm(norm)
         tensors = (norm.x, norm.y, norm.c, norm.gain, norm.bias, norm.seed, *statistics)
         ctx.save_for_backward(*tensors)
         ctx.options = norm.epsilon, norm.probability, norm.key
@@ -198,12 +192,10 @@ class _ResidualNorm(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        from compiler.cuda import norms
-
         (*tensors, seed, means, deviations), (epsilon, probability, key) = ctx.saved_tensors, ctx.options
         x, y, c, gain, bias = tensors
-        norm = norms.Norm(x, y, c, gain, bias, epsilon, probability, seed, key)
-        gradients = norms.residual_norm_backward(gradient.contiguous(), norm, means, deviations)
+        norm = cuda.norms.Norm(x, y, c, gain, bias, epsilon, probability, seed, key)
+        gradients = cuda.norms.residual_norm_backward(gradient.contiguous(), norm, means, deviations)
         cast_gradients = (
             d if t is None or d is None else d.to(t.dtype) for d, t in zip(gradients, tensors, strict=True)
         )
@@ -220,10 +212,8 @@ class _LinearRelu(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        from compiler.cuda.norms import relu_backward
-
         rows, matrix, out = ctx.saved_tensors
-        d, bias = relu_backward(gradient.flatten(0, -2).contiguous(), out)
+        d, bias = cuda.norms.relu_backward(gradient.flatten(0, -2).contiguous(), out)
         return (d @ matrix.T).view(*gradient.shape[:-1], -1), rows.T @ d, bias.to(out.dtype)
 
 
@@ -233,22 +223,20 @@ class _PackedAttention(torch.autograd.Function):
         ctx: Any, q: Tensor, kv: Tensor | None, spans: Tensor, readers: Tensor, heads: HeadColumns, scale: float,
         causal: bool,
     ) -> Tensor:  # fmt: skip
-        from compiler.cuda.attention import packed_attention as kernel
-
         rows = q[0]
         both = rows if kv is None else kv[0]
-        out, logs = kernel(rows, both, heads, scale, spans, causal)
+        out, logs = cuda.attention.packed_attention(rows, both, heads, scale, spans, causal)
         ctx.save_for_backward(rows, None if kv is None else both, out, logs, spans, readers)
         ctx.options = heads, scale, causal
         return out.unsqueeze(0)
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        from compiler.cuda.attention import packed_attention_backward
-
         (q, kv, out, logs, spans, readers), (heads, scale, causal) = ctx.saved_tensors, ctx.options
         both = q if kv is None else kv
-        d_q, d_kv = packed_attention_backward(gradient[0], q, both, out, logs, heads, scale, spans, readers, causal)
+        d_q, d_kv = cuda.attention.packed_attention_backward(
+            gradient[0], q, both, out, logs, heads, scale, spans, readers, causal
+        )
         return d_q.unsqueeze(0), None if kv is None else d_kv.unsqueeze(0), None, None, None, None, None
 
 
@@ -258,11 +246,9 @@ class _WholeLoss(torch.autograd.Function):
         ctx: Any, x: Tensor, table: Tensor, bias: Tensor | None, labels: Tensor, smoothing: float, wrong_classes: bool,
         classes: int,
     ) -> Tensor:  # fmt: skip
-        from compiler.cuda.losses import cross_entropy
-
         rows = x.flatten(0, -2)
         logits = functional.linear(rows, table, bias)
-        losses = cross_entropy(logits, labels.flatten(), classes, smoothing, wrong_classes)
+        losses = cuda.losses.cross_entropy(logits, labels.flatten(), classes, smoothing, wrong_classes)
         ctx.save_for_backward(rows, table, logits)
         ctx.shape, ctx.bias_type = x.shape, None if bias is None else bias.dtype
         return losses.sum(1)

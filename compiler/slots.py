@@ -21,6 +21,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional
 
+from compiler import cuda
 from compiler.fused import uses_kernels
 from compiler.operations.attention import HeadColumns
 from compiler.program import BeamOptions
@@ -246,9 +247,7 @@ def slot_embedding(
 ) -> Float[Tensor, "rows 1 d"]:
     """Return the embeddings of the last tokens of all hypotheses, plus the encodings of their positions (3.4, 3.5)."""
     if uses_kernels(table):
-        from compiler.cuda.search import embed
-
-        return embed(slots, table, scale, positions)
+        return cuda.search.embed(slots, table, scale, positions)
     layout = slots.layout
     x = functional.embedding(slots.table[:, layout.tokens : layout.totals].flatten(), table) * scale
     if positions is not None:
@@ -273,9 +272,7 @@ def slot_self_attention(
         scale: Factor of Q Kᵀ.
     """
     if uses_kernels(features):
-        from compiler.cuda.search import attend_cache
-
-        return attend_cache(features, cache, slots, heads, scale)
+        return cuda.search.attend_cache(features, cache, slots, heads, scale)
     layout, rows = slots.layout, slots.rows
     positions = slots.column(Field.LENGTH).long().repeat_interleave(layout.rows)
     cache[torch.arange(rows), positions] = features[:, 0, heads.key :]
@@ -313,9 +310,7 @@ def slot_cross_attention(
         scale: Factor of Q Kᵀ.
     """
     if uses_kernels(features):
-        from compiler.cuda.search import attend_memory
-
-        return attend_memory(features, slots, heads, scale)
+        return cuda.search.attend_memory(features, slots, heads, scale)
     repeated = slots.memory.repeat_interleave(slots.layout.rows, 0)
     (query, _), (key, _), (value, _) = heads.parts(features[:, 0], repeated)
     lengths = slots.column(Field.SOURCE).repeat_interleave(slots.layout.rows)
@@ -340,9 +335,7 @@ def advance(slots: Slots, logits: Float[Tensor, "rows V"]) -> None:
         logits: The logits of the next token of each hypothesis.
     """
     if uses_kernels(logits):
-        from compiler.cuda.search import select
-
-        select(slots, logits)
+        cuda.search.select(slots, logits)
         return
     layout, allowed = slots.layout, slots.allowed.numpy()
     log_probabilities = logits.float().log_softmax(-1).view(slots.count, layout.rows, -1).numpy()

@@ -12,6 +12,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
+from compiler import cuda
 from compiler.emitted import EmittedProgram
 from compiler.fused import uses_kernels
 from compiler.graph import Purpose
@@ -75,7 +76,5 @@ class GradientProgram:
 def _rounding(masters: list[Tensor], copies: list[Tensor]) -> Callable[[], object]:
     """Return a function that copies tensors to others in bfloat16. On a GPU, it is one kernel."""
     if uses_kernels(copies[0]):
-        from compiler.cuda.copies import Rounding
-
-        return Rounding(masters, [copy.detach() for copy in copies])
+        return cuda.copies.Rounding(masters, [copy.detach() for copy in copies])
     return partial(torch._foreach_copy_, copies, masters)

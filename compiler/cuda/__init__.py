@@ -1,1 +1,19 @@
-"""Triton kernels for GPUs. Only `compiler.fused` and `compiler.search` import them, because Triton is optional."""
+"""Triton kernels for GPUs. Each module is imported when it is first used, because Triton is optional."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from compiler.cuda import attention, copies, losses, norms, search
+
+__all__ = ["attention", "copies", "losses", "norms", "search"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module: ModuleType = import_module(f"compiler.cuda.{name}")
+    return module

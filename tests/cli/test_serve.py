@@ -104,3 +104,10 @@ def test_a_missing_extra_is_named(zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setitem(sys.modules, "zoo.serving.app", None)
     result = zoo("serve")
     assert (result.status, "transformer-zoo[serve]" in result.err) == (2, True)
+
+
+@pytest.mark.parametrize("option", ["--timeout", "--max-wait", "--idle-minutes", "--max-memory"])
+@pytest.mark.parametrize("value", ["inf", "-inf", "nan", "1e300"])
+def test_limits_are_finite_numbers(zoo: Zoo, option: str, value: str) -> None:
+    result = zoo("serve", option, value)
+    assert (result.status, option in result.err) == (2, True)

@@ -58,8 +58,9 @@ def test_an_artefact_is_compiled_once_per_key(root: Path) -> None:
         lambda folder: (folder / "manifest.json").write_text("{", encoding="utf-8"),
         lambda folder: (folder / "manifest.json").write_text("[]", encoding="utf-8"),
         lambda folder: (folder / "manifest.json").write_text("{}", encoding="utf-8"),
+        lambda folder: (folder / "manifest.json").write_text("[" * 100_000, encoding="utf-8"),
     ],
-    ids=["changed", "truncated", "missing", "unfinished", "torn", "other", "empty"],
+    ids=["changed", "truncated", "missing", "unfinished", "torn", "other", "empty", "nested"],
 )
 def test_a_damaged_artefact_is_compiled_again(root: Path, harm: Callable[[Path], object]) -> None:
     write, calls = _writer()

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import io
 import lzma
+import shutil
 import zipfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import copy
 from dataclasses import dataclass
+from functools import partial
 from pathlib import PurePath
 
 from specs import ZooError
@@ -17,6 +21,12 @@ from zoo.generation.alignment import AlignedToken
 
 MAX_DOCUMENT_BYTES = 500_000_000
 """Maximum size of a document after decompression."""
+MAX_TEXT_BYTES = 50_000_000
+"""Maximum size of the files with text in a document after decompression."""
+MAX_ELEMENTS = 500_000
+"""Maximum number of tags and lines in a document."""
+_MAX_ENTRIES = 10_000
+_ENTRY_MARK = b"PK\x01\x02"  # precedes each entry in the table of contents of a zip archive
 _BYTE_ORDER_MARK = "\ufeff"
 _DAMAGE = (
     *(zipfile.BadZipFile, zlib.error, lzma.LZMAError),
@@ -28,6 +38,10 @@ Translate = Callable[[list[str]], list[str]]
 """Function that translates texts."""
 Align = Callable[[list[str], list[str]], list[list[AlignedToken]]]
 """Function that aligns the tokens of translations to those of texts, as `Translator.align` does."""
+DocumentSource = tuple[bytes, str, html.XmlTags | None]
+"""Arguments of `Document`."""
+SegmentText = tuple[str, bool]
+"""The text of a segment, and whether the segment has markup, so that its translation must be aligned."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +105,12 @@ class Markup:
 
     @classmethod
     def parse(cls, text: str, form: Format = HTML) -> Markup:
-        """Return the segments of a text in a format."""
+        """Return the segments of a text in a format.
+
+        Raises:
+            ZooError: The text has too many elements.
+        """
+        _require_few_elements(text.count("<") + text.count("\n"), "the text")
         content = text.removeprefix(_BYTE_ORDER_MARK)
         mark = Fragment(Kind.BREAK, text[: len(text) - len(content)])
         return cls([mark, *form.parse(content)], form.syntax)
@@ -111,27 +130,30 @@ class Document:
         segments: The segments, in order.
     """
 
-    def __init__(self, content: bytes, name: str) -> None:
+    def __init__(self, content: bytes, name: str, tags: html.XmlTags | None = None) -> None:
         """Read a document.
 
         Args:
             content: The bytes of the file.
             name: The name of the file. Its suffix selects the format.
+            tags: Roles of the elements of XML. If given, the document is XML.
 
         Raises:
-            ZooError: The format is unknown, or the document is damaged, too large or not UTF-8.
+            ZooError: The format is unknown, or the document is damaged, too large or too complex, or not UTF-8.
         """
         self.name, self._content = name, content
-        form = format_of(name)
+        form = format_of(name) if tags is None else Format(partial(html.parse_xml, tags=tags), XML.syntax)
         self._parts: dict[str, Markup] = {}
         if isinstance(form, Format):
             self._parts[name] = Markup.parse(_decode(content, name), form)
         else:
             with _open_archive(content, name) as archive:
-                for entry in archive.infolist():
-                    if form.has_text(entry.filename):
-                        fragments = form.parse(_read_entry(archive, entry, name), f"{name}/{entry.filename}")
-                        self._parts[entry.filename] = Markup(fragments, form.syntax)
+                entries = [entry for entry in archive.infolist() if form.has_text(entry.filename)]
+                _require_size(sum(entry.file_size for entry in entries), MAX_TEXT_BYTES, f"the text of `{name}`")
+                contents = [_read_entry(archive, entry, name) for entry in entries]
+            _require_few_elements(sum(part.count(b"<") + part.count(b"\n") for part in contents), f"`{name}`")
+            for entry, part in zip(entries, contents, strict=True):
+                self._parts[entry.filename] = Markup(form.parse(part, f"{name}/{entry.filename}"), form.syntax)
         self.segments = [segment for part in self._parts.values() for segment in part.segments]
 
     def render(self, translations: Sequence[str], alignments: Sequence[list[AlignedToken]]) -> bytes:
@@ -151,9 +173,28 @@ class Document:
         with _open_archive(self._content, self.name) as archive, zipfile.ZipFile(written, "w") as target_archive:
             target_archive.comment = archive.comment
             for entry in archive.infolist():
-                content = parts.get(entry.filename) or _read_entry(archive, entry, self.name)
-                target_archive.writestr(entry, content, entry.compress_type)
+                if content := parts.get(entry.filename):
+                    target_archive.writestr(entry, content, entry.compress_type)
+                else:
+                    _copy_entry(archive, entry, target_archive, self.name)
         return written.getvalue()
+
+
+def read_texts(sources: Sequence[DocumentSource]) -> list[list[SegmentText]]:
+    """Return the segments of each document."""
+    documents = (Document(*source) for source in sources)
+    return [[(segment.text, segment.needs_alignment) for segment in document.segments] for document in documents]
+
+
+def write_documents(
+    sources: Sequence[DocumentSource], translations: Sequence[str], alignments: Sequence[list[AlignedToken]]
+) -> list[bytes]:
+    """Return the documents with the translations of all segments."""
+    written, start = [], 0
+    for document in (Document(*source) for source in sources):
+        segments = slice(start, start := start + len(document.segments))
+        written.append(document.render(translations[segments], alignments[segments]))
+    return written
 
 
 def translate_document(content: bytes, name: str, translate: Translate, align: Align) -> bytes:
@@ -191,17 +232,37 @@ def _decode(content: bytes, name: str) -> str:
 
 
 def _open_archive(content: bytes, name: str) -> zipfile.ZipFile:
-    try:
+    if content.count(_ENTRY_MARK) > _MAX_ENTRIES:
+        raise ZooError(f"`{name}` contains more than {_MAX_ENTRIES:,} files", hint="split the document")
+    with _reported_damage(name):
         archive = zipfile.ZipFile(io.BytesIO(content))
-    except _DAMAGE as error:
-        raise ZooError(f"`{name}` is damaged: {error}", hint="open and save the document again") from None
-    if sum(entry.file_size for entry in archive.infolist()) > MAX_DOCUMENT_BYTES:
-        raise ZooError(f"`{name}` has more than {MAX_DOCUMENT_BYTES:,} bytes after decompression", hint="split it")
+    _require_size(sum(entry.file_size for entry in archive.infolist()), MAX_DOCUMENT_BYTES, f"`{name}`")
     return archive
 
 
-def _read_entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, name: str) -> bytes:
+def _copy_entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, target: zipfile.ZipFile, name: str) -> None:
+    with _reported_damage(name), archive.open(entry) as source, target.open(copy(entry), "w") as written:
+        shutil.copyfileobj(source, written)
+
+
+@contextmanager
+def _reported_damage(name: str) -> Iterator[None]:
     try:
-        return archive.read(entry)
+        yield
     except _DAMAGE as error:
         raise ZooError(f"`{name}` is damaged: {error}", hint="open and save the document again") from None
+
+
+def _require_size(size: int, limit: int, name: str) -> None:
+    if size > limit:
+        raise ZooError(f"{name} has more than {limit:,} bytes after decompression", hint="split the document")
+
+
+def _require_few_elements(elements: int, name: str) -> None:
+    if elements > MAX_ELEMENTS:
+        raise ZooError(f"{name} has {elements:,} tags and lines; the maximum is {MAX_ELEMENTS:,}", hint="split it")
+
+
+def _read_entry(archive: zipfile.ZipFile, entry: zipfile.ZipInfo, name: str) -> bytes:
+    with _reported_damage(name):
+        return archive.read(entry)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -10,7 +9,7 @@ from dataclasses import replace
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from zoo.documents.markup import Fragment, Kind, Syntax
+from zoo.documents.markup import Fragment, Kind, Syntax, unescape
 
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\r?\n.*?^---[ \t]*\r?\n", re.DOTALL | re.MULTILINE)
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|])")
@@ -47,7 +46,8 @@ def parse(text: str) -> list[Fragment]:
     for token in _PARSER.parse(lines[end:]):
         if token.type != "inline" or token.map is None:
             continue
-        positions = _find(token.content, lines, max(cursor, starts[token.map[0]]))
+        last = starts[token.map[1]] if token.map[1] < len(starts) else len(lines)
+        positions = _find(token.content, lines, max(cursor, starts[token.map[0]]), last)
         if positions is None:
             continue
         fragments.append(Fragment(Kind.BREAK, text[cursor : positions[0]]))
@@ -60,14 +60,16 @@ def parse(text: str) -> list[Fragment]:
     return [*fragments, Fragment(Kind.BREAK, text[cursor:])]
 
 
-def _find(content: str, text: str, start: int) -> list[int] | None:
+def _find(content: str, text: str, start: int, end: int) -> list[int] | None:
     """Return where each character of an inline text, and its end, are in the document. None if it is not found.
+
+    The search is limited to its lines, from `start` to `end`.
 
     Lines of the text follow each other in the document, but marks of quotes and lists may precede each of them.
     """
     positions: list[int] = []
     for line in content.split("\n"):
-        start = text.find(line, start)
+        start = text.find(line, start, end)
         if start < 0:
             return None
         positions += range(start, start + len(line) + 1)
@@ -89,64 +91,63 @@ def _inline_fragments(token: Token) -> list[Fragment]:
 def _walk(content: str, children: Sequence[Token]) -> Iterator[Fragment]:
     position, is_copied = 0, False
     for child in children:
-        rest = content[position:]
         if is_copied:  # the text of an automatic link
             is_copied = child.type != "link_close"
             continue
-        kind, text = Kind.UNIT, ""
+        kind, text, start = Kind.UNIT, "", position
         if child.type == "text":
             kind, text = Kind.TEXT, child.content
-            length = _raw_length(rest, child.content)
+            position = _raw_end(content, start, child.content)
         elif child.type in ("em_open", "strong_open", "s_open"):
-            kind, length = Kind.OPEN, _expect(rest, child.markup)
+            kind, position = Kind.OPEN, _expect(content, start, child.markup)
         elif child.type in ("em_close", "strong_close", "s_close"):
-            kind, length = Kind.CLOSE, _expect(rest, child.markup)
+            kind, position = Kind.CLOSE, _expect(content, start, child.markup)
         elif child.type == "link_open" and child.markup == "autolink":
-            is_copied, length = True, _match(_AUTOLINK, rest)
+            is_copied, position = True, _match(_AUTOLINK, content, start)
         elif child.type == "link_open":
-            kind, length = Kind.OPEN, _expect(rest, "[")
+            kind, position = Kind.OPEN, _expect(content, start, "[")
         elif child.type == "link_close":
-            kind, length = Kind.CLOSE, _match(_LINK_END, rest)
+            kind, position = Kind.CLOSE, _match(_LINK_END, content, start)
         elif child.type == "code_inline":
-            length = _match(re.compile(rf"{child.markup}(?!`).*?(?<!`){child.markup}(?!`)", re.DOTALL), rest)
+            code = re.compile(rf"{child.markup}(?!`).*?(?<!`){child.markup}(?!`)", re.DOTALL)
+            position = _match(code, content, start)
         elif child.type == "image":
-            length = _match(_IMAGE, rest)
+            position = _match(_IMAGE, content, start)
         elif child.type == "softbreak":
-            text, length = " ", _match(_SOFT_BREAK, rest)
+            text, position = " ", _match(_SOFT_BREAK, content, start)
         elif child.type == "hardbreak":
-            kind, length = Kind.BREAK, _match(_HARD_BREAK, rest)
+            kind, position = Kind.BREAK, _match(_HARD_BREAK, content, start)
         elif child.type == "html_inline":
-            length = _expect(rest, child.content)
+            position = _expect(content, start, child.content)
         else:
             raise _Mismatch
-        if length:
-            yield Fragment(kind, rest[:length], text, child.type.partition("_")[0])
-        position += length
+        if position > start:
+            yield Fragment(kind, content[start:position], text, child.type.partition("_")[0])
 
 
-def _expect(rest: str, expected: str) -> int:
-    if not rest.startswith(expected):
+def _expect(content: str, start: int, expected: str) -> int:
+    if not content.startswith(expected, start):
         raise _Mismatch
-    return len(expected)
+    return start + len(expected)
 
 
-def _match(pattern: re.Pattern[str], rest: str) -> int:
-    match = pattern.match(rest)
+def _match(pattern: re.Pattern[str], content: str, start: int) -> int:
+    match = pattern.match(content, start)
     if match is None:
         raise _Mismatch
     return match.end()
 
 
-def _raw_length(rest: str, text: str) -> int:
-    """Return how many characters of the document a text has, with escapes and entities."""
-    position = done = 0
+def _raw_end(content: str, start: int, text: str) -> int:
+    """Return where a text ends in the document, which has escapes and entities."""
+    position, done = start, 0
     while done < len(text):
-        if rest.startswith(text[done], position):
+        if content.startswith(text[done], position):
             position, done = position + 1, done + 1
-        elif rest.startswith("\\" + text[done], position):
+        elif content.startswith("\\" + text[done], position):
             position, done = position + 2, done + 1
-        elif entity := _ENTITY.match(rest, position):
-            decoded = html.unescape(entity[0])
+        elif entity := _ENTITY.match(content, position):
+            decoded = unescape(entity[0])
             if not text.startswith(decoded, done):
                 raise _Mismatch
             position, done = entity.end(), done + len(decoded)

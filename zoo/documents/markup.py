@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import html
 import re
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 
+from specs import ZooError
 from zoo.generation.alignment import AlignedToken
+from zoo.text.sentences import MAX_TEXT_LENGTH
 
+MAX_DEPTH = 100
+"""Maximum number of inline elements around a character."""
+_LONG_NUMBER = re.compile("&#[0-9]{1000,};?")
 _WORDS = re.compile(r"\w+(?:['’-]\w+)*|[^\w\s]")
 _Stack = tuple[int, ...]
 
@@ -98,30 +104,38 @@ class Segment:
     units: list[_Unit] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        characters: list[tuple[str, _Stack]] = []
+        characters: list[str] = []
+        stacks: list[_Stack] = []
         units: list[tuple[int, _Stack, str, bool]] = []
-        stack: list[int] = []
+        stack: _Stack = ()
         used: set[int] = set()
         for fragment in self.fragments:
             if fragment.kind is Kind.OPEN:
-                stack.append(len(self.tags))
+                stack = (*stack, len(self.tags))
                 self.tags.append((fragment.written, ""))
             elif fragment.kind is Kind.CLOSE:
-                if (closed := stack.pop()) not in used:  # an element without words, such as an anchor
-                    units.append((len(characters), (*stack, closed), "", False))
+                if (closed := stack[-1]) not in used:  # an element without words, such as an anchor
+                    units.append((len(characters), stack, "", False))
+                stack = stack[:-1]
                 self.tags[closed] = (self.tags[closed][0], fragment.written)
             else:
                 if fragment.kind is Kind.UNIT and (fragment.written or fragment.text):
-                    units.append((len(characters), tuple(stack), fragment.written, bool(fragment.text)))
-                characters += [(character, tuple(stack)) for character in fragment.text]
+                    units.append((len(characters), stack, fragment.written, bool(fragment.text)))
+                characters += fragment.text
+                stacks += [stack] * len(fragment.text)  # one tuple for all characters, to save memory
                 if fragment.kind is Kind.UNIT or fragment.text.strip():
                     used.update(stack)
-        self._normalise(characters, units)
+            if len(stack) > MAX_DEPTH or len(characters) > MAX_TEXT_LENGTH:
+                limits = f"{MAX_TEXT_LENGTH:,} characters, or than {MAX_DEPTH} inline elements inside of each other"
+                raise ZooError(f"a paragraph has more than {limits}", hint="split it, or remove some of its markup")
+        self._normalise(characters, stacks, units)
 
-    def _normalise(self, characters: list[tuple[str, _Stack]], units: list[tuple[int, _Stack, str, bool]]) -> None:
+    def _normalise(
+        self, characters: list[str], stacks: list[_Stack], units: list[tuple[int, _Stack, str, bool]]
+    ) -> None:
         """Set the text with single spaces, and convert the positions of the units."""
         positions, kept = [], list[str]()
-        for character, stack in characters:
+        for character, stack in zip(characters, stacks, strict=True):
             positions.append(len(kept))
             if not character.isspace():
                 kept.append(character)
@@ -132,8 +146,8 @@ class Segment:
         positions.append(len(kept))
         self.text = "".join(kept).rstrip()
         for position, stack, output, is_space in units:
-            before = not is_space and position > 0 and characters[position - 1][0].isspace()
-            after = not is_space and position < len(characters) and characters[position][0].isspace()
+            before = not is_space and position > 0 and characters[position - 1].isspace()
+            after = not is_space and position < len(characters) and characters[position].isspace()
             self.units.append(_Unit(positions[position], stack, output, before, after, is_space))
 
     @property
@@ -196,20 +210,22 @@ class Segment:
     def _keep_elements(self, stacks: list[_Stack], sources: Sequence[tuple[int, int] | None]) -> Iterator[_Unit]:
         """Give each element without a target word the word nearest to it. If there is none, yield an empty element."""
         starts: dict[int, int] = {}
+        previous = None
         for position, stack in enumerate(self.stacks):
-            for element in stack:
+            for element in stack if stack is not previous else ():
                 starts.setdefault(element, position)
+            previous = stack
         used = {element for stack in stacks for element in stack}
+        words: dict[_Stack, list[tuple[int, int]]] = {}
+        """Start of the source and number of each word, in order, by the elements around the word."""
+        for start, word in sorted((source[0], word) for word, source in enumerate(sources) if source is not None):
+            words.setdefault(stacks[word], []).append((start, word))
         for element in sorted(starts.keys() - used):
             start = starts[element]
             stack = self.stacks[start][: self.stacks[start].index(element) + 1]
-            free = [
-                (abs(source[0] - start), word)
-                for word, source in enumerate(sources)
-                if source is not None and stacks[word] == stack[:-1]
-            ]
-            if free:
-                stacks[min(free)[1]] = stack
+            if found := _pop_nearest(words.get(stack[:-1], []), start):
+                stacks[found[1]] = stack
+                insort(words.setdefault(stack, []), found)
             else:
                 yield _Unit(start, stack, "")
 
@@ -225,6 +241,18 @@ class Segment:
                 place -= 1  # a line break or tab between two words, rather than after the last one
             units[place].append(unit)
         return units
+
+
+def _pop_nearest(words: list[tuple[int, int]], start: int) -> tuple[int, int] | None:
+    """Remove and return the word whose source starts nearest to a position, the first one of several."""
+    following = bisect_left(words, (start, 0))
+    nearest = words[following : following + 1]
+    if following:  # the first of the words that start at the nearest position before `start`
+        nearest.append(words[bisect_left(words, (words[following - 1][0], 0))])
+    best = min(nearest, key=lambda pair: (abs(pair[0] - start), pair[1]), default=None)
+    if best is not None:
+        del words[bisect_left(words, best)]
+    return best
 
 
 class _Writer:
@@ -343,3 +371,8 @@ def _trim(run: list[Fragment]) -> tuple[list[Fragment], list[Fragment], list[Fra
 
 def _is_blank(fragment: Fragment) -> bool:
     return fragment.kind is Kind.TEXT and not fragment.text.strip()
+
+
+def unescape(text: str) -> str:
+    """Return the text with characters in place of the entities of HTML."""
+    return html.unescape(_LONG_NUMBER.sub("\ufffd", text))  # Python converts no number of thousands of digits

@@ -80,15 +80,13 @@ def _read_tokens(content: bytes, name: str) -> list[_Token]:
 
 
 def _word_fragments(tokens: Sequence[_Token]) -> Iterator[Fragment]:
-    index = 0
+    index, ends = 0, _element_ends(tokens)
     while index < len(tokens):
-        token = tokens[index]
-        end = _element_end(tokens, index) if token.kind == "start" else index + 1
-        raw = "".join(each.raw for each in tokens[index:end])
+        token, end = tokens[index], ends[index]
         if token.kind == "start" and token.name == "w:r":
             yield from _run_fragments(tokens[index:end])
         elif token.kind == "start" and token.name in _WORD_COPIED:
-            yield Fragment(Kind.UNIT, raw)
+            yield Fragment(Kind.UNIT, _raw(tokens[index:end]))
         elif token.name in _WORD_INLINE:
             yield Fragment(Kind.OPEN if token.kind == "start" else Kind.CLOSE, token.raw, name=token.name)
             end = index + 1
@@ -101,9 +99,9 @@ def _word_fragments(tokens: Sequence[_Token]) -> Iterator[Fragment]:
 def _run_fragments(tokens: Sequence[_Token]) -> Iterator[Fragment]:
     """Yield the fragments of a run. It is a unit if it has no text."""
     children = [tokens[start:end] for start, end in _children(tokens)]
-    raws = ["".join(token.raw for token in child) for child in children]
+    raws = [_raw(child) for child in children]
     if not any(child[0].name == "w:t" for child in children):
-        yield Fragment(Kind.UNIT, "".join(token.raw for token in tokens))
+        yield Fragment(Kind.UNIT, _raw(tokens))
         return
     style = raws.pop(0) if children[0][0].name == "w:rPr" else ""
     if style:
@@ -135,7 +133,7 @@ def _join_runs(fragments: Sequence[Fragment]) -> Iterator[Fragment]:
 
 
 def _open_document_fragments(tokens: Sequence[_Token]) -> Iterator[Fragment]:
-    index, inside = 0, False
+    index, inside, ends = 0, False, _element_ends(tokens)
     while index < len(tokens):
         token, end = tokens[index], index + 1
         if token.name in _PARAGRAPHS:
@@ -146,9 +144,8 @@ def _open_document_fragments(tokens: Sequence[_Token]) -> Iterator[Fragment]:
         elif token.name in _SPANS:
             yield Fragment(Kind.OPEN if token.kind == "start" else Kind.CLOSE, token.raw, name=token.name)
         elif token.kind == "start":
-            end = _element_end(tokens, index)
-            text = " " if token.name in _SPACES else ""
-            yield Fragment(Kind.UNIT, "".join(each.raw for each in tokens[index:end]), text)
+            end = ends[index]
+            yield Fragment(Kind.UNIT, _raw(tokens[index:end]), " " if token.name in _SPACES else "")
         else:
             yield Fragment(Kind.TEXT if token.kind == "text" else Kind.UNIT, token.raw, token.text)
         index = end
@@ -156,18 +153,24 @@ def _open_document_fragments(tokens: Sequence[_Token]) -> Iterator[Fragment]:
 
 def _children(tokens: Sequence[_Token]) -> Iterator[tuple[int, int]]:
     """Yield where each child of an element starts and ends among its tokens."""
-    index = 1
+    index, ends = 1, _element_ends(tokens)
     while index < len(tokens) - 1:
-        end = _element_end(tokens, index) if tokens[index].kind == "start" else index + 1
-        yield index, end
-        index = end
+        yield index, ends[index]
+        index = ends[index]
 
 
-def _element_end(tokens: Sequence[_Token], start: int) -> int:
-    """Return the index after the end tag of the element that starts at an index."""
-    depth = 0
-    for index in range(start, len(tokens)):
-        depth += {"start": 1, "end": -1}.get(tokens[index].kind, 0)
-        if not depth:
-            return index + 1
-    return len(tokens)
+def _element_ends(tokens: Sequence[_Token]) -> list[int]:
+    """Return, for each token, the index after its element if it is a start tag, and otherwise the next index."""
+    ends, opened = list(range(1, len(tokens) + 1)), list[int]()
+    for index, token in enumerate(tokens):
+        if token.kind == "start":
+            opened.append(index)
+        elif token.kind == "end" and opened:
+            ends[opened.pop()] = index + 1
+    for index in opened:
+        ends[index] = len(tokens)
+    return ends
+
+
+def _raw(tokens: Sequence[_Token]) -> str:
+    return "".join(token.raw for token in tokens)

@@ -247,7 +247,7 @@ def _version_file(partial: Path) -> Path:
 def _read_version(partial: Path) -> _Version:
     try:
         return _Version(**json.loads(_version_file(partial).read_bytes()))
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, RecursionError):
         return _Version()
 
 

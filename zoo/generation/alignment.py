@@ -84,8 +84,12 @@ def align(
     source: str | None,
     target: str | None,
     report: Report,
+    max_tokens: int | None = None,
 ) -> list[list[AlignedToken]]:
-    """Return the alignment of each translation (see `Translator.align`)."""
+    """Return the alignment of each translation (see `Translator.align`).
+
+    Sentence pairs of more than `max_tokens` tokens on one side have no alignment.
+    """
     if translator.attention_program is None:
         raise ZooError(
             "alignments are only available for a single model that was opened from a folder, not for an ensemble",
@@ -100,6 +104,8 @@ def align(
         pair
         for index, texts in enumerate(zip(sources, targets, strict=True))
         for pair in _split_pair(index, *texts, preprocessor)
+        if max_tokens is None
+        or max(len(tokenizers[0].encode(pair.source)), len(tokenizers[1].encode(pair.target))) < max_tokens
     ]
     rows, columns = len(preprocessor.languages.target_tokens), len(preprocessor.languages.source_tokens)
     program = translator.attention_program()

@@ -18,7 +18,7 @@ from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from functools import partial
 from queue import SimpleQueue
-from threading import Lock, Thread
+from threading import Lock, Thread, current_thread
 from typing import TYPE_CHECKING, Any, Generic, Literal, Self, TypeVar
 from weakref import WeakSet
 
@@ -164,8 +164,12 @@ class Engine:
             strategy: Beam search or sampling.
 
         Raises:
-            ZooError: A sentence does not fit into memory alone, or the model's probabilities are not usable numbers.
+            ZooError: A sentence does not fit into memory alone, or the model's probabilities are not usable numbers, or
+                a worker thread of this engine calls this method.
         """
+        if current_thread() in self._queue.threads:
+            problem = "a callback of a future waits for another search of the same model, which would never begin"
+            raise ZooError(problem, hint="call `submit` in the callback, or translate in another thread")
         results: SimpleQueue[SearchResult | BaseException | None] = SimpleQueue()
         request = Request(strategy, lambda *result: results.put(result), results.put, lambda: results.put(None))
         unread, unfinished = iter(chunks), 0

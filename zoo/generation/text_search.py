@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import Future
+from concurrent.futures import CancelledError, Future
 from contextlib import ExitStack, closing
+from threading import Event
 from typing import TYPE_CHECKING, Unpack, cast
 
 from compiler.program import ShortlistDecoder, TranslationModel
 from specs import Spec, ZooError
-from zoo.generation.batching import MIN_ROW_TOKENS
+from zoo.generation.batching import MIN_ROW_TOKENS, Source
 from zoo.generation.config import (
     LARGE_BEAM,
     GenerationConfig,
@@ -116,6 +117,7 @@ class TextSearch:
         n_best: int | None = None,
         prefixes: Prefixes = None,
         report: Report | None = None,
+        abandoned: Event | None = None,
         **options: Unpack[TranslationOptions],
     ) -> Future[list[list[Translation]]]:
         """Start to translate texts, and return at once. The result of the future is that of `hypotheses`.
@@ -130,16 +132,22 @@ class TextSearch:
             n_best: Number of translations per text (see `translate`).
             prefixes: The prefix that each translation must start with.
             report: Receives the progress, from several threads.
+            abandoned: If another thread sets this event, the call stops before the next text is tokenised.
             **options: Options for languages, sentence splitting and the search (see `TranslationOptions`).
 
         Raises:
             ZooError: The same errors as `translate`. Errors in texts and options are raised at once, and errors in the
                 search by the future.
             TypeError: `texts` is one string instead of several.
+            CancelledError: `abandoned` is set.
         """
         pairs, config, preprocessor = self._prepare(texts, n_best, prefixes, options)
         with preprocessor.warnings:
-            sources = [source for chunk in preprocessor.read_chunks([pairs], 0) for source in chunk]
+            sources = list[Source]()
+            for read in preprocessor.read_chunks(([pair] for pair in pairs), 0):
+                sources += read
+                if abandoned is not None and abandoned.is_set():
+                    raise CancelledError
         if preprocessor.error:
             raise preprocessor.error
 

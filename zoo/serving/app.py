@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import math
 import signal
 import socket
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from types import FrameType
+from typing import cast
 
 import uvicorn
 from fastapi import FastAPI, Request
@@ -18,16 +22,19 @@ from starlette.middleware.cors import CORSMiddleware
 
 from specs import ZooError
 from zoo.serving import deepl, libretranslate, native, page
+from zoo.serving.connections import KEEP_ALIVE_SECONDS, SEND_BUFFER_BYTES, Connection, max_connections
 from zoo.serving.documents import Documents
 from zoo.serving.errors import ServingError, error_response
+from zoo.serving.files import remove_stale_folders
+from zoo.serving.languages import detector
 from zoo.serving.requests import Guard
 from zoo.serving.service import Service
 from zoo.version import __version__
 
-_MAX_CONNECTIONS = 2_000
 _BACKLOG = 1_000
-_KEEP_ALIVE_SECONDS = 15
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _GRACE_SECONDS = 5.0
+_SWEEP_SECONDS = 1.0
 _MAX_HEAD_BYTES = 300_000  # some clients send the text in the query string
 
 
@@ -37,12 +44,14 @@ def create_app(service: Service) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         maintenance = asyncio.create_task(service.pool.maintain())
+        await asyncio.to_thread(remove_stale_folders)
+        await asyncio.to_thread(detector)
         yield
         maintenance.cancel()
         with suppress(asyncio.CancelledError):
             await maintenance
         service.pool.close()
-        documents.files.close()
+        documents.close()
 
     documents = Documents(service)
     app = FastAPI(title="zoo", version=__version__, lifespan=lifespan, docs_url=None, redoc_url=None)
@@ -74,17 +83,19 @@ def _to_serving_error(error: Exception) -> ServingError:
     if isinstance(error, RequestValidationError):
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"] if part != "body")
-        return ServingError(400, f"`{place}`: {first['msg']}" if place else str(first["msg"]))
+        problem = str(first["msg"]).removeprefix("Value error, ")
+        return ServingError(400, f"`{place}`: {problem}" if place else problem)
     assert isinstance(error, HTTPException)
     return ServingError(error.status_code, str(error.detail))
 
 
 class Server(uvicorn.Server):
-    """Server that ends with exit status 0 after SIGTERM or Ctrl-C, when all accepted requests are answered."""
+    """Server that ends with exit status 0 after SIGTERM, SIGHUP or Ctrl-C, when all accepted requests are answered."""
 
     def __init__(self, config: uvicorn.Config, service: Service) -> None:
         super().__init__(config)
         self._service = service
+        self._ending_since = math.inf
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Stop accepting connections. A second Ctrl-C also drops the requests that are being answered."""
@@ -92,10 +103,30 @@ class Server(uvicorn.Server):
         self.force_exit = self.should_exit and sig == signal.SIGINT
         self.should_exit = True
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Answer the accepted requests, and end."""
+        self._service.admission.draining, self._ending_since = True, time.monotonic()
+        for function in self._service.admission.before_end:
+            function()
+        await super().shutdown(sockets)
+
+    async def serve(self, sockets: list[socket.socket] | None = None) -> None:
+        """Answer requests until the server is stopped."""
+        sweeping = asyncio.create_task(self._close_stalled_connections())
+        await super().serve(sockets)
+        sweeping.cancel()
+
+    async def _close_stalled_connections(self) -> None:
+        while True:
+            await asyncio.sleep(_SWEEP_SECONDS)
+            for connection in list(self.server_state.connections):
+                cast(Connection, connection).close_if_stalled(time.monotonic() - self._ending_since)
+
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Handle SIGINT and SIGTERM in the body of `with`."""
-        previous = {each: signal.signal(each, self.handle_exit) for each in (signal.SIGINT, signal.SIGTERM)}
+        """Handle SIGINT, SIGTERM and, unless it is ignored as by `nohup`, SIGHUP in the body of `with`."""
+        handled = [each for each in _SIGNALS if signal.getsignal(each) is not signal.SIG_IGN]
+        previous = {each: signal.signal(each, self.handle_exit) for each in handled}
         try:
             yield
         finally:
@@ -112,6 +143,7 @@ def open_socket(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)  # all connections inherit it
     try:
         listener.bind((host, port))
         listener.listen(_BACKLOG)  # clients can connect as soon as the address is printed
@@ -129,16 +161,18 @@ def configure(service: Service) -> uvicorn.Config:
         log_config=None,
         access_log=False,  # the paths of requests can contain texts and keys
         server_header=False,
-        limit_concurrency=_MAX_CONNECTIONS,
-        timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+        limit_concurrency=max_connections(),
+        timeout_keep_alive=int(KEEP_ALIVE_SECONDS),
         timeout_graceful_shutdown=int(service.settings.limits.request_seconds + _GRACE_SECONDS),
-        http="h11",
+        http=Connection,
+        ws="none",
         h11_max_incomplete_event_size=_MAX_HEAD_BYTES,
         lifespan="on",
     )
 
 
 def run_server(service: Service, listener: socket.socket) -> None:
-    """Answer requests until SIGTERM or Ctrl-C. The requests that were accepted before are answered, too."""
+    """Answer requests until SIGTERM, SIGHUP or Ctrl-C. The requests that were accepted before are answered, too."""
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)  # clients could fill the disk with its warnings
     with listener:
         asyncio.run(Server(configure(service), service).serve(sockets=[listener]))

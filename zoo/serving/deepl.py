@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from functools import partial
 from pathlib import PurePath
 
 from fastapi import APIRouter, Request
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import FileResponse, JSONResponse, Response
 
 from specs.notation import quote
-from zoo.documents.document import FORMATS, HTML, XML, Format
-from zoo.documents.html import XmlTags, parse_xml
+from zoo.documents.document import FORMATS
+from zoo.documents.html import XmlTags
 from zoo.serving.answer import Options
 from zoo.serving.documents import DOCUMENT_SECONDS, Documents, Outcome
 from zoo.serving.errors import ServingError
 from zoo.serving.files import MAX_SECONDS
 from zoo.serving.languages import AUTO, base_code, language_name, match_code
-from zoo.serving.requests import Parameters, parameters, read_flag, read_string, read_texts, read_upload, require_string
+from zoo.serving.requests import (
+    Parameters,
+    header_key,
+    parameters,
+    read_flag,
+    read_string,
+    read_texts,
+    read_upload,
+    require_string,
+)
 from zoo.serving.service import Service
 
-_SCHEME = "deepl-auth-key "
 _UNLIMITED = 1_000_000_000_000
 """The limit that DeepL reports for accounts without a limit."""
 _TARGET_REGIONS = {"en": ("en-gb", "en-us"), "pt": ("pt-br", "pt-pt")}
@@ -50,8 +57,8 @@ def router(service: Service, documents: Documents) -> APIRouter:
         _check_languages(service, source, target)
         _check_options(given, target)
         if markup := read_string(given, "tag_handling"):
-            form = HTML if markup == "html" else Format(partial(parse_xml, tags=_xml_tags(given)), XML.syntax)
-            answers = await documents.translate_markup(request, key, texts, source, target, Options(), form)
+            tags = None if markup == "html" else _xml_tags(given)
+            answers = await documents.translate_markup(request, key, texts, source, target, Options(), tags)
         else:
             answers = await service.translate(request, key, texts, source, target, Options())
         translations: list[dict[str, object]] = [
@@ -91,6 +98,11 @@ def router(service: Service, documents: Documents) -> APIRouter:
             "character_limit": _UNLIMITED if limit is None else limit,
         }
 
+    @routes.get("/glossaries")
+    async def glossaries(request: Request) -> dict[str, list[object]]:
+        _authorize(service, request, await parameters(request))
+        return {"glossaries": []}
+
     _add_document_routes(routes, service, documents)
     return routes
 
@@ -113,7 +125,7 @@ def _add_document_routes(routes: APIRouter, service: Service, documents: Documen
             raise ServingError(400, f"the file extension {quote(suffix)} is not supported; use {', '.join(FORMATS)}")
         if (read_string(given, "output_format") or suffix[1:]).lower() != suffix[1:]:
             raise ServingError(400, f"`output_format` should be `{suffix[1:]}`, the format of the document")
-        task, characters = await documents.start_document(key, content, name, source, target)
+        task, characters = await documents.start_document(request, key, content, name, source, target)
         document_id, document_key = secrets.token_hex(16).upper(), secrets.token_hex(32).upper()
         handle = (document_id, document_key, key)
         started[handle] = task, characters
@@ -149,8 +161,8 @@ def _add_document_routes(routes: APIRouter, service: Service, documents: Documen
             )
         if message := task.result().error:
             raise ServingError(503, message, "document")
-        content, _ = documents.files.get(task.result().secret)
-        return Response(content, media_type="application/octet-stream", headers={"Cache-Control": "no-store"})
+        path, _ = documents.files.get(task.result().secret)
+        return FileResponse(path, media_type="application/octet-stream", headers={"Cache-Control": "no-store"})
 
 
 def _check_languages(service: Service, source: str | None, target: str) -> None:
@@ -191,6 +203,4 @@ def _xml_tags(given: Parameters) -> XmlTags:
 
 
 def _authorize(service: Service, request: Request, given: Parameters) -> str:
-    header = request.headers.get("authorization", "")
-    key = header[len(_SCHEME) :].strip() if header.lower().startswith(_SCHEME) else read_string(given, "auth_key")
-    return service.admission.authorize(key)
+    return service.admission.authorize(header_key(request.scope) or read_string(given, "auth_key"))

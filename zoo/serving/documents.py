@@ -5,18 +5,21 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TypeVar
 
 from fastapi import Request
 
-from zoo.documents.document import Document, Format, Markup
-from zoo.documents.markup import Segment
+from zoo.documents.document import SegmentText, read_texts, write_documents
+from zoo.documents.html import XmlTags
 from zoo.generation.alignment import AlignedToken
 from zoo.generation.translation import Translation
+from zoo.serving.admission import MAX_LINES
 from zoo.serving.answer import Answer, Options
 from zoo.serving.errors import ServingError
 from zoo.serving.files import TemporaryFiles
+from zoo.serving.processes import Processes
 from zoo.serving.service import Plan, Service, models_of, readable_errors, routes_of
 
 LOG = logging.getLogger("zoo.serving")
@@ -25,6 +28,10 @@ DOCUMENT_SECONDS = 600.0
 _T = TypeVar("_T")
 _DETECTED_CHARACTERS = 2_000
 """Length of the beginning of a document from which its language is detected."""
+_PROCESSES = 2
+_CALL_SECONDS = 30.0
+"""Maximum time to read or write a document or the texts of a request with markup."""
+_RETRY_SECONDS = 2
 
 
 @dataclass(frozen=True)
@@ -33,6 +40,17 @@ class Outcome:
 
     secret: str = ""
     error: str = ""
+
+
+@dataclass(frozen=True)
+class _Document:
+    """Document with its segments, its whole text, and how it is translated."""
+
+    content: bytes
+    name: str
+    segments: list[SegmentText]
+    text: str
+    plan: Plan
 
 
 async def _same_language() -> Outcome:
@@ -48,6 +66,16 @@ class Documents:
 
     def __init__(self, service: Service) -> None:
         self._service, self.files = service, TemporaryFiles()
+        self._markup_processes, self._document_processes = Processes(_PROCESSES), Processes(_PROCESSES)
+        """Separate pools, so that documents do not delay short texts."""
+        # When the server ends, translated documents are removed, so no client could download a further one.
+        service.admission.before_end.append(self._document_processes.close)
+
+    def close(self) -> None:
+        """End all processes, and remove all files."""
+        self._markup_processes.close()
+        self._document_processes.close()
+        self.files.close()
 
     async def translate_markup(
         self,
@@ -57,29 +85,29 @@ class Documents:
         source: str | None,
         target: str,
         options: Options,
-        form: Format,
+        tags: XmlTags | None = None,
     ) -> list[Answer]:
-        """Translate texts with markup, such as HTML. The arguments and errors are those of `translate`."""
+        """Translate texts with markup: XML with these tags, or HTML. The other arguments are those of `translate`."""
         self._service.admission.check_texts(texts, options)
-        markups = [await self._parsed(Markup.parse, text, form) for text in texts]
-        plain = [_plain(markup.segments) for markup in markups]
-        plans = self._service.plan(plain, source, target, options, None)
 
         async def work() -> list[Answer]:
-            segments = [
-                (segment, plan) for markup, plan in zip(markups, plans, strict=True) for segment in markup.segments
-            ]
-            rendered = []
-            for translations, alignments in await self._translate_segments(segments, options):
-                rest = iter(translations), iter(alignments)
-                rendered.append([markup.render(*rest) for markup in markups])
+            sources = [(text.encode(), "text.html", tags) for text in texts]
+            found = await self._call(self._markup_processes, read_texts, sources)
+            self._check_segments([segment for segments in found for segment in segments])
+            plans = self._service.plan([_plain(segments) for segments in found], source, target, options, None)
+            pairs = [(segment, plan) for segments, plan in zip(found, plans, strict=True) for segment in segments]
+            with self._service.admission.admit(key, texts, models_of(plans)):
+                ranks = [
+                    await self._call(self._markup_processes, write_documents, sources, *each)
+                    for each in await self._translate_segments(pairs, options)
+                ]
+            found_texts = [[content.decode() for content in contents] for contents in zip(*ranks, strict=True)]
             return [
-                Answer([Translation(rank[index], 0.0, 0.0, ()) for rank in rendered], plan.source, plan.confidence)
-                for index, plan in enumerate(plans)
+                Answer([Translation(each, 0.0, 0.0, ()) for each in translations], plan.source, plan.confidence)
+                for translations, plan in zip(found_texts, plans, strict=True)
             ]
 
-        with self._service.admission.admit(key, texts, models_of(plans)):
-            return await self._service.admission.unless_disconnected(request, work())
+        return await self._service.admission.unless_disconnected(request, work())
 
     async def translate_document(
         self, request: Request, key: str, content: bytes, name: str, source: str | None, target: str
@@ -90,12 +118,16 @@ class Documents:
             ServingError: The format is unknown, the document is damaged, a limit is exceeded, or there is no model.
             ClientGone: The client has disconnected.
         """
-        document, text, plan = await self._plan_document(content, name, source, target)
-        with self._service.admission.admit(key, [text], models_of([plan])):
-            return await self._service.admission.unless_disconnected(request, self._translate_planned(document, plan))
+
+        async def work() -> bytes:
+            document = await self._read(content, name, source, target)
+            with self._service.admission.admit(key, [document.text], models_of([document.plan])):
+                return await self._translate_planned(document)
+
+        return await self._service.admission.unless_disconnected(request, work())
 
     async def start_document(
-        self, key: str, content: bytes, name: str, source: str | None, target: str
+        self, request: Request, key: str, content: bytes, name: str, source: str | None, target: str
     ) -> tuple[asyncio.Task[Outcome], int]:
         """Start to translate a document. The work continues when the request has been answered.
 
@@ -104,20 +136,23 @@ class Documents:
         Returns:
             A task, which never fails, and the number of characters.
         """
-        document, text, plan = await self._plan_document(content, name, source, target)
-        if plan.route is None:
-            return asyncio.create_task(_same_language()), len(text)
-        admission = self._service.admission.admit(key, [text], models_of([plan]))
-        admission.__enter__()  # an error must be the response to this request
-        task = asyncio.create_task(self._outcome(document, plan, name))
-        task.add_done_callback(lambda _: admission.__exit__(None, None, None))
-        return task, len(text)
+        reading = self._read(content, name, source, target)
+        document = await self._service.admission.unless_disconnected(request, reading)
+        if document.plan.route is None:
+            return asyncio.create_task(_same_language()), len(document.text)
+        with ExitStack() as stack:  # an error must be the response to this request
+            stack.enter_context(self._service.admission.hold())(len(content))
+            stack.enter_context(self._service.admission.admit(key, [document.text], models_of([document.plan])))
+            admission = stack.pop_all()
+        task = asyncio.create_task(self._outcome(document))
+        task.add_done_callback(lambda _: admission.close())
+        return task, len(document.text)
 
-    async def _outcome(self, document: Document, plan: Plan, name: str) -> Outcome:
+    async def _outcome(self, document: _Document) -> Outcome:
         """Translate a document. Errors are returned: an exception in a task would keep the document in memory."""
         try:
             async with asyncio.timeout(DOCUMENT_SECONDS):
-                return Outcome(secret=self.files.add(await self._translate_planned(document, plan), name))
+                return Outcome(secret=self.files.add(await self._translate_planned(document), document.name))
         except TimeoutError:
             return Outcome(error=f"the document took more than {DOCUMENT_SECONDS:g} seconds")
         except ServingError as error:
@@ -126,35 +161,50 @@ class Documents:
             LOG.error("a document failed with %s", type(error).__name__)
             return Outcome(error="internal error; the log of the server has the details")
 
-    async def _plan_document(
-        self, content: bytes, name: str, source: str | None, target: str
-    ) -> tuple[Document, str, Plan]:
-        """Return a document, its text, and how it is translated."""
-        with readable_errors():
-            document = await self._parsed(Document, content, name)
-        text = _plain(document.segments)
-        self._service.admission.check_texts([text[:_DETECTED_CHARACTERS]])
-        (plan,) = self._service.plan([text[:_DETECTED_CHARACTERS]], source, target, Options(), None)
-        return document, text, plan
+    async def _read(self, content: bytes, name: str, source: str | None, target: str) -> _Document:
+        """Return a document with its text, and how it is translated."""
+        (segments,) = await self._call(self._document_processes, read_texts, [(content, name, None)])
+        self._check_segments(segments)
+        text = _plain(segments)
+        beginning = text[: min(_DETECTED_CHARACTERS, self._service.settings.limits.text_characters)]
+        (plan,) = self._service.plan([beginning], source, target, Options(), None)
+        return _Document(content, name, segments, text, plan)
 
-    async def _translate_planned(self, document: Document, plan: Plan) -> bytes:
-        segments = [(segment, plan) for segment in document.segments]
-        ((translations, alignments),) = await self._translate_segments(segments, Options())
-        return await asyncio.to_thread(document.render, translations, alignments)
+    def _check_segments(self, segments: Sequence[SegmentText]) -> None:
+        """Raise ServingError if there are too many segments, or if a segment is too long."""
+        limit = self._service.settings.limits.text_characters
+        if (longest := max((len(text) for text, _ in segments), default=0)) > limit:
+            raise ServingError(413, f"a paragraph has {longest:,} characters; at most {limit:,} fit", "length")
+        if len(segments) > MAX_LINES:
+            message = f"there are {len(segments):,} paragraphs; at most {MAX_LINES:,} fit; split the document"
+            raise ServingError(413, message, "texts")
 
-    async def _parsed(self, parse: Callable[..., _T], *arguments: object) -> _T:
-        """Parse a text in another thread, and wait at most as long as a request may take."""
+    async def _translate_planned(self, document: _Document) -> bytes:
+        segments = [(segment, document.plan) for segment in document.segments]
+        (translated,) = await self._translate_segments(segments, Options())
+        sources = [(document.content, document.name, None)]
+        (written,) = await self._call(self._document_processes, write_documents, sources, *translated)
+        return written
+
+    async def _call(self, processes: Processes, function: Callable[..., _T], *arguments: object) -> _T:
+        """Call a function in a worker process. Raise ServingError if it fails or exceeds a limit."""
+        seconds = min(_CALL_SECONDS, self._service.settings.limits.request_seconds)
         try:
-            async with asyncio.timeout(self._service.settings.limits.request_seconds):
-                return await asyncio.to_thread(parse, *arguments)
+            with readable_errors():
+                return await processes.run(seconds, function, *arguments)
         except TimeoutError:
-            raise self._service.admission.timed_out() from None
+            raise ServingError(413, f"reading the text takes more than {seconds:g} seconds; split it", "time") from None
+        except (MemoryError, OSError) as error:  # when the server ends, processes are killed
+            if isinstance(error, MemoryError) and not self._service.admission.draining:
+                raise ServingError(413, "reading the text needs too much memory; split it", "memory") from None
+            LOG.error("no worker process can be used: %s", error)
+            raise ServingError(503, "the server is busy; try again later", "process", _RETRY_SECONDS) from None
 
     async def _translate_segments(
-        self, segments: Sequence[tuple[Segment, Plan]], options: Options
+        self, segments: Sequence[tuple[SegmentText, Plan]], options: Options
     ) -> list[tuple[list[str], list[list[AlignedToken]]]]:
         """Return the translations of segments and their alignments, for each of the `n_best` ranks."""
-        texts, plans = [segment.text for segment, _ in segments], [plan for _, plan in segments]
+        texts, plans = [text for (text, _), _ in segments], [plan for _, plan in segments]
         answers = await self._service.translate_groups(texts, plans, options)
         results = []
         for rank in range(options.n_best or 1):
@@ -163,8 +213,8 @@ class Documents:
             for route in routes_of(plans):
                 indices = [
                     index
-                    for index, (segment, plan) in enumerate(segments)
-                    if plan.route == route and segment.needs_alignment
+                    for index, ((_, has_markup), plan) in enumerate(segments)
+                    if plan.route == route and has_markup
                 ]
                 pairs = [texts[index] for index in indices], [targets[index] for index in indices]
                 found = await self._service.align(route, *pairs)
@@ -174,5 +224,5 @@ class Documents:
         return results
 
 
-def _plain(segments: Sequence[Segment]) -> str:
-    return "\n".join(segment.text for segment in segments) or " "
+def _plain(segments: Sequence[SegmentText]) -> str:
+    return "\n".join(text for text, _ in segments) or " "

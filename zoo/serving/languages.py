@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from functools import cache
 
 from babel import Locale
@@ -28,6 +28,8 @@ _ALIASES = {
 }
 _SCRIPT_LENGTH = 4
 _DETECTED_CHARACTERS = 1_000  # more text makes the detection slower, not better
+_CERTAIN = 0.5
+"""Probability from which a text in a language without a model is refused. Short texts are rarely so clear."""
 
 
 def standard_code(code: str) -> str:
@@ -97,29 +99,39 @@ def language_name(code: str) -> str:
 
 
 @cache
-def _identifier(languages: tuple[str, ...]) -> LanguageIdentifier:
+def detector() -> tuple[LanguageIdentifier, dict[str, str]]:
+    """Return the language detector, and the base code of each of its languages. The first call takes about a second."""
     identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
-    known = [language for language in languages if language in set(identifier.labels)]
-    if known:
-        identifier.set_languages(known)
-    return identifier
+    return identifier, {str(label): base_code(str(label)) for label in identifier.labels if label != "zxx"}
 
 
-def detect(text: str, languages: Iterable[str]) -> list[tuple[str, float]]:
-    """Return the possible languages of a text with their probabilities, the most probable first.
+def detect(text: str) -> list[tuple[str, float]]:
+    """Return the base codes of all languages that the detector knows, with probabilities, the most probable first."""
+    identifier, codes = detector()
+    found: dict[str, float] = {}
+    for label, probability in identifier.rank(text[:_DETECTED_CHARACTERS]):
+        if (code := codes.get(label)) is not None:
+            found[code] = found.get(code, 0.0) + float(probability)
+    return sorted(found.items(), key=lambda pair: -pair[1])
+
+
+def detect_source(text: str, languages: Collection[str], target: str) -> tuple[str, float]:
+    """Return the most probable language of a text among some, and its probability among all languages.
 
     Args:
         text: The text.
-        languages: Base codes of the languages to choose from.
+        languages: Base codes of the languages to choose from, at least one.
+        target: The target language, for the error message.
 
     Raises:
-        ServingError: There is no language to choose from.
+        ServingError: The text is probably in another language.
     """
-    choices = tuple(sorted(set(languages)))
-    if not choices:
-        raise ServingError(400, "no model translates into the target language; `GET /languages` lists the pairs")
-    if len(choices) == 1:
-        return [(choices[0], 1.0)]
-    ranked = _identifier(choices).rank(text[:_DETECTED_CHARACTERS])
-    found = [(str(code), float(probability)) for code, probability in ranked if code in choices]
-    return found or [(choices[0], 0.0)]
+    found = detect(text)
+    best, probability = found[0]
+    if best not in languages and probability >= _CERTAIN:
+        names = f"{language_name(best)} (`{best}`)", language_name(target)
+        remedy = "give the language with `source`, or see `GET /languages`"
+        raise ServingError(
+            400, f"the text seems to be {names[0]}, and no model translates it into {names[1]}; {remedy}"
+        )
+    return next((pair for pair in found if pair[0] in languages), (min(languages), 0.0))

@@ -7,9 +7,9 @@ from typing import Any
 from urllib.parse import quote
 
 from fastapi import APIRouter, Request
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import FileResponse, JSONResponse, Response
 
-from zoo.documents.document import FORMATS, HTML
+from zoo.documents.document import FORMATS
 from zoo.serving.answer import Answer, Options
 from zoo.serving.documents import Documents
 from zoo.serving.errors import ServingError
@@ -43,7 +43,7 @@ def router(service: Service, documents: Documents) -> APIRouter:
             raise ServingError(400, f"`alternatives` should be from 0 to {limits.beam - 1}")
         options = Options(n_best=alternatives + 1 if alternatives else None)
         if form == "html":
-            answers = await documents.translate_markup(request, key, texts, source, target, options, HTML)
+            answers = await documents.translate_markup(request, key, texts, source, target, options)
         else:
             answers = await service.translate(request, key, texts, source, target, options)
         single = isinstance(given["q"], str)
@@ -68,10 +68,10 @@ def router(service: Service, documents: Documents) -> APIRouter:
 
     @routes.get("/download_file/{secret}")
     async def download_file(secret: str) -> Response:
-        content, name = documents.files.get(secret)
+        path, name = documents.files.get(secret)
         disposition = f"attachment; filename*=UTF-8''{quote(name, safe='')}"
         headers = {"Content-Disposition": disposition, "Cache-Control": "no-store"}
-        return Response(content, media_type="application/octet-stream", headers=headers)
+        return FileResponse(path, media_type="application/octet-stream", headers=headers)
 
     @routes.post("/detect")
     async def detect(request: Request) -> list[dict[str, object]]:

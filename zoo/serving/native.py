@@ -9,22 +9,34 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from specs.notation import quote
 from zoo.serving.answer import Answer, Options
 from zoo.serving.errors import ServingError
 from zoo.serving.languages import AUTO, public_codes
+from zoo.serving.requests import header_key
 from zoo.serving.service import Service
 
 _Model = Annotated[str | None, Field(description="Name of the model. Default: chosen by the languages.")]
 _Beam = Annotated[int | None, Field(description="Beam size. Default: that of the model's spec.")]
 _NBest = Annotated[int | None, Field(description="Number of results per text, best first. Default: 1.")]
 _Alpha = Annotated[float | None, Field(ge=0, le=10, allow_inf_nan=False, description="Exponent of the length penalty.")]
-_BEARER = "bearer "
 
 
 class _Body(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _stop_at_first_error(cls, given: Any) -> Any:
+        """Raise one error for all unknown names, and one for a list, because pydantic's error for each takes long."""
+        for name, value in given.items() if isinstance(given, dict) else ():
+            if name not in cls.model_fields:
+                raise ValueError(f"there is no parameter {quote(name[:40])}")
+            if isinstance(value, list) and not all(isinstance(text, str) for text in value):
+                raise ValueError(f"`{name}` should contain only strings")
+        return given
 
 
 class TranslateBody(_Body):
@@ -149,10 +161,13 @@ def router(service: Service) -> APIRouter:
     """Return the paths of zoo's own API."""
     routes = APIRouter()
 
+    def authorize(request: Request) -> str:
+        return service.admission.authorize(header_key(request.scope))
+
     @routes.post("/v1/translate", response_model=TranslateResult)
     async def translate(request: Request, body: TranslateBody) -> Any:
         """Translate one or more texts. Line breaks are kept."""
-        key, texts = service.admission.authorize(_bearer(request)), _list(body.text)
+        key, texts = authorize(request), _list(body.text)
         options = Options(body.beam, body.n_best, body.alpha, body.prefix)
         if not body.stream:
             answers = await service.translate(request, key, texts, body.source, body.target, options, body.model)
@@ -165,11 +180,7 @@ def router(service: Service) -> APIRouter:
     @routes.post("/v1/score")
     async def score(request: Request, body: ScoreBody) -> ScoreResult:
         """Return the log-probabilities of given translations."""
-        key, texts, translations = (
-            service.admission.authorize(_bearer(request)),
-            _list(body.text),
-            _list(body.translation),
-        )
+        key, texts, translations = authorize(request), _list(body.text), _list(body.translation)
         if len(texts) != len(translations):
             message = f"there are {len(texts):,} texts and {len(translations):,} translations"
             raise ServingError(400, message)
@@ -180,7 +191,7 @@ def router(service: Service) -> APIRouter:
     @routes.post("/v1/attention")
     async def attention(request: Request, body: AttentionBody) -> AttentionResult:
         """Return how much each word of a translation attends to each word of its text."""
-        key, pair = service.admission.authorize(_bearer(request)), (body.text, body.translation)
+        key, pair = authorize(request), (body.text, body.translation)
         found, best, name = await service.attention(request, key, pair, (body.source, body.target), body.model)
         layers, heads = found.cross.shape[:2]
         layer = best.layer if body.layer is None else body.layer
@@ -207,7 +218,7 @@ def router(service: Service) -> APIRouter:
     @routes.post("/v1/parse")
     async def parse(request: Request, body: ParseBody) -> TranslateResult:
         """Return the constituency trees of one or more sentences, in brackets."""
-        key, options = service.admission.authorize(_bearer(request)), Options(body.beam, body.n_best, body.alpha)
+        key, options = authorize(request), Options(body.beam, body.n_best, body.alpha)
         answers = await service.parse(request, key, _list(body.text), body.model, options, body.tokenized)
         return TranslateResult(results=[_result(answer) for answer in answers])
 
@@ -255,11 +266,6 @@ def monitoring(service: Service) -> APIRouter:
         return Response(service.metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
 
     return routes
-
-
-def _bearer(request: Request) -> str | None:
-    given = request.headers.get("authorization", "")
-    return given[len(_BEARER) :].strip() if given.lower().startswith(_BEARER) else None
 
 
 def _list(texts: str | list[str]) -> list[str]:

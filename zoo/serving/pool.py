@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from specs import Parsing, Spec, ZooError
 from specs.corpus import Direction
@@ -80,17 +82,22 @@ class PooledModel:
     def scores(self) -> dict[str, float]:
         """Return BLEU and chrF of the test set or, without one, of the dev set.
 
-        The names are `BLEU` and `chrF` or, if there are several directions, such as `BLEU en-de`.
+        The names are `BLEU` and `chrF` or, if there are several directions, such as `BLEU en-de`. Empty if the file
+        with the scores is damaged.
         """
-        known = ModelFolder(self.folder).known_scores
-        found = known.get("test") or known.get("dev") or {}
+        known: dict[str, Any] = {}
+        with suppress(ZooError):
+            known = ModelFolder(self.folder).known_scores
+        found = known.get("test") or known.get("dev")
         several = len(self.directions()) > 1
         pairs = ["_".join(pair) for pair in self.directions()] if several else [""]
         return {
             f"{title} {pair.replace('_', '-')}".strip(): float(value)
             for title, name in (("BLEU", "bleu"), ("chrF", "chrf"))
             for pair in pairs
-            if (value := found.get(f"{name}_{pair}".strip("_"))) is not None
+            if isinstance(found, dict)
+            and isinstance(value := found.get(f"{name}_{pair}".strip("_")), int | float)
+            and math.isfinite(value)
         }
 
     def directions(self) -> list[Direction]:

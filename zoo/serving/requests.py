@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
+import re
 import time
 import traceback
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import PurePath
 from typing import Any, NoReturn
+from urllib.parse import parse_qsl
 
 from fastapi import Request
-from starlette.datastructures import FormData, UploadFile
+from starlette.datastructures import FormData, Headers, UploadFile
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from specs.notation import quote
@@ -22,12 +24,20 @@ from zoo.serving.service import Service
 LOG = logging.getLogger("zoo.serving")
 MONITORING = ("/health", "/health/ready", "/metrics")
 """Paths that answer even if the server is busy."""
+OPEN = (*MONITORING, "/v1/models")
+"""Paths that need no key."""
 DOCUMENTS = ("/translate_file", "/v2/document")
 """Paths whose bodies may be as large as a document."""
+_MULTIPART, _FORM = "multipart/form-data", "application/x-www-form-urlencoded"
+_SCHEMES = {"/v1/": "bearer ", "/v2/": "deepl-auth-key "}
+"""Scheme of the header `Authorization` by the beginning of the path."""
 _CLIENT_CLOSED = 499  # the status that nginx logs for clients that disconnect
 _DISCARDED_BODIES = 20  # a rejected body is read up to so many times the limit, so that the client reads the response
 _RETRY_SECONDS = 2
+_PORT, _ADDRESS = re.compile(r":\d*$"), re.compile(r"[\d.]+|\[[\da-f:.]+\]")
 _MAX_FORM_FIELDS = 1_000
+_CHARSET = re.compile(r"""charset\s*=\s*["']?([^\s"';]*)""", re.IGNORECASE)
+_CHARSETS = ("utf-8", "utf8", "us-ascii", "ascii", "iso-8859-1", "latin-1", "latin1")
 Parameters = dict[str, Any]
 
 
@@ -45,6 +55,8 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        if "//" in scope["path"]:  # some clients append the path to an address that ends with a slash
+            scope = {**scope, "path": re.sub("//+", "/", scope["path"])}
         status, started, metrics = 0, time.perf_counter(), self.service.metrics
 
         async def send_counted(message: Message) -> None:
@@ -76,12 +88,13 @@ class Guard:
             if busy and scope["path"] not in MONITORING:
                 self.service.metrics.rejected.labels("requests").inc()
                 return ServingError(503, "the server is busy; try again later", "requests", _RETRY_SECONDS)
-            try:
-                body = await self._read_body(scope, receive)
-            except ServingError as error:
-                self.service.metrics.rejected.labels(error.reason).inc()
-                return error
-            await self.app(scope, _replay(body, receive), send)
+            with self.service.admission.hold() as hold:
+                try:
+                    body = await self._read_body(scope, receive, hold, self._refusal(scope))
+                except ServingError as error:
+                    self.service.metrics.rejected.labels(error.reason).inc()
+                    return error
+                await self.app(scope, _replay(body, receive), send)
         except ClientGone:
             raise
         except Exception as error:  # its message may contain a text of the client, so only its type is logged
@@ -90,13 +103,34 @@ class Guard:
             return ServingError(500, "internal error; the log of the server has the details")
         return None
 
-    async def _read_body(self, scope: Scope, receive: Receive) -> bytes:
+    def _refusal(self, scope: Scope) -> ServingError | None:
+        """Return an error if the name of the server or the API key is wrong, as far as the headers say so.
+
+        A web page could bind its own name to the server's address (DNS rebinding).
+        """
+        hosts, name = self.service.settings.hosts, _PORT.sub("", Headers(scope=scope).get("host", "")).lower()
+        if hosts and name not in hosts and not _ADDRESS.fullmatch(name):
+            return ServingError(421, f"the server does not have the name {quote(name)}; see `--allow-host`", "host")
+        path, key = scope["path"], header_key(scope)
+        can_be_in_body = not path.startswith("/v1/") and path != DOCUMENTS[1]
+        try:
+            if path not in OPEN and (key is not None or not can_be_in_body):
+                self.service.admission.authorize(key)
+        except ServingError as error:
+            return error
+        return None
+
+    async def _read_body(
+        self, scope: Scope, receive: Receive, hold: Callable[[int], None], refusal: ServingError | None
+    ) -> bytes:
+        """Return the body. If the request is refused already, read it without keeping it, and raise the error."""
         limits, chunks, size = self.service.settings.limits, [], 0
-        max_bytes = limits.document_bytes if scope["path"] in DOCUMENTS else limits.body_bytes
-        lengths = [value for name, value in scope["headers"] if name == b"content-length"]
-        announced = int(lengths[0]) if lengths and lengths[0].isdigit() else 0
-        too_large = ServingError(413, f"the body is larger than {max_bytes:,} bytes", "body")
-        if announced > _DISCARDED_BODIES * max_bytes:
+        headers = Headers(scope=scope)
+        is_upload = scope["path"] in DOCUMENTS and _content_type(headers) == _MULTIPART
+        max_bytes = limits.document_bytes if is_upload else limits.body_bytes
+        too_large = refusal or ServingError(413, f"the body is larger than {max_bytes:,} bytes", "body")
+        announced = headers.get("content-length", "")
+        if announced.isdecimal() and (len(announced) > 15 or int(announced) > _DISCARDED_BODIES * max_bytes):
             raise too_large
         try:
             async with asyncio.timeout(limits.body_seconds):
@@ -107,7 +141,8 @@ class Guard:
                         raise ClientGone
                     chunk, more = message.get("body", b""), message.get("more_body", False)
                     size += len(chunk)
-                    if size <= max_bytes:
+                    if size <= max_bytes and refusal is None:
+                        hold(len(chunk))
                         chunks.append(chunk)
                     else:
                         chunks.clear()
@@ -116,7 +151,7 @@ class Guard:
         except TimeoutError:
             message_text = f"the body did not arrive within {limits.body_seconds:g} seconds"
             raise ServingError(408, message_text, "slow") from None
-        if size > max_bytes:
+        if size > max_bytes or refusal is not None:
             raise too_large
         return b"".join(chunks)
 
@@ -140,25 +175,46 @@ async def parameters(request: Request) -> Parameters:
         ServingError: The body is not valid.
     """
     found = _grouped(request.query_params.multi_items())
-    body, kind = await request.body(), request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    body, kind = await request.body(), _content_type(request.headers)
     if not body:
         return found
     if kind.endswith("json") or not kind:
         return found | parse_object(body)
-    form = await read_form(request)
+    if kind == _FORM:
+        return found | _grouped(_parse_form(body))
+    form = await _read_form(request)
     return found | _grouped((name, value) for name, value in form.multi_items() if isinstance(value, str))
 
 
-async def read_form(request: Request, max_files: int = 0) -> FormData:
-    """Return the fields and files of a form.
+def header_key(scope: Scope) -> str | None:
+    """Return the API key in the headers of a request, or None."""
+    given = Headers(scope=scope).get("authorization", "")
+    scheme = next((scheme for path, scheme in _SCHEMES.items() if scope["path"].startswith(path)), None)
+    return given[len(scheme) :].strip() if scheme and given.lower().startswith(scheme) else None
 
-    Raises:
-        ServingError: The body is not a form.
-    """
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind not in ("application/x-www-form-urlencoded", "multipart/form-data"):
+
+def _content_type(headers: Headers) -> str:
+    return headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def _parse_form(body: bytes) -> list[tuple[str, str]]:
+    try:
+        return parse_qsl(body.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=_MAX_FORM_FIELDS)
+    except ValueError:
+        raise ServingError(400, f"the form has more than {_MAX_FORM_FIELDS:,} fields") from None
+
+
+async def _read_form(request: Request, max_files: int = 0) -> FormData:
+    if _content_type(request.headers) != _MULTIPART:
         raise ServingError(400, "the body should be JSON or a form (Content-Type)")
-    return await request.form(max_files=max_files, max_fields=_MAX_FORM_FIELDS)
+    charset = _CHARSET.search(request.headers.get("content-type", ""))
+    if charset and charset[1].lower() not in _CHARSETS:  # to decode some of Python's others fails, or takes long
+        raise ServingError(400, f"the charset of the form is {quote(charset[1][:40])}; use `utf-8`")
+    try:
+        return await request.form(max_files=max_files, max_fields=_MAX_FORM_FIELDS)
+    except OSError as error:  # a large file is written to the disk
+        LOG.error("an uploaded document cannot be written: %s", error.strerror)
+        raise ServingError(503, "the server cannot store the document", "files", _RETRY_SECONDS) from None
 
 
 async def read_upload(request: Request) -> tuple[Parameters, str, bytes]:
@@ -167,7 +223,7 @@ async def read_upload(request: Request) -> tuple[Parameters, str, bytes]:
     Raises:
         ServingError: The body is not a form.
     """
-    form = await read_form(request, max_files=1)
+    form = await _read_form(request, max_files=1)
     given: Parameters = {name: value for name, value in form.items() if isinstance(value, str)}
     file = form.get("file")
     name, content = (file.filename or "", await file.read()) if isinstance(file, UploadFile) else ("", b"")

@@ -3,31 +3,42 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import traceback
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from threading import Event
 from typing import TypeVar
 
 from fastapi import Request
 
 from specs import ZooError
 from specs.notation import quote
+from zoo.generation import alignment
 from zoo.generation.alignment import AlignedToken, AlignmentHead
 from zoo.generation.attention import Attention
 from zoo.generation.config import LanguageOptions, TranslationOptions
 from zoo.generation.parser import Parser
 from zoo.generation.translation import EMPTY_TRANSLATION, Translation
+from zoo.generation.translator import Translator
+from zoo.report import Report
 from zoo.serving.admission import LINE_BREAKS, Admission
 from zoo.serving.answer import Answer, Options
 from zoo.serving.errors import ServingError
-from zoo.serving.languages import AUTO, base_code, detect, differ_in_region, standard_code
+from zoo.serving.languages import AUTO, base_code, detect, detect_source, differ_in_region, standard_code
 from zoo.serving.metrics import Metrics
 from zoo.serving.pool import LoadedModel, ModelPool, PooledModel, Route
 from zoo.serving.settings import Settings
 
+LOG = logging.getLogger("zoo.serving")
 _T = TypeVar("_T")
+_MAX_SCORED_TOKENS, _MAX_ATTENTION_TOKENS = 1_024, 512
+"""Maximum lengths of a text and of its translation. Each needs a matrix of its length times its length."""
+_CHUNK_CHARACTERS = 4_000
+_RETRY_SECONDS = 5
 _SHORT_CHARACTERS = 1_000
 """Texts up to this length are tokenised in the thread of the event loop: another thread would take longer to start."""
 
@@ -54,7 +65,8 @@ class Service:
     def __init__(self, settings: Settings, pool: ModelPool) -> None:
         self.settings, self.pool, self.metrics = settings, pool, Metrics()
         self.admission = Admission(settings, self.metrics)
-        self._scoring = ThreadPoolExecutor(1, "score")
+        self._scoring, self._tokenizing = ThreadPoolExecutor(1, "score"), ThreadPoolExecutor(2, "tokenize")
+        self._attending = ThreadPoolExecutor(1, "attend")
         self.metrics.gauge("zoo_loaded_models", "Models in memory.", lambda: len(pool.loaded_models()))
 
     async def translate(
@@ -152,23 +164,41 @@ class Service:
         route = self._route(*languages, name)
 
         async def work() -> tuple[list[float], str, str]:
+            scores: list[float] = []
             async with self.pool.lease(route.model) as loaded:
-                sources, targets = zip(*pairs, strict=True)
-                languages: LanguageOptions = {"source": route.source, "target": route.target}
-                score = self._scoring.submit(lambda: loaded.translator.score(sources, targets, **languages))
-                with readable_errors():
-                    scores = await asyncio.wrap_future(score)
+                for chunk in _chunks(pairs):
+                    scores += await self._score(loaded.translator, chunk, route)
                 return scores, route.model.name, loaded.revision
 
-        with self.admission.admit(key, [source for source, _ in pairs]):
+        with self.admission.admit(key, [text for pair in pairs for text in pair]):
             return await self.admission.unless_disconnected(request, work())
 
+    async def _score(self, translator: Translator, pairs: Sequence[tuple[str, str]], route: Route) -> list[float]:
+        sources, targets = zip(*pairs, strict=True)
+        languages: LanguageOptions = {"source": route.source, "target": route.target}
+
+        def score() -> list[float]:
+            _require_short(translator, sources, targets, languages, _MAX_SCORED_TOKENS)
+            return translator.score(sources, targets, **languages)
+
+        with readable_errors():
+            return await asyncio.wrap_future(self._scoring.submit(score))
+
     async def align(self, route: Route, sources: Sequence[str], targets: Sequence[str]) -> list[list[AlignedToken]]:
-        """Return which source token each token of given translations comes from (see `Translator.align`)."""
+        """Return which source token each token of given translations comes from (see `Translator.align`).
+
+        Sentences of more than 1,024 tokens have no alignment.
+        """
+        found: list[list[AlignedToken]] = []
         async with self.pool.lease(route.model) as loaded:
-            align = partial(loaded.translator.align, source=route.source, target=route.target)
-            with readable_errors():
-                return await asyncio.wrap_future(self._scoring.submit(align, sources, targets))
+            for chunk in _chunks(list(zip(sources, targets, strict=True))):
+                find = partial(alignment.align, loaded.translator, report=Report(), max_tokens=_MAX_SCORED_TOKENS)
+                texts = [source for source, _ in chunk], [target for _, target in chunk]
+                finding = self._attending.submit(find, *texts, route.source, route.target)
+                with readable_errors():
+                    aligned = await asyncio.wrap_future(finding)
+                found += aligned
+        return found
 
     async def attention(
         self, request: Request, key: str, pair: tuple[str, str], languages: tuple[str, str], name: str | None
@@ -193,15 +223,19 @@ class Service:
             async with self.pool.lease(route.model) as loaded:
                 codes: LanguageOptions = {"source": route.source, "target": route.target}
                 translator = loaded.translator
-                attention = self._scoring.submit(lambda: translator.attention(*pair, **codes).by_words())
+
+                def attend() -> Attention:
+                    _require_short(translator, pair[:1], pair[1:], codes, _MAX_ATTENTION_TOKENS)
+                    return translator.attention(*pair, **codes).by_words()
+
                 with readable_errors():
-                    found = await asyncio.wrap_future(attention)
+                    found = await asyncio.wrap_future(self._attending.submit(attend))
             if not len(found.cross):
                 raise ServingError(400, "the decoder of this model has no attention to the text")
             best = translator.alignment_head or AlignmentHead(max(len(found.cross) - 2, 0), 0, False)
             return found, best, route.model.name
 
-        with self.admission.admit(key, [pair[0]]):
+        with self.admission.admit(key, pair):
             return await self.admission.unless_disconnected(request, work())
 
     async def parse(
@@ -228,9 +262,9 @@ class Service:
             return await self.admission.unless_disconnected(request, work())
 
     def detect(self, text: str) -> list[tuple[str, float]]:
-        """Return the possible languages of a text among the source languages of all models, with probabilities."""
+        """Return the possible languages of a text with probabilities, the most probable first."""
         self.admission.check_texts([text])
-        return detect(text, map(base_code, self.pool.directions()))
+        return detect(text)
 
     def plan(
         self, texts: Sequence[str], source: str | None, target: str, options: Options, name: str | None
@@ -239,8 +273,9 @@ class Service:
         self.admission.check_texts(texts, options)
         if source is not None and source.lower() != AUTO:
             return [self._plan_one(source, target, name)] * len(texts)
+        self._target(target, name)
         choices = {*self.pool.sources(target, name), base_code(target)}
-        detected = [detect(text, choices)[0] for text in texts]
+        detected = [detect_source(text, choices, target) for text in texts]
         return [replace(self._plan_one(code, target, name), confidence=probability) for code, probability in detected]
 
     def _plan_one(self, source: str, target: str, name: str | None) -> Plan:
@@ -304,10 +339,44 @@ class Service:
             if sum(map(len, lines)) <= _SHORT_CHARACTERS:
                 results = await asyncio.wrap_future(submit())
             else:
-                results = await _result_of(submit)
+                results = await self._submit_in_thread(submit)
         self.metrics.sentences.labels(model.name).inc(len(lines))
         self.metrics.tokens.labels(model.name).inc(sum(len(best.tokens) for best, *_ in results))
         return results
+
+    async def _submit_in_thread(self, submit: Callable[..., Future[_T]]) -> _T:
+        """Submit work in another thread, because that splits and tokenises texts, and wait for its result."""
+        abandoned = Event()
+        submitting = self._tokenizing.submit(submit, abandoned=abandoned)
+        try:
+            submitted = await asyncio.wrap_future(submitting)
+            return await asyncio.wrap_future(submitted)
+        except asyncio.CancelledError:
+            abandoned.set()  # the thread stops after the current text
+            submitting.add_done_callback(lambda done: done.cancelled() or done.exception() or done.result().cancel())
+            raise
+
+
+def _chunks(pairs: Sequence[tuple[str, str]]) -> Iterator[Sequence[tuple[str, str]]]:
+    """Yield the pairs in chunks that take a thread less than about a second, so that others can use it in between."""
+    start = characters = 0
+    for index, pair in enumerate(pairs):
+        characters += sum(map(len, pair))
+        if characters > _CHUNK_CHARACTERS and index > start:
+            yield pairs[start:index]
+            start, characters = index, sum(map(len, pair))
+    yield pairs[start:]
+
+
+def _require_short(
+    translator: Translator, sources: Sequence[str], targets: Sequence[str], languages: LanguageOptions, limit: int
+) -> None:
+    """Raise ServingError if a text has too many tokens. Memory and time grow with the square of their number."""
+    preprocessor = translator.preprocessor(**languages)
+    tokens = [*preprocessor.encode_pairs_side(sources, "source"), *preprocessor.encode_pairs_side(targets, "target")]
+    if (longest := max(map(len, tokens), default=0)) > limit:
+        message = f"a text has {longest:,} tokens; at most {limit:,} fit; split it into sentences"
+        raise ServingError(413, message, "length")
 
 
 def models_of(plans: Iterable[Plan]) -> list[PooledModel]:
@@ -320,25 +389,17 @@ def routes_of(plans: Iterable[Plan]) -> list[Route]:
     return list({(id(p.route.model), p.route.source, p.route.target): p.route for p in plans if p.route}.values())
 
 
-async def _result_of(submit: Callable[[], Future[_T]]) -> _T:
-    """Submit work in another thread, because that splits and tokenises texts, and wait for its result."""
-    submitting = asyncio.get_running_loop().run_in_executor(None, submit)
-    try:
-        return await asyncio.wrap_future(await asyncio.shield(submitting))
-    except asyncio.CancelledError:
-        submitting.add_done_callback(lambda done: done.cancelled() or done.exception() or done.result().cancel())
-        raise
-
-
 @contextmanager
 def readable_errors() -> Iterator[None]:
-    """Convert a ZooError about the client's texts or options to a ServingError."""
+    """Convert a ZooError to a ServingError: 400 for errors in texts and options, 503 for those of memory and files."""
     try:
         yield
     except ZooError as error:
-        if error.exit_code != 2:
-            raise
-        raise ServingError(400, error.summary) from None
+        if error.exit_code == 2:
+            raise ServingError(400, error.summary) from None
+        frames = "".join(traceback.format_tb(error.__traceback__))  # the message may contain a text of the client
+        LOG.error("the model cannot be used\n%s", frames)
+        raise ServingError(503, "the model cannot be used now", "load", _RETRY_SECONDS) from None
 
 
 def _join(lines: Sequence[Sequence[Translation]], gaps: Sequence[str]) -> list[Translation]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import secrets
 from dataclasses import dataclass, field
@@ -22,6 +23,7 @@ class Limits:
     Attributes:
         body_bytes: Maximum size of a request's body in bytes.
         document_bytes: Maximum size of a request with a document, in bytes.
+        held_bytes: Maximum size of the bodies of all open requests together, in bytes.
         text_characters: Maximum length of a text.
         texts: Maximum number of texts in a request.
         beam: Maximum beam size, and maximum number of translations of a text.
@@ -37,6 +39,7 @@ class Limits:
 
     body_bytes: int = 1_000_000
     document_bytes: int = 20_000_000
+    held_bytes: int = 200_000_000
     text_characters: int = 20_000
     texts: int = 100
     beam: int = 16
@@ -57,11 +60,13 @@ class Settings:
         keys: SHA-256 of each accepted API key -> number of characters that the key may translate, or None for any
             number. If empty, no key is needed.
         cors: Origins of web pages that may use the server, such as `https://example.org`.
+        hosts: Names by which clients may address the server. If empty, they may use any name.
     """
 
     limits: Limits = field(default_factory=Limits)
     keys: dict[str, int | None] = field(default_factory=dict)
     cors: tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
 
 
 def hash_key(key: str) -> str:
@@ -96,6 +101,8 @@ def read_keys(file: Path) -> dict[str, int | None]:
 def new_key(file: Path) -> str:
     """Create an API key, append its SHA-256 to a file, and return the key. The key itself is not stored."""
     key = secrets.token_urlsafe(24)
-    with file.open("a", encoding="utf-8") as stream:
-        stream.write(f"{hash_key(key)}\n")
+    with file.open("a+b") as stream:
+        stream.seek(max(stream.seek(0, os.SEEK_END) - 1, 0))
+        is_line_open = stream.read(1) not in (b"", b"\n")
+        stream.write(b"\n" * is_line_open + f"{hash_key(key)}\n".encode())
     return key

@@ -15,6 +15,7 @@ import specs
 from specs import BOS, EOS, PAD, UNK, ZooError
 from zoo.text.added_tokens import AddedTokens
 from zoo.text.lines import clean, clean_with_positions, without_control
+from zoo.text.model_check import check_model
 from zoo.text.sentences import check_length
 
 SPACE = "▁"
@@ -252,6 +253,7 @@ def _load_model(model: bytes, name: str) -> sentencepiece.SentencePieceProcessor
     sentencepiece.set_min_log_level(_LOG_ERRORS_ONLY)
     processor = sentencepiece.SentencePieceProcessor()
     try:
+        check_model(model)
         processor.load_from_serialized_proto(model)
         # Read all tokens now. Otherwise a token with invalid text would raise an error at its first use.
         processor.id_to_piece(list(range(processor.get_piece_size())))

@@ -126,6 +126,9 @@ def check_tree(draw: random.Random) -> None:
         ("<b>one <i>two</b> three</i>", "<b>ONE <i>TWO</b> THREE</i>"),
         ("12 <b>34</b>", "12 <b>34</b>"),
         ("a < b", "B &lt; A"),
+        ("one <a href=x/>two</a>", "<a href=x/>TWO</a> ONE"),
+        ("one <a href='x'/> two", "TWO ONE <a href='x'/>"),
+        ("one <a title='<b>' / x>two</a>", "<a title='<b>' / x>TWO</a> ONE"),
     ],
 )
 def test_tags_follow_the_words_that_they_enclose(before: str, after: str) -> None:

@@ -687,3 +687,29 @@ def test_a_sentence_that_does_not_fit_alone_is_named(tight, workers):
 def test_other_errors_are_not_mistaken_for_a_lack_of_memory(tight):
     with pytest.raises(RuntimeError, match="a fault"):
         list(search(tight(2, RuntimeError("a fault")), [TEXTS], WIDE, 4096))
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("workers", [1, 2])
+def test_a_callback_cannot_wait_for_another_search(hooked, workers):
+    program, done = hooked(9, 1, 50), threading.Event()
+    program.concurrent = True
+    errors = []
+
+    def callback(_):
+        try:
+            list(engine.search([sources(1)], BEAM))
+        except ZooError as error:
+            errors.append(error)
+        done.set()
+
+    with Engine(program, workers=workers, max_batch_tokens=160) as engine:
+        may_finish = threading.Event()
+        program.hooks = {1: may_finish.wait}
+        future = engine.submit(sources(3), BEAM)
+        future.add_done_callback(callback)
+        may_finish.set()
+        assert done.wait(30)
+        assert "callback" in errors[0].problem
+        assert "submit" in errors[0].hint
+        assert len(list(engine.search([sources(2)], BEAM))) == 2

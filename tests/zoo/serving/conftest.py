@@ -35,10 +35,10 @@ def open_quietly(folder: Path):
 def service_of(trained: Callable[..., Run]) -> Callable[..., Service]:
     """A function that returns the service of a run of `small`, from `en` to `de`. Keyword arguments set limits."""
 
-    def make(names=(RUN,), keys=None, cors=(), memory_bytes=10**10, idle_seconds=1800.0, **limits) -> Service:
+    def make(names=(RUN,), keys=None, cors=(), hosts=(), memory_bytes=10**10, idle_seconds=1800.0, **limits) -> Service:
         if RUN in names and not Path(RUN).exists():
             trained()
-        settings = Settings(Limits(**limits), keys or {}, cors)
+        settings = Settings(Limits(**limits), keys or {}, cors, hosts)
         pool = ModelPool(names, memory_bytes=memory_bytes, idle_seconds=idle_seconds, open_translator=open_quietly)
         return Service(settings, pool)
 

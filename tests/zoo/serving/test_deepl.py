@@ -63,6 +63,11 @@ def test_languages(client):
     assert client.get("/v2/languages", headers=KEY, params={"type": "x"}).status_code == 400
 
 
+def test_the_list_of_glossaries_is_empty(client_of):
+    assert client_of().get("/v2/glossaries").json() == {"glossaries": []}
+    assert client_of(keys={"0" * 64: None}).get("/v2/glossaries").status_code == 403
+
+
 def test_errors_have_a_message(client):
     given = {"text": TEXTS, "source_lang": "EN", "target_lang": "DE"}
     for headers in ({}, {"Authorization": "DeepL-Auth-Key wrong"}, {"Authorization": "Bearer secret"}):

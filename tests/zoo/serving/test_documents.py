@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
+import os
 import tempfile
 import time
 import zipfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import httpx2
 import pytest
 
-from zoo.serving import documents, files
+from tests.zoo.serving.conftest import running
+from tests.zoo.serving.test_limits import metric, wait_until
+from zoo.serving import documents, files, processes
 
 LINES = ["the old dog sees a small house", "we read two books"]
 HTML = "<h1>{}</h1><p>{}<br><code>x</code></p><!-- c -->"
@@ -28,6 +34,7 @@ def expected(client):
 
 
 TEXT = "\n".join(LINES).encode()
+FIELDS = {"source": "en", "target": "de"}
 
 
 def upload(client, name="a.txt", content=TEXT, **fields):
@@ -102,6 +109,87 @@ def test_documents_have_a_maximum_size_together(client, monkeypatch, expected):
     assert [upload(client).status_code for _ in range(2)] == [200, 503]
 
 
-def test_parsing_has_the_time_of_a_request(client_of, monkeypatch):
-    monkeypatch.setattr(documents, "Document", lambda content, name: time.sleep(0.5))
-    assert upload(client_of(request_seconds=0.1)).status_code == 503
+def test_reading_has_the_time_of_a_request(client_of, monkeypatch):
+    monkeypatch.setattr(documents, "read_texts", _sleep)
+    assert upload(client_of(request_seconds=0.5)).status_code in (413, 503)
+    monkeypatch.setattr(documents, "_CALL_SECONDS", 0.5)
+    answer = upload(client_of())
+    assert (answer.status_code, "0.5 seconds" in answer.json()["error"]) == (413, True)
+
+
+def test_a_document_that_needs_too_much_memory_harms_no_other(client, expected, monkeypatch):
+    with monkeypatch.context() as context:
+        context.setattr(documents, "read_texts", _fill_memory)
+        assert upload(client).status_code == 413
+        context.setattr(documents, "read_texts", _die)
+        assert upload(client).status_code == 413
+        context.setattr(documents, "read_texts", _fail)
+        assert upload(client).status_code == 500
+    assert client.get(upload(client).json()["translatedFileUrl"]).text == "\n".join(expected)
+
+
+def _sleep(sources: object) -> None:
+    time.sleep(1000)
+
+
+def _fill_memory(sources: object) -> bytes:
+    return bytes(2 * processes.MAX_BYTES)
+
+
+def _die(sources: object) -> None:
+    os._exit(1)
+
+
+def _fail(sources: object) -> None:
+    raise RuntimeError
+
+
+def test_a_process_is_used_again_unless_it_has_become_large(monkeypatch):
+    async def run() -> list[int]:
+        pool = processes.Processes(1)
+        try:
+            return [await pool.run(60, function) for function in (os.getpid, os.getpid, _become_large, os.getpid)]
+        finally:
+            pool.close()
+
+    first, second, large, last = asyncio.run(run())
+    assert first == second == large != last
+
+
+_KEPT = []
+
+
+def _become_large() -> int:
+    _KEPT.append(b"x" * (processes._MAX_IDLE_BYTES + 1))
+    return os.getpid()
+
+
+def test_paragraphs_have_a_maximum_length_and_number(client_of, monkeypatch):
+    client = client_of(text_characters=20)
+    assert upload(client, content=b"x" * 20).status_code == 200
+    assert upload(client, content=b"x" * 21).status_code == 413
+    monkeypatch.setattr(documents, "MAX_LINES", 1)
+    assert upload(client, content=b"a\nb").status_code == 413
+
+
+@pytest.mark.timeout(120)
+def test_clients_that_left_occupy_no_process(url_of, monkeypatch):
+    url = url_of()
+    monkeypatch.setattr(documents, "_CALL_SECONDS", 600.0)
+    with monkeypatch.context() as context:
+        context.setattr(documents, "read_texts", _sleep)
+        for _ in range(2 * documents._PROCESSES):
+            with pytest.raises(httpx2.TimeoutException):
+                httpx2.post(f"{url}/translate_file", files={"file": ("a.txt", TEXT)}, data=FIELDS, timeout=1.0)
+    answer = httpx2.post(f"{url}/translate_file", files={"file": ("a.txt", TEXT)}, data=FIELDS, timeout=60)
+    assert answer.status_code == 200
+
+
+def test_a_server_that_ends_waits_for_no_document(url_of, service_of, monkeypatch):
+    monkeypatch.setattr(documents, "read_texts", _sleep)
+    with ThreadPoolExecutor() as threads, running(service_of()) as url:
+        arguments = {"files": {"file": ("a.txt", TEXT)}, "data": FIELDS, "timeout": 60}
+        answer = threads.submit(httpx2.post, f"{url}/translate_file", **arguments)
+        wait_until(lambda: metric(url, "zoo_open_requests") == 2)  # this request and the request for the metrics
+        time.sleep(0.5)
+    assert answer.result().status_code == 503

@@ -1,4 +1,4 @@
-"""Codes are understood in all usual forms, and languages are detected among those of the models."""
+"""Codes are understood in all usual forms, and languages are detected among all that the detector knows."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import pytest
 from zoo.serving.errors import ServingError
 from zoo.serving.languages import (
     detect,
+    detect_source,
     differ_in_region,
     language_name,
     match_code,
@@ -51,15 +52,41 @@ def test_names_and_public_codes():
     assert language_name("pt-BR") == "Portuguese (Brazil)"
 
 
-def test_only_languages_of_the_models_are_detected():
-    german = "Der alte Hund sieht heute ein kleines Haus und schläft."
-    assert detect(german, ["de", "en", "fr"])[0][0] == "de"
-    assert {code for code, _ in detect(german, ["en", "fr"])} == {"en", "fr"}
-    assert sum(probability for _, probability in detect(german, ["de", "en", "fr"])) == pytest.approx(1, abs=1e-3)
-    assert detect(german, ["en"]) == [("en", 1.0)]
-    assert detect("", ["de", "en"])[0][0] in ("de", "en")
+GERMAN = "Der alte Hund sieht heute ein kleines Haus und schläft."
+
+
+def test_all_languages_are_detected():
+    for code, text in (
+        ("de", GERMAN),
+        ("en", "The old dog sees a small house today."),
+        ("fr", "Le vieux chien voit une petite maison."),
+        ("ru", "Старая собака сегодня видит маленький дом."),
+        ("zh", "今天天气很好，我们去公园"),
+        ("nb", "Jeg vet ikke hva jeg skal gjøre i dag, men det går bra."),
+    ):
+        assert detect(text)[0][0] == code
+    assert sum(probability for _, probability in detect(GERMAN)) == pytest.approx(1, abs=0.01)
+
+
+def test_a_text_in_a_language_without_a_model_is_refused():
+    code, probability = detect_source(GERMAN, {"de", "en"}, "en")
+    assert (code, probability > 0.9) == ("de", True)
+    for text in ("Le vieux chien voit une petite maison.", "Старая собака сегодня видит маленький дом."):
+        with pytest.raises(ServingError, match=r"seems to be (French|Russian) .* into German"):
+            detect_source(text, {"de", "en"}, "de")
     with pytest.raises(ServingError):
-        detect(german, [])
+        detect_source(GERMAN, {"en"}, "en")
+
+
+@pytest.mark.parametrize("text", ["", "12", "hello", "OK", "Ja"])
+def test_the_language_of_a_short_text_is_uncertain(text):
+    code, probability = detect_source(text, {"de", "en"}, "de")
+    assert code in ("de", "en")
+    assert probability < 0.1
+
+
+def test_a_language_that_the_detector_does_not_know_is_never_certain():
+    assert detect_source("12", {"tlh"}, "de") == ("tlh", 0.0)
 
 
 def test_codes_of_one_language_differ_in_their_region_only():

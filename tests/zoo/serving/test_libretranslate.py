@@ -125,3 +125,17 @@ def test_requests_of_the_npm_clients(client, expected):
     given = {"q": TEXT, "source": "en", "target": "de"}
     for more in ({"format": "text", "apiKey": ""}, {"api_key": "x"}, {"key": "x"}):
         assert client.post("/translate", json={**given, **more}).json()["translatedText"] == expected
+
+
+def test_a_language_without_a_model_is_named(client):
+    french = "Le vieux chien voit une petite maison."
+    answer = client.post("/translate", json={"q": french, "source": "auto", "target": "de"})
+    assert (answer.status_code, "French" in answer.json()["error"]) == (400, True)
+    assert client.post("/detect", json={"q": french}).json()[0]["language"] == "fr"
+    assert client.post("/translate", json={"q": french, "source": "en", "target": "de"}).status_code == 200
+
+
+def test_an_address_that_ends_with_a_slash_is_understood(client, expected):
+    given = {"q": TEXT, "source": "en", "target": "de"}
+    assert client.post(f"{client.base_url}//translate", json=given).json() == {"translatedText": expected}
+    assert client.get(f"{client.base_url}///languages").status_code == 200

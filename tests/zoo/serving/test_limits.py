@@ -102,10 +102,21 @@ def test_no_request_is_accepted_while_another_waits_too_long(url_of, blocked):
     assert metric(url, 'zoo_rejected_total{reason="wait"}') == 1
 
 
-def test_the_queue_also_has_a_maximum_of_characters(client_of):
-    client = client_of(queued_characters=10)
-    assert client.post("/v1/translate", json=BODY).status_code == 429
+def test_a_request_that_never_fits_the_queue_is_too_large(client_of):
+    client = client_of(queued_characters=10, queued_texts=2)
+    assert client.post("/v1/translate", json=BODY).status_code == 413
+    assert client.post("/v1/translate", json={**BODY, "text": ["a"] * 3}).status_code == 413
     assert client.post("/v1/translate", json={**BODY, "text": "we"}).status_code == 200
+
+
+def test_the_queue_also_has_a_maximum_of_characters(url_of, blocked):
+    url = url_of(queued_characters=20)
+    with ThreadPoolExecutor() as threads:
+        first = threads.submit(send, url)
+        wait_until(lambda: metric(url, "zoo_queued_texts") == 1)
+        assert send(url).status_code == 429
+        blocked.set()
+        assert first.result().status_code == 200
 
 
 def test_a_request_has_a_maximum_time(client_of, blocked):

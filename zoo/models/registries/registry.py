@@ -42,7 +42,7 @@ VARIABLE = "ZOO_REGISTRIES"
 INCLUDED = Path(__file__).parents[2] / "included"
 """Folder of the registry that is part of the package: its models are available without network access."""
 INDEX, PAGE = "index.json", "index.html"
-_MAX_SEARCHED = 500
+_MAX_SEARCHED = 200
 """Maximum number of revisions to search for a digest, because a malicious server could claim to have any number."""
 _MAX_INDEX_BYTES = 100_000_000
 _STORES = {"http": "WebStore", "https": "WebStore", "s3": "S3Store", "s3a": "S3Store", "hf": "HubStore"}

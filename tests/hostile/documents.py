@@ -1,0 +1,137 @@
+"""Documents that once took hours or all memory, most of them small. Each must be read, or refused, in seconds."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Callable
+
+PARTS = {".docx": "word/document.xml", ".odt": "content.xml", ".epub": "a.xhtml"}
+"""The file with text in each kind of archive."""
+_WORD = '<w:document xmlns:w="http://w"><w:body>{}</w:body></w:document>'
+_MANY_FILES = "archive, many files"
+FULL_SIZE = 1_000_000
+
+
+def document_names() -> list[str]:
+    """Return a short description of each document."""
+    return [*_texts(1), *_archives(1)]
+
+
+def make_document(name: str, size: int = FULL_SIZE) -> tuple[str, bytes]:
+    """Return the file name and the content of the document with a description.
+
+    Args:
+        name: The description.
+        size: Number of characters of the text.
+    """
+    if name in (texts := _texts(size)):
+        suffix, text = texts[name]
+        return f"a{suffix}", text.encode()
+    if name == _MANY_FILES:
+        return "a.docx", _many_files(size // 5)
+    suffix, make = _archives(size)[name]
+    return f"a{suffix}", archive(suffix, make())
+
+
+def _texts(size: int) -> dict[str, tuple[str, str]]:
+    return {**_html_texts(size), **_markdown_texts(size), **_plain_texts(size)}
+
+
+def _archives(size: int) -> dict[str, tuple[str, Callable[[], str]]]:
+    depth = size // 16
+    return {
+        "Word, nested elements": (".docx", lambda: _WORD.format(_nested("w:p", depth))),
+        "Word, nested runs": (".docx", lambda: _WORD.format(_nested("w:r", depth))),
+        "Word, nested links": (".docx", lambda: _WORD.format(_nested("w:hyperlink", depth, "one"))),
+        "Word, many runs": (".docx", lambda: _WORD.format("<w:r><w:t>one </w:t></w:r>" * depth)),
+        "Word, many tags": (".docx", lambda: _WORD.format("<w:p/>" * (5 * size))),
+        "Word, many lines": (".docx", lambda: _WORD.format("\n" * (10 * size))),
+        "OpenDocument, nested spans": (".odt", lambda: _paragraph(_nested("text:span", depth, "one"))),
+        "OpenDocument, nested frames": (".odt", lambda: _paragraph("one" + _nested("draw:frame", depth))),
+        "EPUB, unclosed comments": (".epub", lambda: "<!--" * (size // 4)),
+        _MANY_FILES: (".docx", str),
+    }
+
+
+def _paragraph(text: str) -> str:
+    return f'<office:text xmlns:office="o" xmlns:text="t" xmlns:draw="d"><text:p>{text}</text:p></office:text>'
+
+
+def _html_texts(size: int) -> dict[str, tuple[str, str]]:
+    return {
+        f"HTML, {name}": (".html", text)
+        for name, text in {
+            "unclosed CDATA": _repeated("<![CDATA[", size),
+            "unclosed comments": _repeated("<!--", size),
+            "unclosed tags": _repeated("<a ", size),
+            "unclosed attributes": _repeated('<a b="', size),
+            "unclosed end tags": _repeated("</a ", size),
+            "unclosed scripts": _repeated("<script>", size),
+            "unclosed declarations": _repeated("<!", size) + _repeated("<?", size),
+            "quotation marks": _repeated("<a b='\"<a b=\"'", size),
+            "a tag of quotation marks": "<a " + "'" * size + ">",
+            "a tag of slashes": "<a " + _repeated("x/", size) + ">",
+            "a tag of values": "<a" + _repeated("=x", size) + ">",
+            "equals signs": "<a " + _repeated("= ", size),
+            "nested inline elements": _nested("b", size // 7, "one"),
+            "inline elements, each nested in the last": _repeated("<b>x", size),
+            "text in each of nested inline elements": "<b>x" * (size // 8) + "</b>" * (size // 8),
+            "nested blocks": _nested("div", size // 11, "one"),
+            "many inline elements": _repeated("<b>x</b> ", size),
+            "many empty inline elements": "one " + _repeated("<b></b>", size) + " two",
+            "many units": "one " + _repeated("<br-x/><wbr>", size) + " two",
+            "many copied elements": _repeated("<code>x</code>", size),
+            "many parts of a copied element": "one <code>" + _repeated("<b></b>", size) + "</code> two",
+            "a number of many digits": f"one &#{'9' * 5_000}; two",
+            "ampersands": _repeated("&", size),
+            "one word": "x" * size,
+        }.items()
+    }
+
+
+def _markdown_texts(size: int) -> dict[str, tuple[str, str]]:
+    return {
+        f"Markdown, {name}": (".md", text)
+        for name, text in {
+            "many inline elements": _repeated("*x* ", size),
+            "many code spans": _repeated("`x` ", size),
+            "many links": _repeated("[x](y) ", size),
+            "paragraphs with tabs": _repeated("a\tb\n\n", size),
+            "a number of many digits": f"one &#{'9' * 5_000}; two",
+        }.items()
+    }
+
+
+def _plain_texts(size: int) -> dict[str, tuple[str, str]]:
+    return {
+        "text, spaces": (".txt", " " * size),
+        "text, line breaks": (".txt", "a\n" * (2 * size)),
+        "subtitles, arrows": (".srt", _repeated("-->", size)),
+        "subtitles, tags": (".srt", "1\n0 --> 1\n" + _repeated("<a", size)),
+        "subtitles, spaces": (".srt", "1\n0 --> 1\n" + _repeated("\n   ", size)),
+    }
+
+
+def archive(suffix: str, text: str) -> bytes:
+    """Return an archive of this kind with a text."""
+    written = io.BytesIO()
+    with zipfile.ZipFile(written, "w", zipfile.ZIP_DEFLATED) as target:
+        target.writestr(PARTS[suffix], text)
+    return written.getvalue()
+
+
+def _many_files(number: int) -> bytes:
+    written = io.BytesIO()
+    with zipfile.ZipFile(written, "w") as target:
+        for index in range(number):
+            target.writestr(str(index), b"")
+    return written.getvalue()
+
+
+def _repeated(part: str, size: int) -> str:
+    return part * (size // len(part))
+
+
+def _nested(name: str, depth: int, text: str = "") -> str:
+    return f"<{name}>" * depth + text + f"</{name}>" * depth

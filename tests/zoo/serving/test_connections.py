@@ -1,0 +1,201 @@
+"""Clients that are slow, idle or too many are disconnected, and the others do not notice them."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import signal
+import socket
+import tempfile
+import time
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+import httpx2
+import pytest
+
+from tests.zoo.serving.conftest import running
+from tests.zoo.serving.test_documents import upload
+from tests.zoo.serving.test_limits import RAW, connect, metric, raw_request, send, wait_until
+from zoo.serving import app, connections, files
+from zoo.serving.app import Server
+
+LARGE = 30_000_000
+
+
+@pytest.fixture
+def impatient(monkeypatch) -> None:
+    monkeypatch.setattr(app, "_SWEEP_SECONDS", 0.1)
+    monkeypatch.setattr(connections, "KEEP_ALIVE_SECONDS", 0.5)
+    monkeypatch.setattr(connections, "STALLED_SECONDS", 1.0)
+    monkeypatch.setattr(connections, "_STALLED_SECONDS_AT_END", 0.5)
+    monkeypatch.setattr(connections, "_BODY_SECONDS_AT_END", 0.5)
+
+
+def is_closed(client: socket.socket) -> bool:
+    try:
+        return client.recv(1_000_000) == b""
+    except TimeoutError:
+        return False
+    except ConnectionError:
+        return True
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /health HT", b"GET /health HTTP/1.1\r\nhost: x\r\nx: "])
+def test_an_idle_connection_is_closed(url_of, impatient, sent):
+    with connect(url_of()) as client:
+        client.sendall(sent)
+        assert is_closed(client)
+
+
+def test_a_head_that_arrives_bit_by_bit_has_a_maximum_time(url_of, impatient):
+    with connect(url_of()) as client:
+        client.settimeout(0.05)
+        while not is_closed(client):
+            with suppress(ConnectionError):
+                client.sendall(b"x")
+
+
+def request_document(url: str, size: int, buffer: int = 4_096) -> socket.socket:
+    """Request a large document. The buffer for what arrives has the given size."""
+    (folder,) = (each.parent for each in Path(tempfile.gettempdir()).glob("zoo-serve-*/*") if each.name in url)
+    (folder / url.rpartition("/")[2]).write_bytes(os.urandom(size))
+    client = socket.socket()
+    client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, buffer)
+    client.settimeout(120)
+    client.connect((httpx2.URL(url).host, httpx2.URL(url).port))
+    client.sendall(f"GET {httpx2.URL(url).path} HTTP/1.1\r\nhost: x\r\n\r\n".encode())
+    return client
+
+
+def stored(url: str) -> str:
+    answer = httpx2.post(
+        f"{url}/translate_file", files={"file": ("a.txt", b"we read")}, data={"source": "en", "target": "de"}
+    )
+    return answer.json()["translatedFileUrl"]
+
+
+def test_a_client_that_accepts_nothing_is_disconnected(url_of, impatient):
+    url = url_of()
+    with request_document(stored(url), LARGE) as client:
+        wait_until(lambda: metric(url, "zoo_open_requests") == 2)  # this request and the request for the metrics
+        wait_until(lambda: metric(url, "zoo_open_requests") == 1)
+        received = 0
+        with suppress(ConnectionError):
+            while part := client.recv(1_000_000):
+                received += len(part)
+        assert received < LARGE
+
+
+def test_a_client_that_is_only_slow_gets_the_whole_document(url_of, impatient, monkeypatch):
+    url, size = url_of(), 3_000_000
+    with request_document(stored(url), size, 64_000) as client:
+        received, start = 0, time.monotonic()
+        while received < size:
+            part = client.recv(64_000)
+            assert part
+            received += len(part)
+            time.sleep(0.02)
+        assert time.monotonic() > start + 0.5
+
+
+def test_many_idle_connections_stop_nobody(url_of, monkeypatch):
+    monkeypatch.setattr(app, "max_connections", lambda: 10)
+    url = url_of()
+    with ExitStack() as stack:
+        clients = [stack.enter_context(connect(url)) for _ in range(30)]
+        assert httpx2.get(f"{url}/health").status_code == 200
+        assert send(url).status_code == 200
+        assert is_closed(clients[0]), "the oldest idle connection is closed first"
+
+
+def test_open_requests_are_not_closed_for_new_connections(url_of, blocked, monkeypatch):
+    monkeypatch.setattr(app, "max_connections", lambda: 5)
+    url = url_of()
+    with ExitStack() as stack:
+        busy = [stack.enter_context(connect(url)) for _ in range(3)]
+        for client in busy:
+            client.sendall(raw_request(len(RAW), RAW))
+        wait_until(lambda: metric(url, "zoo_queued_texts") == 3)
+        for _ in range(20):
+            stack.enter_context(connect(url))
+        assert httpx2.get(f"{url}/health").status_code == 200
+        blocked.set()
+        assert all(client.recv(10_000).startswith(b"HTTP/1.1 200") for client in busy)
+
+
+@pytest.mark.timeout(100)  # without the limits, the server waits 125 seconds
+def test_slow_clients_do_not_keep_a_server_from_ending(service_of, impatient):
+    with ExitStack() as stack:
+        with running(service_of()) as url:
+            stack.enter_context(request_document(stored(url), LARGE))
+            client = stack.enter_context(connect(url))
+            client.sendall(raw_request(len(RAW), RAW[:5]))
+            wait_until(lambda: metric(url, "zoo_open_requests") == 3)
+        assert is_closed(client)
+
+
+@pytest.mark.parametrize(
+    ("limits", "raised", "connections_"),
+    [
+        ((1_024, 1_024), 1_024, 824),
+        ((1_024, 4_096), 4_096, 2_000),
+        ((1_024, resource.RLIM_INFINITY), 65_536, 2_000),
+        ((resource.RLIM_INFINITY, resource.RLIM_INFINITY), resource.RLIM_INFINITY, 2_000),
+        ((256, 256), 256, 128),
+    ],
+)
+def test_connections_leave_file_descriptors_for_others(monkeypatch, limits, raised, connections_):
+    current = [limits]
+    monkeypatch.setattr(resource, "getrlimit", lambda _: current[-1])
+    monkeypatch.setattr(resource, "setrlimit", lambda _, new: current.append(new))
+    assert connections.max_connections() == connections_
+    assert current[-1][0] == raised
+
+
+def test_a_full_disk_is_reported_and_leaves_no_file(client_of, monkeypatch):
+    client = client_of()
+    write = Path.write_bytes
+
+    def write_half(path, content):
+        write(path, content[: len(content) // 2])
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    assert upload(client).status_code == 200
+    before = set(Path(tempfile.gettempdir()).glob("zoo-serve-*/*"))
+    with monkeypatch.context() as context:
+        context.setattr(Path, "write_bytes", write_half)
+        answer = upload(client)
+        assert (answer.status_code, "retry-after" in answer.headers) == (503, True)
+    assert set(Path(tempfile.gettempdir()).glob("zoo-serve-*/*")) <= before
+    assert upload(client).status_code == 200
+
+
+def test_folders_of_killed_servers_are_removed(client_of, tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert upload(client_of()).status_code == 200
+    assert list(tmp_path.glob("zoo-serve-*"))
+    others = {each.name for each in tmp_path.iterdir()}
+    for name in ("zoo-serve-stale", "other"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "document").write_text("x")
+    for folder in tmp_path.iterdir():
+        os.utime(folder, (0, 0))
+    (tmp_path / "zoo-serve-link").symlink_to(tmp_path / "other")
+    (tmp_path / "zoo-serve-new").mkdir()
+    files.remove_stale_folders()
+    assert {each.name for each in tmp_path.iterdir()} == {*others, "other", "zoo-serve-link", "zoo-serve-new"}
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_signals_end_the_server(service_of, number):
+    service = service_of()
+    server = Server(app.configure(service), service)
+    with server.capture_signals():
+        os.kill(os.getpid(), number)
+        assert server.should_exit
+    previous = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    with server.capture_signals():
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN, "`nohup` has its effect"
+    signal.signal(signal.SIGHUP, previous)

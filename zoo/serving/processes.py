@@ -1,0 +1,131 @@
+"""Worker processes for work that hostile input can make long or large. A process beyond a limit is killed and replaced.
+
+Python cannot end a thread, but it can end a process at any time. This module imports no web framework, so that the
+processes start fast.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import math
+import resource
+import signal
+import traceback
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, TypeVar
+
+from specs import ZooError
+from zoo.system.memory import memory_limit
+
+MAX_BYTES = 600_000_000
+"""Maximum memory that a call may allocate."""
+_MAX_IDLE_BYTES = 150_000_000
+"""If a process has more memory after a call, it ends."""
+_SIZES = Path("/proc/self/statm")
+_T = TypeVar("_T")
+
+
+class Processes:
+    """Pool of worker processes, which start when they are needed. All methods are called from the event loop."""
+
+    def __init__(self, number: int) -> None:
+        self._idle: list[_Process] = []
+        self._started: set[_Process] = set()
+        self._free, self._closed = asyncio.Semaphore(number), False
+        self._threads = ThreadPoolExecutor(number, "process")
+        atexit.register(self.close)
+
+    async def run(self, seconds: float, function: Callable[..., _T], *arguments: object) -> _T:
+        """Call a function in a process. Kill the process if it takes too long, or if this task is cancelled.
+
+        Args:
+            seconds: Maximum time. The time until a process is free does not count.
+            function: A function of a module.
+            *arguments: Its arguments.
+
+        Raises:
+            ZooError: The function has raised this error.
+            TimeoutError: The function takes too long.
+            MemoryError: The function needs more memory than MAX_BYTES, or its process was killed.
+            OSError: No process can be started, or the pool is closed.
+        """
+        async with self._free:
+            if self._closed:
+                raise OSError("the pool of processes is closed")
+            process, keep = self._idle.pop() if self._idle else _Process(), False
+            self._started.add(process)
+            call = partial(process.call, seconds, function, arguments)
+            try:
+                async with asyncio.timeout(seconds):
+                    value, error, keep = await asyncio.get_running_loop().run_in_executor(self._threads, call)
+            finally:
+                if keep and not self._closed:
+                    self._idle.append(process)
+                else:
+                    self._started.discard(process)
+                    process.kill()
+        if error is not None:
+            raise error
+        return value  # type: ignore[no-any-return]
+
+    def close(self) -> None:
+        """Kill all processes, also those that are in use."""
+        self._closed = True
+        while self._started:
+            self._started.pop().kill()
+        self._idle.clear()
+
+
+class _Process:
+    def __init__(self) -> None:
+        context = get_context("spawn")
+        self._connection, other = context.Pipe()
+        self._process = context.Process(target=_work, args=(other,), daemon=True)
+        self._process.start()
+        other.close()
+
+    def call(self, *call: object) -> tuple[Any, Exception | None, bool]:
+        """Call a function, and return its value, its error, and whether the process goes on."""
+        try:
+            self._connection.send(call)
+            return self._connection.recv()  # type: ignore[no-any-return]
+        except (EOFError, OSError):
+            raise MemoryError from None
+
+    def kill(self) -> None:
+        """End the process at once. A thread in `call` gets an error."""
+        self._process.kill()
+        self._process.join()
+
+
+def _work(connection: Connection) -> None:
+    """Call functions until the server ends or a function fails."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # they are for the server, which kills this process
+        signal.signal(number, signal.SIG_IGN)
+    keep = True
+    while keep:
+        try:
+            seconds, function, arguments = connection.recv()
+        except EOFError:
+            return
+        signal.alarm(math.ceil(seconds) + 1)  # ends this process even if the server was killed
+        value, error = None, None
+        try:
+            with memory_limit(MAX_BYTES):
+                value = function(*arguments)
+        except Exception as raised:
+            keep, error = isinstance(raised, ZooError), raised
+            if not isinstance(raised, ZooError | MemoryError):
+                error = RuntimeError(type(raised).__name__)  # the message may contain a text of the client
+                traceback.print_tb(raised.__traceback__)
+        with suppress(OSError):  # the file exists only on Linux
+            keep &= int(_SIZES.read_text().split()[1]) * resource.getpagesize() < _MAX_IDLE_BYTES
+        connection.send((value, error, keep))
+        signal.alarm(0)
