@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -10,7 +11,7 @@ import torch
 
 Recorder = Callable[[Callable[[], Any]], Callable[[], object]]
 """Takes a function without arguments and results, which reads and writes tensors at fixed addresses. Returns a function
-that does the same."""
+that replays it."""
 
 
 def run_directly(function: Callable[[], Any]) -> Callable[[], object]:
@@ -21,9 +22,15 @@ def run_directly(function: Callable[[], Any]) -> Callable[[], object]:
 class CudaGraphRecorder:
     """Records functions as CUDA graphs. All graphs share one memory pool, so only one of them may run at a time."""
 
-    def __init__(self, device: torch.device) -> None:
-        """Create the CUDA stream on which the graphs for a device are recorded."""
-        self._device = device
+    def __init__(self, device: torch.device, *, releases_memory: bool = False) -> None:
+        """Create the CUDA stream on which the graphs for a device are recorded.
+
+        Args:
+            device: The device.
+            releases_memory: Whether to free what the run before a recording needed. It takes time, but otherwise a
+                function needs its memory twice while it is recorded.
+        """
+        self._device, self._releases_memory = device, releases_memory
         self._stream: torch.cuda.Stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         self._latest: torch.cuda.CUDAGraph | None = None  # keeps the memory pool alive
 
@@ -34,9 +41,13 @@ class CudaGraphRecorder:
             self._stream.wait_stream(current)
             with torch.cuda.stream(self._stream):
                 function()
+                if self._releases_memory:
+                    torch.cuda.empty_cache()
                 graph = torch.cuda.CUDAGraph()
                 # torch.cuda.graph would collect garbage and empty the allocator's cache each time.
                 pool = self._latest.pool() if self._latest else None
+                gc_enabled = gc.isenabled()
+                gc.disable()  # freeing another graph would invalidate the recording
                 graph.capture_begin(pool=pool, capture_error_mode="thread_local")
                 try:
                     function()
@@ -44,7 +55,11 @@ class CudaGraphRecorder:
                     with suppress(RuntimeError):  # report the error of the function, not the failed recording
                         graph.capture_end()
                     raise
-                graph.capture_end()
+                else:
+                    graph.capture_end()
+                finally:
+                    if gc_enabled:
+                        gc.enable()
             current.wait_stream(self._stream)
             self._latest = graph
             return graph.replay

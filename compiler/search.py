@@ -1,8 +1,8 @@
 """A beam search as a program: a decoder step and the selection of tokens for many sentences, run without the host.
 
-On a GPU, a step is one CUDA graph. The host only starts steps, and looks at the states of the slots one step later. So
-it never waits for the step that it has just started. On any other device, the same functions run directly, as the twin
-of the graphs in tests.
+On a GPU, a step is one CUDA graph. The host starts a step, and meanwhile looks at the states of the slots after the
+step before. It waits for the GPU only to read results. On any other device, the same functions run directly, as the
+twin of the graphs in tests.
 """
 
 from __future__ import annotations
@@ -81,6 +81,9 @@ class Searcher:
         self.record: Recorder = CudaGraphRecorder(program.device) if on_gpu else run_directly
         self._encoders: dict[int, tuple[PackedRows, Tensor, Callable[[], object]]] = {}
         self._free: list[_Pool] = []
+        self.pinned: list[Tensor] = []
+        """Buffers on the host that recorded steps write to. They live as long as the search, because a step that is
+        still running may write to the buffer of a pool that nobody uses any more."""
         self._lock = Lock()
 
     @property
@@ -110,8 +113,8 @@ class Searcher:
         """Run steps until a quarter of the sentences are done (see `SearchingDecoder.search`)."""
         with self._lock, torch.inference_mode(False), torch.no_grad():
             try:
-                return self._search(state, microseconds, allowed), state
-            except torch.OutOfMemoryError:
+                return self._search(state, microseconds, allowed) if state.sentences else [], state
+            except Exception:  # the memory may be exhausted
                 self._free.clear()
                 self._encoders.clear()
                 raise
@@ -141,11 +144,12 @@ class Searcher:
         """Return the state of some of the sentences, whose indices are ascending."""
         kept = [state.sentences[number] for number in sentences]
         stays = set(kept)
-        if state.pool:
-            state.pool.release([each for each in state.sentences if each not in stays])
-        state.sentences, state.waiting = kept, [each for each in state.waiting if each in stays]
-        if not kept:
-            self._give_back(state)
+        with self._lock:
+            if state.pool:
+                state.pool.release([each for each in state.sentences if each not in stays])
+            state.sentences, state.waiting = kept, [each for each in state.waiting if each in stays]
+            if not kept:
+                self._give_back(state)
         return state
 
     def join(self, first: SearchState, second: SearchState) -> SearchState:
@@ -234,6 +238,7 @@ class _Pool:
         self._inputs = {SLOTS: self.slots, **dict(zip((*searcher.caches, *searcher.recurrent), buffers, strict=True))}
         self._on_gpu = like.is_cuda
         self._host = torch.zeros(count, dtype=torch.int32, pin_memory=self._on_gpu)
+        searcher.pinned.append(self._host)
         self._replay: Callable[[], object] | None = None
         self._events: list[torch.cuda.Event] = []
         self._allowed: object = None
@@ -307,9 +312,11 @@ class _Pool:
     def step(self) -> None:
         """Start a step of all slots."""
         if self._replay is None:
-            table = self.slots.table.clone()  # the run before the recording changes it
+            changed = (self.slots.table, *self.slots.recurrent)  # by the run before the recording
+            before = [each.clone() for each in changed]
             self._replay = self.searcher.record(self._step)
-            self.slots.table.copy_(table)
+            for each, value in zip(changed, before, strict=True):
+                each.copy_(value)
         self._replay()
         self.steps += 1
         if self._on_gpu:

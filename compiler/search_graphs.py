@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from compiler.graph import Graph, Graphs, Node, Purpose, infer_types, prune
-from compiler.operations.operation import ValueKind, ValueType
+from compiler.operations.operation import MaskRole, ValueKind, ValueType
 from compiler.operations.slots import (
     ReadState,
     SlotCrossAttention,
@@ -26,8 +26,8 @@ from compiler.passes.pack_rows import Unpackable, columns, fuse_kernels, head_co
 from compiler.size import ONE, Size
 from specs import Spec
 
-_PASSES = ("beams_as_queries", "plan_cache", "choose_attention", "int8", "pack_rows")
-"""Passes that would hide what becomes an operation on slots. None of them changes parameters, except for int8."""
+_PASSES = ("beams_as_queries", "plan_cache", "choose_attention")
+"""Passes that would hide what becomes an operation on slots. None of them changes parameters."""
 MEMORY, SLOTS, CACHE, LOGITS = "memory", "slots", "cache", "logits"
 """Names of the encoder's output, of the inputs of a step (the slots, and the cache of a layer), and of its output."""
 _PARENTS = "slot_parents"
@@ -134,8 +134,9 @@ def _self_attention(
     graph: Graph, by_name: Mapping[str, Node], merged: Node, attention: Node
 ) -> tuple[Node, dict[str, ValueType]]:
     """Return self-attention on a cache in slots as one operation, and the input that is its cache."""
-    query, keys, values, _ = (by_name[name] for name in attention.inputs)
-    if not (keys.operation.appends_to_cache and values.operation.appends_to_cache):
+    query, keys, values, mask = (by_name[name] for name in attention.inputs)
+    reads_cache = keys.operation.appends_to_cache and values.operation.appends_to_cache
+    if not reads_cache or mask.operation.mask_role is not MaskRole.UNWRITTEN:
         raise Unpackable("its decoder attends to something else than a cache, which has no kernel for GPUs")
     key, value = by_name[keys.inputs[1]], by_name[values.inputs[1]]
     (q, q_column), (k, k_column), (v, v_column) = (columns(by_name, each) for each in (query, key, value))

@@ -251,7 +251,9 @@ def slot_embedding(
     layout = slots.layout
     x = functional.embedding(slots.table[:, layout.tokens : layout.totals].flatten(), table) * scale
     if positions is not None:
-        x = x + positions[slots.column(Field.LENGTH).long()].repeat_interleave(layout.rows, 0).to(x.dtype)
+        # A sentence that has ended may be one position after the last.
+        position = slots.column(Field.LENGTH).long().clamp(max=len(positions) - 1)
+        x = x + positions[position].repeat_interleave(layout.rows, 0).to(x.dtype)
     return x.unsqueeze(1)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from compiler.backend_names import BACKEND_NAMES, check_backend_name
 from compiler.backends.aot import aot
 from compiler.backends.backend import Backend, BuildRequest
-from compiler.backends.eager import eager
+from compiler.backends.eager import eager, search_refusal
 from compiler.backends.inductor import inductor
 from compiler.backends.native import native
 from compiler.backends.onnx import onnx
@@ -66,8 +66,11 @@ def build_program(name: str, backend: Backend, request: BuildRequest) -> Program
 
 def _fastest(request: BuildRequest) -> str:
     # inductor takes long to compile. On a CPU it is not faster than eager, and on a GPU eager searches in CUDA graphs.
-    trains = Purpose.TRAIN in request.graphs
-    best = native if not request.device.startswith("cuda") else inductor if trains else eager
+    if not request.device.startswith("cuda"):
+        best = native
+    else:
+        trains = Purpose.TRAIN in request.graphs
+        best = inductor if trains or search_refusal(request) else eager
     is_usable = best.unavailable_reason() is None and best.unsupported_reason(request) is None
     return best.name if is_usable else eager.name
 

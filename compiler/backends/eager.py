@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import linecache
+import warnings
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from functools import partial
 from importlib.util import find_spec
 from typing import Any
@@ -43,11 +43,25 @@ def search_on_gpu(made: EmittedProgram, request: BuildRequest) -> EmittedProgram
     """Return the program. If it translates on a GPU, beam search now runs there, unless a part has no kernel."""
     purposes = request.graphs.keys()
     searches = {Purpose.ENCODE, Purpose.DECODE_STEP} <= purposes and Purpose.TRAIN not in purposes
-    if request.device.startswith("cuda") and searches and find_spec("triton"):
-        with suppress(Unpackable):
-            graphs = search_graphs(request.spec, purposes, request.precision)
-            made.searcher = Searcher(made, graphs, functions(emit(graphs.values())))
+    if request.device.startswith("cuda") and searches:
+        if reason := search_refusal(request):
+            slower = "beam search on this GPU is slower than usual (but correct), because it cannot run in CUDA graphs"
+            warnings.warn(f"{slower}: {reason}", RuntimeWarning, stacklevel=2)
+            return made
+        graphs = search_graphs(request.spec, purposes, request.precision)
+        made.searcher = Searcher(made, graphs, functions(emit(graphs.values())))
     return made
+
+
+def search_refusal(request: BuildRequest) -> str | None:
+    """Return the reason why a beam search cannot run in CUDA graphs on a GPU, or None if it can."""
+    if find_spec("triton") is None:
+        return "Triton is not installed: run `pip install triton`"
+    try:
+        search_graphs(request.spec, request.graphs.keys(), request.precision)
+    except Unpackable as refusal:
+        return refusal.problem
+    return None
 
 
 def functions(code: EmittedCode) -> dict[Purpose, Function]:

@@ -11,8 +11,8 @@ from compiler.operations.probability import SUPPRESSED_LOGIT
 from specs import PAD
 
 BLOCK, WARPS = 4096, 8
-"""Number of logits that a program works on at a time, and its warps. With sums that are reduced in each block, the
-kernel takes half as long again on an H100."""
+"""Number of logits that a program works on at a time, and its warps. If sums are reduced in each block instead of
+at the end, the kernel takes 50 % longer on an H100."""
 
 
 @triton.jit

@@ -134,7 +134,7 @@ def _dropping(probability: float) -> tuple[int, float]:
 
 
 class Norm(NamedTuple):
-    """Arguments of LayerNorm(x + Dropout(y + c)). The forward and the backward pass need the same."""
+    """Arguments of LayerNorm(x + Dropout(y + c)). The forward and the backward pass use the same arguments."""
 
     x: Tensor
     y: Tensor | None

@@ -58,6 +58,7 @@ def _embed(
     embeddings,
     positions,
     out,
+    length,
     d,
     scale,
     rows: tl.constexpr,
@@ -71,7 +72,7 @@ def _embed(
     x = tl.load(embeddings + token * d + columns, columns < d, other=0.0)
     x = (x.to(tl.float32) * scale).to(x.dtype)
     if has_positions:
-        position = tl.load(slot + _LENGTH)
+        position = tl.minimum(tl.load(slot + _LENGTH), length - 1)  # a sentence that has ended may be one further
         x = (x.to(tl.float32) + tl.load(positions + position * d + columns, columns < d, other=0.0).to(tl.float32)).to(
             x.dtype
         )
@@ -343,10 +344,11 @@ def _select(
 
 def embed(slots: Slots, table: Tensor, scale: float, positions: Tensor | None) -> Tensor:
     """Return the embeddings of all hypotheses (see `compiler.slots.slot_embedding`)."""
-    d, layout = table.shape[1], slots.layout
+    d, layout, count = table.shape[1], slots.layout, 0 if positions is None else len(positions)
     out = table.new_empty(slots.rows, 1, d)
     _embed[(slots.rows,)](
-        slots.table, layout.width, layout.tokens, table, positions, out, d, scale, layout.rows, positions is not None,
+        slots.table, layout.width, layout.tokens, table, positions, out, count, d, scale, layout.rows,
+        positions is not None,
         triton.next_power_of_2(d),
     )  # fmt: skip
     return out

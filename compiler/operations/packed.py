@@ -40,10 +40,10 @@ else:
 class PackedAttention(Operation):
     """Scaled dot-product attention of all heads, where each query sees the keys of its own sentence (3.2.2).
 
-    Inputs: features with the queries [batch, n, ...], features with keys and values [batch, m, ...], the span of the
-    keys that each query sees [2, n], and the span of the queries that see each key [2, m]. The batch has one row. A
-    span is an index and the index after the last one. If `causal`, a query sees no key after its own index. Result:
-    [batch, n, h·d_v]. The costs are not counted, because they depend on the lengths of the sentences.
+    Inputs: features with the queries [batch, n, ...], and features with keys and values [batch, m, ...]. The batch has
+    one row. Then for each query the span of keys that it sees [2, n], and for each key the span of queries that see it
+    [2, m]. A span is an index and the index after the last one. If `causal`, a query sees no key after its own index.
+    Result: [batch, n, h·d_v]. The costs are not counted, because they depend on the lengths of the sentences.
     """
 
     heads: HeadColumns

@@ -37,8 +37,8 @@ _INPUTS = {
     "memory_spans": ValueType((Size.of(2), TARGET), ValueKind.INTEGER),
     "reader_spans": ValueType((Size.of(2), SOURCE), ValueKind.INTEGER),
 }
-"""Inputs of an update: positions within sentences, the span of the own sentence for each source and target token, the
-source span for each target token, and the target span for each source token."""
+"""Inputs of an update. A span is the index of the first token of a sentence, and the index after its last token. For
+each token, there are its position in its sentence, the span of its own sentence, and that of the other side."""
 
 
 class Unpackable(ZooError):
@@ -54,6 +54,8 @@ def pack_rows(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
 
 def pack(graph: Graph) -> Graph:
     """Replace attention and positions by operations on packed rows."""
+    if "source" not in graph.inputs or graph.inputs["source"].kind is not ValueKind.INTEGER:
+        raise Unpackable("its source is not text")
     graph = replace(graph, inputs={**graph.inputs, **_INPUTS})
     by_name = {node.name: node for node in graph.nodes}
     nodes = []
@@ -81,6 +83,8 @@ def _packed_attention(graph: Graph, by_name: dict[str, Node], merged: Node) -> N
     node = by_name[merged.inputs[0]]
     require_plain_attention(node)
     query, key, value, mask = (by_name[name] for name in node.inputs)
+    if mask.operation.mask_role not in (MaskRole.PADDING, MaskRole.CAUSAL):
+        raise Unpackable(f"its attention has {type(mask.operation).__name__}, which has no kernel for GPUs")
     (q, q_column), (kv, k_column), (v, v_column) = (columns(by_name, each) for each in (query, key, value))
     heads = head_columns(query.type, value.type, q_column, k_column, v_column)
     q_width, kv_width = heads.count * heads.d_k, heads.kv_count * (heads.d_k + heads.d_v)

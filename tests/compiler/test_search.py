@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -47,6 +48,11 @@ def sources(count: int, prefix: tuple[int, ...] = (), seed: int = 3) -> list[Sou
 def searching(small: Callable[..., Spec]) -> Callable[..., tuple[EmittedProgram, Searcher]]:
     """A function that returns a program with weights that give no ties, and its search in slots."""
 
+    def run_once_before(function: Callable[[], object]) -> Callable[[], object]:
+        """Recorder that runs a function once, as a GPU does before it records a graph."""
+        function()
+        return function
+
     def make(**architecture: object) -> tuple[EmittedProgram, Searcher]:
         spec = small(**architecture)
         generator = torch.Generator().manual_seed(4)
@@ -57,7 +63,9 @@ def searching(small: Callable[..., Spec]) -> Callable[..., tuple[EmittedProgram,
         program = build(spec, weights=weights, backend="eager")
         assert isinstance(program, EmittedProgram)
         made = search_graphs(spec, TRANSLATE, "float32")
-        return program, Searcher(program, made, functions(emit(made.values())))
+        searcher = Searcher(program, made, functions(emit(made.values())))
+        searcher.record = run_once_before
+        return program, searcher
 
     return make
 
@@ -156,6 +164,28 @@ def test_cancelled_sentences_leave_and_their_slots_are_used_again(
         batch.step()
     kept = [number for number in range(8) if number not in (0, 2)]
     assert_same(in_python(program, search, [given[n] for n in kept]), [histories[n] for n in kept])
+
+
+def test_hypotheses_may_reach_the_last_learned_position(
+    searching: Callable[..., tuple[EmittedProgram, Searcher]],
+) -> None:
+    """Slots of sentences that have ended are computed further until the others end, too."""
+    program, searcher = searching(positions={"kind": "learned", "rows": 65})
+    search = BeamSearch(2, 0.6, constraint=SuppressedTokens((), VOCABULARY, None, 64))
+    given = [replace(source, max_length=64) for source in sources(7)]
+    assert_same(in_python(program, search, given), in_slots(searcher, search, [given[:3], given[3:]]))
+
+
+def test_a_search_without_sentences_has_no_results(
+    searching: Callable[..., tuple[EmittedProgram, Searcher]],
+) -> None:
+    _, searcher = searching()
+    histories = [BeamSearch(2, 0.6).new_history(source) for source in sources(2)]
+    batch: ProgramBatch[Any] = ProgramBatch(searcher, histories)
+    batch.step()
+    for history in histories:
+        history.stop_reason = "cancelled"
+    assert batch.step() == []
 
 
 def test_a_search_that_has_no_kernel_runs_in_python(

@@ -36,6 +36,8 @@ REFUSED = {
     "restricted": "has",
     "lstm": "has",
     "mixture": "TopKGates",
+    "patches": "its source is not text",
+    "speech": "its source is not text",
 }
 
 

@@ -93,8 +93,7 @@ class TrainingSet:
             verified: Future of a background check of the store's files, if any.
         """
         self._spec, self.store, self._sampler, self._verified = spec, store, sampler, verified
-        self.packed = False
-        """Whether padding does not count for the size of batches. Set it before the first batch."""
+        self._packed = False
         self._epoch: tuple[int, EpochBatches] | None = None
         self._pool: tuple[tuple[int, int], list[Pairs]] | None = None
 
@@ -104,6 +103,15 @@ class TrainingSet:
         alpha = spec.training.subword_regularization
         sampler = None if alpha is None else SubwordSampler(prepared.vocabulary, alpha, spec.corpus.max_length)
         return cls(spec, prepared.store("train"), sampler, verified)
+
+    @property
+    def packed(self) -> bool:
+        """Whether padding does not count for the size of batches, because they are trained as packed rows."""
+        return self._packed
+
+    @packed.setter
+    def packed(self, packed: bool) -> None:
+        self._packed, self._epoch, self._pool = packed, None, None
 
     @property
     def samples_subwords(self) -> bool:

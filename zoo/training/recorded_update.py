@@ -1,4 +1,4 @@
-"""Training steps on packed rows. On a GPU, each is one CUDA graph (section 5.3)."""
+"""Training steps on packed rows. On a GPU, they run as CUDA graphs (section 5.3)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from zoo.training.distributed import Processes
 
 
 class RecordedUpdate:
-    """Updates of the weights whose batch is in packed rows of constant length, in a number of equal parts.
+    """Updates of the weights whose batch is in packed rows of constant length, in one or more parts.
 
     All functions that a step runs read and write tensors at fixed addresses. A recorder runs them: as CUDA graphs on a
     GPU, and directly elsewhere. If there is a single part and a single process, the whole step is one graph. Otherwise
@@ -35,8 +35,8 @@ class RecordedUpdate:
             program: The program to train, with a graph for the purpose UPDATE.
             optimiser: Adam, whose state must have been allocated.
             processes: The processes that share each batch.
-            parts: Number of parts of a batch, which are computed one after the other. If their lengths differ much,
-                there is one more.
+            parts: Number of parts of a batch, which are computed one after the other. If their lengths differ, there
+                may be more.
         """
         training, self.parts = spec.training, parts
         self._processes, self._optimiser, self._clip = processes, optimiser, training.clip_norm
@@ -50,7 +50,7 @@ class RecordedUpdate:
         self.program = GradientProgram(program, self.rows, bfloat16=training.precision == "bfloat16")
         self._taken = torch.zeros((), dtype=torch.bool, device=processes.device)
         on_gpu = processes.device.type == "cuda"
-        self._record: Recorder = CudaGraphRecorder(processes.device) if on_gpu else run_directly
+        self._record: Recorder = CudaGraphRecorder(processes.device, releases_memory=True) if on_gpu else run_directly
         self._recorded: dict[Callable[[], None], Callable[[], object]] = {}
 
     def step(self, batch: Batch, rate: float, tokens: int, seed: int) -> tuple[Tensor, Tensor]:

@@ -171,7 +171,7 @@ class Run(ModelFolder):
         if current.processes != identity.processes:
             count = f"the number of processes is {identity.processes}, and was {current.processes}"
             report.info(f"{count}: later steps differ")
-            current = replace(identity, named=current.named, machine=current.machine)
+            current = replace(identity, named=current.named, machine=current.machine, packed=current.packed)
         if identity.sharded and not current.sharded:
             report.info("weights and moments are now sharded over the processes: later steps differ")
             current = replace(current, sharded=True)

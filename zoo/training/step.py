@@ -84,8 +84,12 @@ class Updater:
         for parameter in self.parameters:  # allocate the moments before the first batch needs memory as well
             zeros = {moment: torch.zeros_like(parameter) for moment in ("exp_avg", "exp_avg_sq")}
             self.optimiser.state[parameter] = {"step": torch.zeros((), device=parameter.device), **zeros}
+        self._parts = training.accumulation_steps
         self._recorded: RecordedUpdate | None = None
         self._packs = Purpose.UPDATE in program.graphs and not sharded
+        if not processes.all_equal(int(self._packs)):
+            problem = "some processes can train in CUDA graphs, and others cannot"
+            raise ZooError(problem, hint="install the same packages on all machines, above all Triton", exit_code=1)
         if processes.device.type == "cuda":
             report.info(f"each step is {self._describe_graphs()}")
         one = processes.count == 1 or sharded or self._packs
@@ -106,7 +110,7 @@ class Updater:
         Raises:
             ZooError: A single sentence pair does not fit in memory. With several processes: a part does not fit.
         """
-        parts = self.spec.training.accumulation_steps
+        parts = self._parts
         while True:
             try:
                 return self._step(number, batch, tokens, parts)
@@ -124,6 +128,8 @@ class Updater:
                 hint = "lower `corpus.max_length`, or end other programs"
                 raise ZooError(f"a sentence pair of {longest:,} tokens does not fit in memory", hint=hint, exit_code=1)
             parts = min(2 * parts, len(batch))
+            if self._packs:  # all batches need the same memory
+                self._parts = parts
             self.report.warn(f"step {number:,} does not fit in memory: splitting its batch into {parts} parts")
 
     def _step(self, number: int, batch: Batch, tokens: int, parts: int) -> StepResult:

@@ -19,6 +19,7 @@ from zoo.data.training_set import TrainingSet
 from zoo.report import Report
 from zoo.training.checkpoints import list_checkpoints
 from zoo.training.distributed import Processes
+from zoo.training.recorded_update import RecordedUpdate
 from zoo.training.run import Run
 from zoo.training.step import Updater
 from zoo.training.trainer import Trainer
@@ -93,6 +94,36 @@ class TwinProcesses(Processes):
 
     def all_reduce(self, sums: Tensor) -> Tensor:
         return sums.mul_(2)
+
+    def all_equal(self, number: int) -> bool:
+        return True
+
+
+def test_a_step_that_does_not_fit_is_divided_once_for_all_steps(
+    small: Callable[..., Spec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+
+    class Large(RecordedUpdate):
+        def __init__(self, *arguments: Any) -> None:
+            made.append(arguments[-1])
+            if arguments[-1] < 4:
+                raise torch.OutOfMemoryError("out of memory")
+            super().__init__(*arguments)
+
+    monkeypatch.setattr("zoo.training.step.RecordedUpdate", Large)
+    weights_after(spec_for(small), PACKED, 3)
+    assert made == [1, 2, 4]
+
+
+def test_a_change_of_packing_orders_the_epoch_again(world: Callable[..., Spec]) -> None:
+    spec = world()
+    store = prepare(spec, Report()).store("train")
+    data, packed = TrainingSet(spec, store), TrainingSet(spec, store)
+    padded = [indices.tolist() for indices in data.epoch_batches(0)]
+    data.packed = packed.packed = True
+    assert [indices.tolist() for indices in data.epoch_batches(0)] == [i.tolist() for i in packed.epoch_batches(0)]
+    assert [indices.tolist() for indices in data.epoch_batches(0)] != padded
 
 
 def test_processes_sum_gradients_and_losses(small: Callable[..., Spec]) -> None:
