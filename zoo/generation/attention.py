@@ -64,15 +64,20 @@ class Attention:
     backend: str
     precision: str
 
-    def by_words(self) -> Attention:
+    def by_words(self, *, reads: bool = False) -> Attention:
         """Return the attention between words instead of tokens.
 
         A word's row is the mean of its tokens' rows, and a word's column is the sum of its tokens' columns, so that
         rows still sum to 1. A text without spaces is one word.
+
+        Args:
+            reads: Whether the rows of `cross` are the positions that read a token instead of those that predict it, as
+                for some alignment heads (`AlignmentHead.reads`). No position reads the last token.
         """
         source, target_input, target = (list(_words(row)) for row in (self.source, self.target_input, self.target))
         source_mean, source_sum = _mean(source), _sum(source)
         target_mean, input_sum = _mean(target), _sum(target_input)
+        cross_mean = torch.cat([_mean(target_input)[1:], target_mean[-1:]]) if reads else target_mean
         return replace(
             self,
             source=tuple(_join_tokens(self.source[word]) for word in source),
@@ -80,7 +85,7 @@ class Attention:
             target=tuple(_join_tokens(self.target[word]) for word in target),
             encoder=source_mean @ self.encoder @ source_sum,
             decoder=target_mean @ self.decoder @ input_sum,
-            cross=target_mean @ self.cross @ source_sum,
+            cross=cross_mean @ self.cross @ source_sum,
         )
 
 

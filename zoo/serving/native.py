@@ -192,7 +192,8 @@ def router(service: Service) -> APIRouter:
     async def attention(request: Request, body: AttentionBody) -> AttentionResult:
         """Return how much each word of a translation attends to each word of its text."""
         key, pair = authorize(request), (body.text, body.translation)
-        found, best, name = await service.attention(request, key, pair, (body.source, body.target), body.model)
+        languages, wanted = (body.source, body.target), (body.layer, body.head)
+        found, best, name = await service.attention(request, key, pair, languages, body.model, wanted)
         layers, heads = found.cross.shape[:2]
         layer = best.layer if body.layer is None else body.layer
         head = best.head if body.layer is None and body.head is None else body.head

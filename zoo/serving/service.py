@@ -201,7 +201,13 @@ class Service:
         return found
 
     async def attention(
-        self, request: Request, key: str, pair: tuple[str, str], languages: tuple[str, str], name: str | None
+        self,
+        request: Request,
+        key: str,
+        pair: tuple[str, str],
+        languages: tuple[str, str],
+        name: str | None,
+        wanted: tuple[int | None, int | None] = (None, None),
     ) -> tuple[Attention, AlignmentHead, str]:
         """Return the attention between the words of a text and of its translation.
 
@@ -211,6 +217,7 @@ class Service:
             pair: The text and its translation, each of one line.
             languages: Codes of the source and target language.
             name: Name of the model, or None.
+            wanted: Layer and head that the client wants to see. None: the head that aligns best.
 
         Returns:
             The attention weights, the head that aligns best or, if it is not known, the first head of the last layer
@@ -226,7 +233,9 @@ class Service:
 
                 def attend() -> Attention:
                     _require_short(translator, pair[:1], pair[1:], codes, _MAX_ATTENTION_TOKENS)
-                    return translator.attention(*pair, **codes).by_words()
+                    best = translator.alignment_head
+                    reads = best is not None and best.reads and wanted in ((None, None), (best.layer, best.head))
+                    return translator.attention(*pair, **codes).by_words(reads=reads)
 
                 with readable_errors():
                     found = await asyncio.wrap_future(self._attending.submit(attend))

@@ -92,6 +92,19 @@ def test_attention_of_reduced_precision_models(trained: Callable[..., Run], prec
         torch.testing.assert_close(each.sum(-1), torch.ones(each.shape[:-1]))
 
 
+def test_the_rows_of_words_can_be_the_positions_that_read_them() -> None:
+    cross = torch.tensor([[[[1.0, 0, 0, 0], [0, 0.5, 0.5, 0], [0, 0, 1.0, 0], [0, 0, 0, 1.0]]]])
+    three: dict[str, object] = {
+        "target_input": ("<s>", "▁d", "e", "▁f"),
+        "target": ("▁d", "e", "▁f", "</s>"),
+        "cross": cross,
+    }
+    three["decoder"] = torch.eye(4)[None, None]
+    predicted, read = toy(**three).by_words(), toy(**three).by_words(reads=True)
+    assert predicted.cross[0, 0].tolist() == [[0.75, 0.25, 0], [0, 1.0, 0], [0, 0, 1.0]]
+    assert read.cross[0, 0].tolist() == [[0.25, 0.75, 0], [0, 0, 1.0], [0, 0, 1.0]]
+
+
 def test_by_words_averages_rows_and_sums_columns() -> None:
     attention = toy().by_words()
     assert attention.source == ("ab", "c", "</s>")
