@@ -6,15 +6,12 @@ device, the same functions run directly, as the twin of the graph in tests.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from itertools import compress
 
 import torch
 from torch import Tensor
 
-from compiler import cuda
 from compiler.emitted import EmittedProgram
-from compiler.fused import uses_kernels
 from compiler.graph import Purpose
 from compiler.packing import PackedRows
 
@@ -49,13 +46,14 @@ class GradientProgram:
         self._copies = [copy.requires_grad_() for copy in copies.values()]
         self._leaves = [copies.get(name, parameter) for name, parameter in parameters.items()]
         self._compute = program.with_parameters(copies) if copies else program
-        self._round = _rounding(self._masters, self._copies) if copies else None
 
     def compute(self) -> None:
         """Compute the losses and gradients of the batch in `rows`, and overwrite those of the batch before."""
         losses, gradients = self._run()
         self.losses.copy_(losses)
-        torch._foreach_copy_(self._gradients, gradients)
+        for dtype in {gradient.dtype for gradient in gradients}:  # one call for both would copy tensor by tensor
+            same = [gradient.dtype == dtype for gradient in gradients]
+            torch._foreach_copy_(list(compress(self._gradients, same)), list(compress(gradients, same)))
 
     def accumulate(self) -> None:
         """Add the losses and gradients of the batch in `rows` to those of the batches before."""
@@ -64,17 +62,10 @@ class GradientProgram:
         torch._foreach_add_(self._gradients, [gradient.float() for gradient in gradients])
 
     def _run(self) -> tuple[Tensor, list[Tensor]]:
-        if self._round:
+        if self._copies:
             with torch.no_grad():
-                self._round()
+                torch._foreach_copy_(self._copies, self._masters)
         with torch.enable_grad():
             losses = self._compute.run(Purpose.UPDATE, **self.rows.inputs)["loss"]
             gradients = torch.autograd.grad(losses[0], self._leaves)
         return losses.detach(), list(gradients)
-
-
-def _rounding(masters: list[Tensor], copies: list[Tensor]) -> Callable[[], object]:
-    """Return a function that copies tensors to others in bfloat16. On a GPU, it is one kernel."""
-    if uses_kernels(copies[0]):
-        return cuda.copies.Rounding(masters, [copy.detach() for copy in copies])
-    return partial(torch._foreach_copy_, copies, masters)

@@ -170,7 +170,7 @@ def compile_all() -> None:
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource, compile
 
-    from compiler.cuda import attention, copies, losses, norms, search
+    from compiler.cuda import attention, losses, norms, search
 
     target = GPUTarget("cuda", 90, 32)
     integers = ("spans", "readers", "labels", "tokens", "states", "table")
@@ -179,7 +179,7 @@ def compile_all() -> None:
     data = ("q", "kv", "x", "y", "d", "out", "gradient", "q_gradient", "kv_gradient", "x_gradient", "y_gradient")
     data += ("logits", "features", "cache", "memory", "embeddings", "positions")
     pointers = {**dict.fromkeys(integers, "*i32"), **dict.fromkeys(floats, "*fp32"), **dict.fromkeys(numbers, "fp32")}
-    pointers |= {"seed": "*i64", "chunks": "*i64", "allowed": "*i1"}
+    pointers |= {"seed": "*i64", "allowed": "*i1"}
     blocks = {"k_block": 64, "v_block": 64, "group": 1}
     step = {"rows": 4, "heads": 8, "group": 1, "d_k": 64, "d_v": 64, "k_block": 64, "v_block": 64, "block": 16}
     selected = {
@@ -205,7 +205,6 @@ def compile_all() -> None:
         (search._attend_memory, {"source": 64, "memory_width": 6144, **step}, {}),
         (search._best, {"rows": 4, "count": 8, "block": 1024}, {}),
         (search._select, selected, {}),
-        (copies._copy, {"chunk": 8192}, {}),
     ]
     for kernel, constants, others in kernels:
         for dtype, precision in (("*fp32", "ieee"), ("*bf16", "tf32")):
