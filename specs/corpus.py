@@ -22,6 +22,7 @@ from specs.languages import LanguageCode
 from specs.section import Positive, Section, Size, reject
 
 Path = Annotated[str, Field(min_length=1, max_length=4_096)]
+Column = Annotated[int, Field(ge=1, le=1_000)]
 Language = Annotated[str, Field(pattern=r"^[a-z]{2,3}([-_][A-Za-z0-9]+)*$", max_length=35)]
 Direction = tuple[str, str]
 """Codes of the source and of the target language."""
@@ -68,7 +69,10 @@ class Directed(Weighted):
     )
 
 
-_DEFAULTS = (("weight", 1.0), ("source_language", None), ("target_language", None))
+_DEFAULTS = (
+    *(("weight", 1.0), ("source_language", None), ("target_language", None)),
+    *(("source_column", 1), ("target_column", 2)),
+)
 
 
 class Grammar(Directed):
@@ -91,6 +95,14 @@ class Files(Directed):
         description="Path of the file with the target sentences, relative to `corpus.folder`. It may "
         "be a .gz or .sgm file."
     )
+
+
+class Table(Directed):
+    """Text file with tab-separated columns (TSV, without quotes or header). Each line is a sentence pair."""
+
+    tsv: Path = Field(description="Path of the TSV file, relative to `corpus.folder`. It may be a .gz file.")
+    source_column: Column = Field(default=1, description="Column of the source sentences, counted from 1.")
+    target_column: Column = Field(default=2, description="Column of the target sentences, counted from 1.")
 
 
 class Archive(Directed):
@@ -137,7 +149,7 @@ def _kind_of_part(part: Any) -> str | None:
         return type(part).__name__
     if not isinstance(part, Mapping):
         return None
-    keys = {"Grammar": "grammar", "Archive": "archive", "Treebank": "trees", "HeldOut": "held_out"}
+    keys = {"Table": "tsv", "Grammar": "grammar", "Archive": "archive", "Treebank": "trees", "HeldOut": "held_out"}
     matches = [kind for kind, key in keys.items() if key in part]
     if {"source", "target"} & part.keys() and "archive" not in part:
         matches.append("Files")
@@ -147,6 +159,7 @@ def _kind_of_part(part: Any) -> str | None:
 Part = Annotated[
     Annotated[Grammar, Tag("Grammar")]
     | Annotated[Files, Tag("Files")]
+    | Annotated[Table, Tag("Table")]
     | Annotated[Archive, Tag("Archive")]
     | Annotated[Treebank, Tag("Treebank")]
     | Annotated[HeldOut, Tag("HeldOut")],
@@ -165,12 +178,13 @@ class Corpus(Section):
     )
     folder: Path = Field(
         description="Folder from which the paths in `train`, `dev` and `test` start. If `folder` is relative, it "
-        "starts from the folder of the spec file. In a shipped spec or an override, it starts from the current folder."
+        "starts from the folder of the spec file. In a shipped spec or an override, it starts from the current folder. "
+        "If your spec file lists paths without setting `folder`, the paths start from the folder of your file."
     )
     train: Parts = Field(
         description="Training set (section 5.1): a list of data sources, which are concatenated. Each is two text "
-        "files (`source` and `target`), an `archive`, a treebank (`trees`) or the built-in corpus (`grammar`). Empty "
-        "for an imported model."
+        "files (`source` and `target`), a table (`tsv`), an `archive`, a treebank (`trees`) or the built-in corpus "
+        "(`grammar`). Empty for an imported model."
     )
     dev: Parts = Field(
         description="Development set (section 6.2: newstest2013): a list of data sources, as in `train`. `held_out` "

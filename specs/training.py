@@ -125,8 +125,8 @@ class Training(Section):
         if steps >= self.warmup_steps:
             return None
         return (
-            f"training ends after {steps:,} steps, but the learning rate rises until step {self.warmup_steps:,}, so the "
-            f"model learns little: train longer, or set `training.warmup_steps={max(1, steps // 5)}`"
+            f"training ends after {steps:,} steps, but the learning rate rises until step {self.warmup_steps:,}, so "
+            f"the model learns little: train longer, or set `training.warmup_steps={max(1, steps // 5)}`"
         )
 
     @model_validator(mode="after")

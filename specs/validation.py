@@ -30,8 +30,8 @@ _LIMITS = {
     "less_than": ("lt", "less than"),
 }
 _PARTS = (
-    "a part of a corpus has `grammar`; or `source` and `target`; or `trees`; or `archive`, `sha256`, `source` and "
-    "`target`; or `held_out`"
+    "a part of a corpus has `grammar`; or `source` and `target`; or `tsv`; or `trees`; or `archive`, `sha256`, "
+    "`source` and `target`; or `held_out`"
 )
 _MAX_ERRORS = 20
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from specs import Archive, Files, Parsing, Spec, ZooError
+from specs import Archive, Files, Parsing, Spec, Table, ZooError
 from specs.corpus import Direction
 from specs.corpus_paths import language_suffix
 from specs.notation import dump
@@ -296,7 +296,7 @@ class _Preparation:
                 for split, pairs in self._scored_pairs.items():
                     if pair in pairs:
                         self._overlap[split].add(pair)
-                if isinstance(part, (Files, Archive)):
+                if isinstance(part, (Files, Archive, Table)):
                     first_pairs = self._first_pairs.setdefault(self.spec.corpus.direction(part), [])
                     if len(first_pairs) < _LANGUAGE_PAIRS:
                         first_pairs.append(pair)
