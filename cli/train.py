@@ -46,7 +46,7 @@ def prepare(spec: options.Reference, overrides: options.Overrides = None) -> Non
     messages = report()
     with _missing_files_located(spec, overrides):
         prepared = prepare_corpus(specs.load(spec, overrides or ()), messages)
-    messages.info(f"train: {prepared.counts}")
+    messages.info("\n  dropped, ".join([f"train: {prepared.counts}", *prepared.dropped_examples]))
     print(prepared.folder)
 
 

@@ -4,7 +4,7 @@ Each of the three sets is a list of parts. A part is one origin of data, such as
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -24,6 +24,7 @@ from specs.section import Positive, Section, Size, reject
 Path = Annotated[str, Field(min_length=1, max_length=4_096)]
 Column = Annotated[int, Field(ge=1, le=1_000)]
 Language = Annotated[str, Field(pattern=r"^[a-z]{2,3}([-_][A-Za-z0-9]+)*$", max_length=35)]
+Filter = Literal["copy", "markup", "language"]
 Direction = tuple[str, str]
 """Codes of the source and of the target language."""
 
@@ -206,6 +207,12 @@ class Corpus(Section):
     deduplicate: bool = Field(
         description="Whether repetitions of a training pair are dropped, so that it occurs only "
         "once (not in the paper)."
+    )
+    filters: Annotated[tuple[Filter, ...], Field(strict=False, max_length=3)] = Field(
+        default=(),
+        description="Filters that drop training pairs (not in the paper). copy: both sides are equal. markup: a side "
+        "contains HTML tags or character references. language: a side with at least 20 letters is clearly in another "
+        "language.",
     )
     temperature: Annotated[float, Field(ge=1, le=1_000)] = Field(
         description="T, the temperature for sampling translation directions (not in the paper; Arivazhagan et al. "
