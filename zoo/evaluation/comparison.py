@@ -136,9 +136,8 @@ def compare_models(
             report.info(f"the {split} set of `{folder}` is not on this machine: {error.problem}")
             missing = error
         else:
-            sets.append(
-                found._replace(directions=found.directions or [each.spec.default_direction] * len(found.sources))
-            )
+            directions = found.directions or [each.spec.default_direction] * len(found.sources)
+            sets.append(found._replace(directions=directions))
     if not sets:
         raise missing
     texts = sets[0]
