@@ -9,6 +9,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +23,7 @@ from cli.app import build_app
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PACKAGES = ("cli", "compiler", "specs", "zoo")
 OVERVIEW = {"README.md", "index.md"}
 QUICK = {
     "architecture": {"N": 1, "d_model": 32, "h": 4, "d_k": 8, "d_v": 8},
@@ -141,9 +143,20 @@ def test_readme_has_two_commands_and_fits_on_one_page() -> None:
         assert "pip install" in found[1]
 
 
+def test_zoo_is_installed_from_its_source_folder() -> None:
+    """No package index has zoo."""
+    files = [*PAGES, ROOT / "CONTRIBUTING.md", *(path for name in PACKAGES for path in (ROOT / name).rglob("*.py"))]
+    for file in files:
+        text = " ".join(file.read_text(encoding="utf-8").split())
+        assert not re.search(r"pip install [^`\n]{0,60}transformer-zoo", text), file
+    extras = set(re.findall(r"pip install (?:-\w+ )*-e '?\.\[(\w+)", " ".join(file.read_text() for file in files)))
+    defined = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    assert {"serve", "ray", "ctranslate2", "hf"} <= extras <= defined.keys()
+
+
 def _packages(folder: Path, *others: str) -> Path:
     """Copy zoo's packages to a folder, in which training `tiny`, `parsing/tiny`, `small` and others takes seconds."""
-    for package in ("cli", "compiler", "specs", "zoo"):
+    for package in PACKAGES:
         shutil.copytree(ROOT / package, folder / package)
     for name in ("tiny", "parsing/tiny", "small", *others):
         path = folder / "specs" / f"{name}.yaml"
