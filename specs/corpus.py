@@ -70,10 +70,7 @@ class Directed(Weighted):
     )
 
 
-_DEFAULTS = (
-    *(("weight", 1.0), ("source_language", None), ("target_language", None)),
-    *(("source_column", 1), ("target_column", 2)),
-)
+_DEFAULTS = (("weight", 1.0), ("source_language", None), ("target_language", None))
 
 
 class Grammar(Directed):

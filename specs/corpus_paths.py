@@ -77,11 +77,8 @@ def require_languages(layers: Sequence[LocatedValue], corpus: Corpus) -> None:
     missing: dict[str, str] = {}
     for side in ("source", "target"):
         own = f"{side}_language"  # a part that sets its language needs no other
-        suffixes = {
-            language_suffix(part.value.get(side, part.value.get("tsv")).value)
-            for part in files
-            if own not in part.value
-        }
+        paths = [part.value.get(side, part.value.get("tsv")) for part in files if own not in part.value]
+        suffixes = {language_suffix(path.value) for path in paths}
         if side not in set_there and suffixes - {getattr(corpus, side)}:
             suffix = suffixes.pop()
             missing[side] = suffix if not suffixes and re.fullmatch("[a-z]{2,3}", suffix) else "CODE"
@@ -120,15 +117,13 @@ def _rebased(part: LocatedValue, base: str, user_files: Collection[str], shipped
     start = _start_of(part, user_files, shipped)
     if start == base or not _has_paths(part.value):
         return part
-    rebased = dict(part.value)
+    rebased, to = dict(part.value), os.path.expanduser(base) or "."
     for field in _PATH_FIELDS:
         path = rebased.get(field)
         if path is not None and isinstance(path.value, str) and _is_relative(path.value):
-            joined = os.path.expanduser(os.path.join(start, path.value))
-            relative = (
-                os.path.relpath(joined, os.path.expanduser(base) or ".") if _is_relative(start or ".") else joined
-            )
-            rebased[field] = replace(path, value=relative)
+            full = os.path.expanduser(os.path.join(start, path.value))
+            is_relative = _is_relative(start or ".")
+            rebased[field] = replace(path, value=os.path.relpath(full, to) if is_relative else full)
     return replace(part, value=rebased)
 
 
@@ -148,6 +143,5 @@ def _is_relative(path: str) -> bool:
 
 def _has_paths(part: Any) -> bool:
     """Return whether a corpus part contains paths of local files."""
-    return isinstance(part, Mapping) and (
-        "trees" in part or "tsv" in part or ("source" in part and "archive" not in part)
-    )
+    names = {"source", "trees", "tsv"}
+    return isinstance(part, Mapping) and "archive" not in part and not names.isdisjoint(part)

@@ -155,19 +155,11 @@ def apply_filters(pair: Pair, filters: Iterable[Filter], direction: Direction) -
     return next((PairStatus[name.upper()] for name in filters if tests[name]()), PairStatus.KEPT)
 
 
-def pairs_with_status(
-    pairs: Iterable[Pair],
-    statuses: PairStatuses,
-    status: PairStatus,
-    show_other: Callable[[str, Pair], None] = lambda reason, pair: None,
-) -> Iterator[Pair]:
-    """Yield the pairs that have this status, cleaned. Call `show_other` with the status and the text of all others."""
-    for pair, pair_status in zip(pairs, statuses, strict=False):
-        cleaned = clean(pair[0]), clean(pair[1])
+def pairs_with_status(pairs: Iterable[Pair], statuses: PairStatuses, status: PairStatus) -> Iterator[Pair]:
+    """Yield the pairs that have this status, cleaned."""
+    for (source, target), pair_status in zip(pairs, statuses, strict=False):
         if pair_status == status:
-            yield cleaned
-        else:
-            show_other(PairStatus(pair_status).name.lower(), cleaned)
+            yield clean(source), clean(target)
 
 
 def filter_by_length(

@@ -303,15 +303,13 @@ def _file_pairs(source: Path, target: Path) -> Iterator[Pair]:
 
 
 def _table_pairs(path: Path, part: Table) -> Iterator[Pair]:
-    last, number = max(part.source_column, part.target_column), 0
+    last = max(part.source_column, part.target_column)
     for number, line in enumerate(read_sentences(path), start=1):
         cells = line.split("\t")
         if len(cells) < last:
             problem = f"the line has {len(cells)} columns, but column {last} is needed"
             raise ZooError(problem, where=f"{path}:{number}", hint="separate the columns with tabs, or remove the line")
         yield cells[part.source_column - 1], cells[part.target_column - 1]
-    if not number:
-        raise ZooError(f"`{path}` contains no line", hint="give another file, or remove this part of the corpus")
 
 
 def _archive_members(part: Archive, report: Report) -> tuple[Path, Path]:

@@ -254,8 +254,8 @@ class _Preparation:
         """The pairs in `_scored_pairs` that are also in the training text."""
         self._filtered = bytearray()
         """Result of `apply_filters` for each training pair."""
-        self._dropped: dict[str, list[str]] = {}
-        """For each reason, lines that show the first pairs that are dropped for it."""
+        self._dropped: dict[str, list[Pair]] = {}
+        """For each reason, some pairs that are dropped for it."""
 
     def write(self) -> None:
         """Read and clean the corpus, learn the vocabulary, encode the text, and write all files."""
@@ -270,6 +270,10 @@ class _Preparation:
             filtered=self._filtered,
         )
         _require_pairs(counts)
+        for status in map(PairStatus, np.unique(statuses)):
+            if (reason := status.name.lower()) in REASONS:
+                found = pairs_with_status(self.corpus.pairs("train"), statuses, status)
+                self._dropped[reason] = list(islice(found, _EXAMPLES))
         self._check_languages()
         self._check_overlap()
         vocabulary = self.vocabulary or self._learn_vocabulary(statuses, counts)
@@ -349,13 +353,7 @@ class _Preparation:
         return Vocabulary.learn(pairs, self.spec.vocabulary, counts.kept, self.spec.task, tokens)
 
     def _kept_pairs(self, statuses: PairStatuses) -> Iterator[Pair]:
-        return pairs_with_status(self.corpus.pairs("train"), statuses, PairStatus.KEPT, self._keep_example)
-
-    def _keep_example(self, reason: str, pair: Pair) -> None:
-        lines = self._dropped.setdefault(reason, [])
-        if reason in REASONS and len(lines) < _EXAMPLES:
-            line = f"{REASONS[reason]}: {' | '.join(text[:_EXAMPLE_CHARACTERS] for text in pair)}"
-            lines += [line] * (line not in lines)
+        return pairs_with_status(self.corpus.pairs("train"), statuses, PairStatus.KEPT)
 
     def _write_train(
         self,
@@ -373,8 +371,9 @@ class _Preparation:
                 kept, counts = filter_by_length(source, target, self.spec.corpus, counts)
                 for index in set(range(len(source))).difference(kept):
                     reason = "long" if max(len(source[index]), len(target[index])) > limit else "ratio"
-                    text = vocabulary.decode(source[index], "source"), vocabulary.decode(target[index])
-                    self._keep_example(reason, text)
+                    if len(pairs_so_far := self._dropped.setdefault(reason, [])) < _EXAMPLES:
+                        text = vocabulary.decode(source[index], "source"), vocabulary.decode(target[index])
+                        pairs_so_far.append(text)
                 kept_parts = parts[done : done + len(source)][kept]
                 pair_languages = [languages[part] for part in kept_parts]
                 writer.add(
@@ -411,7 +410,11 @@ class _Preparation:
         sections = {key: getattr(self.spec, key).model_dump(mode="json") for key in ("corpus", "vocabulary")}
         (self.folder / _SECTIONS_FILE).write_text(dump(sections), encoding="utf-8")
         write_json(self.folder / _COUNTS_FILE, asdict(counts))
-        examples = "".join(f"{line}\n" for lines in self._dropped.values() for line in lines)
+        examples = "".join(
+            f"{REASONS[reason]}: {source[:_EXAMPLE_CHARACTERS]} | {target[:_EXAMPLE_CHARACTERS]}\n"
+            for reason, pairs in self._dropped.items()
+            for source, target in pairs[:_EXAMPLES]
+        )
         (self.folder / _DROPPED_FILE).write_text(examples, encoding="utf-8")
         manifest.write(self.folder)
 

@@ -256,11 +256,11 @@ def _average(run: Run, device: str, report: Report) -> None:
         mean, last = (dev.score(mean_of([each.weights for each in chosen])) for chosen in (averaged, averaged[-1:]))
         if dev.metric.is_better(last, mean):
             average(run, 1)
-            metric = dev.metric
+            title, scores = dev.metric.title, [dev.metric.format_score(score) for score in (mean, last)]
             report.warn(
-                f"the average of the last {len(averaged)} checkpoints has a worse dev {metric.title} "
-                f"({metric.format_score(mean)}) than the last checkpoint ({metric.format_score(last)}), which is used "
-                f"instead; `zoo average {run.folder} --last {len(averaged)}` writes the average"
+                f"the average of the last {len(averaged)} checkpoints has a worse dev {title} ({scores[0]}) than the "
+                f"last checkpoint ({scores[1]}), which is used instead; `zoo average {run.folder} --last {len(averaged)}` "
+                "writes the average"
             )
 
 
