@@ -259,8 +259,8 @@ def _average(run: Run, device: str, report: Report) -> None:
             title, scores = dev.metric.title, [dev.metric.format_score(score) for score in (mean, last)]
             report.warn(
                 f"the average of the last {len(averaged)} checkpoints has a worse dev {title} ({scores[0]}) than the "
-                f"last checkpoint ({scores[1]}), which is used instead; `zoo average {run.folder} --last {len(averaged)}` "
-                "writes the average"
+                f"last checkpoint ({scores[1]}), which is used instead; "
+                f"`zoo average {run.folder} --last {len(averaged)}` writes the average"
             )
 
 
