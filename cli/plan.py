@@ -91,6 +91,8 @@ def plan(
         return _show_passes(costs)
     _show_layers(costs)
     _warn_about_memory(costs)
+    if warning := chosen.training.describe_short_training((estimate or chosen.training).steps):
+        report().warn(warning)
     return _show_estimate(estimate) if estimate else None
 
 

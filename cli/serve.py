@@ -109,7 +109,7 @@ def serve(
         from zoo.serving.settings import Limits, Settings, read_keys
         from zoo.serving.settings import new_key as create_key
     except ModuleNotFoundError as error:
-        hint = "install it with `pip install 'transformer-zoo[serve]'`"
+        hint = "run `pip install -e '.[serve]'` in zoo's source folder"
         raise ZooError(f"`zoo serve` needs the package `{error.name}`", hint=hint) from None
     from cli.console import report
     from compiler.host import may_have_gpu

@@ -46,7 +46,7 @@ def prepare(spec: options.Reference, overrides: options.Overrides = None) -> Non
     messages = report()
     with _missing_files_located(spec, overrides):
         prepared = prepare_corpus(specs.load(spec, overrides or ()), messages)
-    messages.info(f"train: {prepared.counts}")
+    messages.info("\n  dropped, ".join([f"train: {prepared.counts}", *prepared.dropped_examples]))
     print(prepared.folder)
 
 
@@ -74,7 +74,7 @@ def train(
     """Train a model, or resume its training.
 
     Missing data is prepared first. At the end, the last `training.average` checkpoints are averaged and the dev set is
-    scored.
+    scored. If the average has a worse dev score than the last checkpoint alone, the last checkpoint is kept.
 
     Ctrl-C writes a checkpoint and stops. The same command, or `zoo train RUN/spec.yaml`, resumes and gives the same
     weights as an uninterrupted training run. With `training.checkpoint_minutes` instead of `training.checkpoint_steps`,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from specs.architecture import Architecture, Depths
     from specs.catalogue import names
-    from specs.corpus import Archive, Corpus, Files, Grammar, HeldOut, Part, Treebank
+    from specs.corpus import Archive, Corpus, Files, Grammar, HeldOut, Part, Table, Treebank
     from specs.decoding import Decoding
     from specs.errors import ZooError, nearest
     from specs.inspection import comments, describe_head_sizes, difference, field_names, schema
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "architecture": ("Architecture", "Depths"),
     "catalogue": ("names",),
-    "corpus": ("Archive", "Corpus", "Files", "Grammar", "HeldOut", "Part", "Treebank"),
+    "corpus": ("Archive", "Corpus", "Files", "Grammar", "HeldOut", "Part", "Table", "Treebank"),
     "decoding": ("Decoding",),
     "errors": ("ZooError", "nearest"),
     "inspection": ("comments", "describe_head_sizes", "difference", "field_names", "schema"),
@@ -110,6 +110,7 @@ __all__ = [
     "Spec",
     "Ssru",
     "Sublayer",
+    "Table",
     "Task",
     "Training",
     "Translation",

@@ -4,7 +4,7 @@ Each of the three sets is a list of parts. A part is one origin of data, such as
 """
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -22,7 +22,9 @@ from specs.languages import LanguageCode
 from specs.section import Positive, Section, Size, reject
 
 Path = Annotated[str, Field(min_length=1, max_length=4_096)]
+Column = Annotated[int, Field(ge=1, le=1_000)]
 Language = Annotated[str, Field(pattern=r"^[a-z]{2,3}([-_][A-Za-z0-9]+)*$", max_length=35)]
+Filter = Literal["copy", "markup", "language"]
 Direction = tuple[str, str]
 """Codes of the source and of the target language."""
 
@@ -93,6 +95,14 @@ class Files(Directed):
     )
 
 
+class Table(Directed):
+    """Text file with tab-separated columns (TSV, without quotes or header). Each line is a sentence pair."""
+
+    tsv: Path = Field(description="Path of the TSV file, relative to `corpus.folder`. It may be a .gz file.")
+    source_column: Column = Field(default=1, description="Column of the source sentences, counted from 1.")
+    target_column: Column = Field(default=2, description="Column of the target sentences, counted from 1.")
+
+
 class Archive(Directed):
     """Two text files in an archive (.tgz, .tar.gz, .tar or .zip), which is downloaded once and cached."""
 
@@ -137,7 +147,7 @@ def _kind_of_part(part: Any) -> str | None:
         return type(part).__name__
     if not isinstance(part, Mapping):
         return None
-    keys = {"Grammar": "grammar", "Archive": "archive", "Treebank": "trees", "HeldOut": "held_out"}
+    keys = {"Table": "tsv", "Grammar": "grammar", "Archive": "archive", "Treebank": "trees", "HeldOut": "held_out"}
     matches = [kind for kind, key in keys.items() if key in part]
     if {"source", "target"} & part.keys() and "archive" not in part:
         matches.append("Files")
@@ -147,6 +157,7 @@ def _kind_of_part(part: Any) -> str | None:
 Part = Annotated[
     Annotated[Grammar, Tag("Grammar")]
     | Annotated[Files, Tag("Files")]
+    | Annotated[Table, Tag("Table")]
     | Annotated[Archive, Tag("Archive")]
     | Annotated[Treebank, Tag("Treebank")]
     | Annotated[HeldOut, Tag("HeldOut")],
@@ -165,12 +176,13 @@ class Corpus(Section):
     )
     folder: Path = Field(
         description="Folder from which the paths in `train`, `dev` and `test` start. If `folder` is relative, it "
-        "starts from the folder of the spec file. In a shipped spec or an override, it starts from the current folder."
+        "starts from the folder of the spec file. In a shipped spec or an override, it starts from the current folder. "
+        "If your spec file lists paths without setting `folder`, the paths start from the folder of your file."
     )
     train: Parts = Field(
         description="Training set (section 5.1): a list of data sources, which are concatenated. Each is two text "
-        "files (`source` and `target`), an `archive`, a treebank (`trees`) or the built-in corpus (`grammar`). Empty "
-        "for an imported model."
+        "files (`source` and `target`), a table (`tsv`), an `archive`, a treebank (`trees`) or the built-in corpus "
+        "(`grammar`). Empty for an imported model."
     )
     dev: Parts = Field(
         description="Development set (section 6.2: newstest2013): a list of data sources, as in `train`. `held_out` "
@@ -192,6 +204,12 @@ class Corpus(Section):
     deduplicate: bool = Field(
         description="Whether repetitions of a training pair are dropped, so that it occurs only "
         "once (not in the paper)."
+    )
+    filters: Annotated[tuple[Filter, ...], Field(strict=False, max_length=3)] = Field(
+        default=(),
+        description="Filters that drop training pairs (not in the paper). copy: both sides are equal. markup: a side "
+        "contains HTML tags or character references. language: a side with at least 20 letters is clearly in another "
+        "language.",
     )
     temperature: Annotated[float, Field(ge=1, le=1_000)] = Field(
         description="T, the temperature for sampling translation directions (not in the paper; Arivazhagan et al. "

@@ -12,7 +12,7 @@ from specs.errors import ZooError
 from specs.reader import LocatedValue
 
 _SPLITS = ("train", "dev", "test")
-_PATH_FIELDS = ("source", "target", "trees")
+_PATH_FIELDS = ("source", "target", "trees", "tsv")
 
 
 def resolve_folder(spec: LocatedValue, user_files: Collection[str], overrides: Collection[str] = ()) -> LocatedValue:
@@ -21,9 +21,9 @@ def resolve_folder(spec: LocatedValue, user_files: Collection[str], overrides: C
     If a user's file sets `folder`, its value is relative to that file. In a shipped spec, in a spec without
     `extends` (such as that of a run) and in an override, it is already relative to the current folder.
 
-    If no user's file sets `folder`, and the shipped spec has `.`, the path of each corpus part is relative to the file
-    that lists the part. `folder` then becomes the folder of the first such file. Paths from other files are rewritten
-    to be relative to it.
+    If no user's file sets `folder`, the path of each corpus part is relative to the file that lists the part. Parts
+    that the shipped spec lists are relative to its `folder`. `folder` then becomes the folder of the first part. The
+    paths of all other parts are rewritten to be relative to it.
 
     Args:
         spec: The merged values of all files and overrides.
@@ -35,21 +35,25 @@ def resolve_folder(spec: LocatedValue, user_files: Collection[str], overrides: C
     if folder is None or not isinstance(folder.value, str):
         return spec
     origin = folder.file
-    if origin not in user_files and origin not in overrides and folder.value == ".":
+    if origin in overrides:
+        return spec
+    path = folder.value
+    if origin in user_files:
+        if _is_relative(path) and (base := os.path.dirname(origin)):
+            path = os.path.normpath(os.path.join(base, path))
+    else:
+        shipped = "" if path == "." else path
         parts = [part for split in _SPLITS for part in _parts(corpus, split) if _has_paths(part.value)]
-        origin = parts[0].file if parts else origin
-        base = _folder_of(origin, user_files)
+        base = _start_of(parts[0], user_files, shipped) if parts else shipped
         splits = {
-            split: replace(corpus[split], value=[_rebased(part, base, user_files) for part in _parts(corpus, split)])
+            split: replace(
+                corpus[split], value=[_rebased(part, base, user_files, shipped) for part in _parts(corpus, split)]
+            )
             for split in _SPLITS
             if isinstance(getattr(corpus.get(split), "value", None), list)
         }
         spec = spec.overlaid(LocatedValue({"corpus": LocatedValue(splits, spec.file)}, spec.file))
-    if origin not in user_files:
-        return spec
-    path = folder.value
-    if _is_relative(path) and (base := _folder_of(origin, user_files)):
-        path = os.path.normpath(os.path.join(base, path))
+        path = base or "."
     resolved = LocatedValue({"folder": replace(folder, value=path)}, folder.file)
     return spec.overlaid(LocatedValue({"corpus": resolved}, folder.file))
 
@@ -73,7 +77,8 @@ def require_languages(layers: Sequence[LocatedValue], corpus: Corpus) -> None:
     missing: dict[str, str] = {}
     for side in ("source", "target"):
         own = f"{side}_language"  # a part that sets its language needs no other
-        suffixes = {language_suffix(part.value[side].value) for part in files if own not in part.value}
+        paths = [part.value.get(side, part.value.get("tsv")) for part in files if own not in part.value]
+        suffixes = {language_suffix(path.value) for path in paths}
         if side not in set_there and suffixes - {getattr(corpus, side)}:
             suffix = suffixes.pop()
             missing[side] = suffix if not suffixes and re.fullmatch("[a-z]{2,3}", suffix) else "CODE"
@@ -90,9 +95,9 @@ def require_languages(layers: Sequence[LocatedValue], corpus: Corpus) -> None:
 
 
 def _training_files(layer: LocatedValue) -> list[LocatedValue]:
-    """Return the entries of `corpus.train` that have a source and a target path, in one spec file or override."""
+    """Return the entries of `corpus.train` that are text files or tables, in one spec file or override."""
     parts = _parts(_mapping(layer.at(["corpus"])), "train")
-    return [part for part in parts if {"source", "target"} <= part.value.keys()]
+    return [part for part in parts if {"source", "target"} <= part.value.keys() or "tsv" in part.value]
 
 
 def _mapping(located: LocatedValue) -> Mapping[str, LocatedValue]:
@@ -102,21 +107,23 @@ def _mapping(located: LocatedValue) -> Mapping[str, LocatedValue]:
 def language_suffix(path: Path | str) -> str:
     """Return the last suffix of a file name, without suffixes of file formats: `de` for `test.de.gz`."""
     path = Path(path)
-    while path.suffix.lower() in (".gz", ".sgm", ".sgml", ".txt"):
+    while path.suffix.lower() in (".gz", ".sgm", ".sgml", ".txt", ".tsv"):
         path = path.with_suffix("")
     return path.suffix.removeprefix(".")
 
 
-def _rebased(part: LocatedValue, base: str, user_files: Collection[str]) -> LocatedValue:
-    """Return a corpus part with paths relative to `base`, instead of to the folder of the spec that lists the part."""
-    start = _folder_of(part.file, user_files)
+def _rebased(part: LocatedValue, base: str, user_files: Collection[str], shipped: str) -> LocatedValue:
+    """Return a corpus part with paths relative to `base`, instead of to the folder that `_start_of` returns."""
+    start = _start_of(part, user_files, shipped)
     if start == base or not _has_paths(part.value):
         return part
-    rebased = dict(part.value)
+    rebased, to = dict(part.value), os.path.expanduser(base) or "."
     for field in _PATH_FIELDS:
         path = rebased.get(field)
         if path is not None and isinstance(path.value, str) and _is_relative(path.value):
-            rebased[field] = replace(path, value=os.path.relpath(os.path.join(start, path.value), base or "."))
+            full = os.path.expanduser(os.path.join(start, path.value))
+            is_relative = _is_relative(start or ".")
+            rebased[field] = replace(path, value=os.path.relpath(full, to) if is_relative else full)
     return replace(part, value=rebased)
 
 
@@ -125,9 +132,9 @@ def _parts(corpus: Mapping[str, LocatedValue], split: str) -> list[LocatedValue]
     return parts if isinstance(parts, list) else []
 
 
-def _folder_of(file: str, user_files: Collection[str]) -> str:
-    """Return the folder from which relative paths in a spec file start. An empty result is the current folder."""
-    return os.path.dirname(file) if file in user_files else ""
+def _start_of(part: LocatedValue, user_files: Collection[str], shipped: str) -> str:
+    """Return the folder from which a part's paths start: that of the user's file, or else that of the shipped spec."""
+    return os.path.dirname(part.file) if part.file in user_files else shipped
 
 
 def _is_relative(path: str) -> bool:
@@ -136,4 +143,5 @@ def _is_relative(path: str) -> bool:
 
 def _has_paths(part: Any) -> bool:
     """Return whether a corpus part contains paths of local files."""
-    return isinstance(part, Mapping) and ("trees" in part or ("source" in part and "archive" not in part))
+    names = {"source", "trees", "tsv"}
+    return isinstance(part, Mapping) and "archive" not in part and not names.isdisjoint(part)

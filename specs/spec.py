@@ -1,6 +1,6 @@
 """The spec: the complete declaration of a model and its training, as frozen data."""
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, Union, get_args
 
 from pydantic import Field, PrivateAttr, model_validator
 
@@ -13,6 +13,7 @@ from specs.languages import Languages, suggest_language
 from specs.notation import dump
 from specs.parts import Tokens
 from specs.section import Section, Size, reject
+from specs.sublayers import Sublayer
 from specs.training import Training
 from specs.vocabulary import EOS, Vocabulary
 
@@ -327,3 +328,14 @@ class Spec(Section):
                     hint=f"raise `training.{field}`, or lower `corpus.max_length` below {limit}",
                 )
         return self
+
+
+def add_sublayer_kind(sublayer: type[Sublayer]) -> None:
+    """Let encoder and decoder layers have another kind of sub-layer, in this process."""
+    for stack in ("encoder", "decoder"):
+        field = Architecture.model_fields[stack]
+        kinds = get_args(get_args(get_args(field.annotation)[0])[0])
+        one = Annotated[Union[*kinds, sublayer], Field(discriminator="kind")]  # type: ignore[valid-type]
+        field.annotation = tuple[one, ...]
+    Architecture.model_rebuild(force=True)
+    Spec.model_rebuild(force=True)

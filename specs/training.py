@@ -120,6 +120,15 @@ class Training(Section):
         "Unit: steps."
     )
 
+    def describe_short_training(self, steps: int) -> str | None:
+        """Return a warning if a training run of `steps` steps ends before its warm-up. None otherwise."""
+        if steps >= self.warmup_steps:
+            return None
+        return (
+            f"training ends after {steps:,} steps, but the learning rate rises until step {self.warmup_steps:,}, so "
+            f"the model learns little: train longer, or set `training.warmup_steps={max(1, steps // 5)}`"
+        )
+
     @model_validator(mode="after")
     def _check_checkpoints(self) -> Self:
         if self.patience is not None and self.dev_score is None:

@@ -30,8 +30,8 @@ _LIMITS = {
     "less_than": ("lt", "less than"),
 }
 _PARTS = (
-    "a part of a corpus has `grammar`; or `source` and `target`; or `trees`; or `archive`, `sha256`, `source` and "
-    "`target`; or `held_out`"
+    "a part of a corpus has `grammar`; or `source` and `target`; or `tsv`; or `trees`; or `archive`, `sha256`, "
+    "`source` and `target`; or `held_out`"
 )
 _MAX_ERRORS = 20
 
@@ -144,7 +144,9 @@ def _message(error: Any, field: _Field, files: Sequence[str]) -> tuple[str, str 
         choices = [choice.strip("'") for choice in expected.replace(" or ", ", ").split(", ")]
         near = nearest(value, choices) if isinstance(value, str) else None
         hint = explanation if near is None else f"did you mean `{near}`?"
-        return f"`{key}` must be {_alternatives(choices)}, not {quote(value)}", hint
+        is_sublayer = near is None and key.startswith(("architecture.encoder[", "architecture.decoder["))
+        own = "; if it is a kind of your own, call `zoo.register_sublayer` first" if is_sublayer else ""
+        return f"`{key}` must be {_alternatives(choices)}, not {quote(value)}{own}", hint
     if kind in _LIMITS:
         name, words = _LIMITS[kind]
         limit = context[name]

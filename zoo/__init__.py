@@ -11,21 +11,22 @@ if Python would import another package named `specs` or `compiler` instead of th
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from zoo.entry_point import require_own_packages
 from zoo.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from compiler import EmittedProgram, Stream
-    from specs import Spec, ZooError
+    from specs import Spec, Sublayer, ZooError
     from zoo.generation.translator import Translator
     from zoo.models.describe import Description, describe
     from zoo.models.find import names
+    from zoo.training.own_loop import batches, save
     from zoo.training.run import Run
 
 __all__ = [
@@ -34,10 +35,13 @@ __all__ = [
     "Stream",
     "Translator",
     "ZooError",
+    "batches",
     "describe",
     "load",
     "model",
     "names",
+    "register_sublayer",
+    "save",
     "spec",
     "train",
 ]
@@ -50,6 +54,8 @@ _LAZY_ATTRIBUTES = {
     "Description": "zoo.models.describe",
     "describe": "zoo.models.describe",
     "Translator": "zoo.generation.translator",
+    "batches": "zoo.training.own_loop",
+    "save": "zoo.training.own_loop",
 }
 
 
@@ -186,6 +192,26 @@ def model(spec: Spec | str | PathLike[str], *, device: str = "cpu") -> EmittedPr
     purposes = [compiler.Purpose.TRAIN, *compiler.TRANSLATE]
     program: EmittedProgram = compiler.trainable(loaded, purposes, device=device)
     return program
+
+
+def register_sublayer(sublayer: type[Sublayer], lower: Callable[[Any, Any, Any], Any]) -> None:
+    """Add a kind of sub-layer, which specs can use in encoder and decoder layers from now on, in this process only.
+
+    Args:
+        sublayer: Subclass of `specs.Sublayer` with the options of the kind. Its field `kind` is a `Literal`.
+        lower: Function `lower(x, sublayer, context)` that returns the output of the sub-layer, with the shape of `x`.
+            `x` is a `compiler.builder.Value`, and `context` a `compiler.lowering.context.LayerContext`.
+
+    Raises:
+        ZooError: There already is a kind with this name.
+    """
+    (kind,), lowering = get_args(sublayer.model_fields["kind"].annotation), _import("compiler.lowering.transformer")
+    if kind in lowering.SUBLAYERS:
+        raise _import("specs").ZooError(
+            f"there already is a kind of sub-layer named `{kind}`", hint="choose another name"
+        )
+    _import("specs.spec").add_sublayer_kind(sublayer)
+    lowering.SUBLAYERS[kind] = lower
 
 
 def _load_spec(reference: Spec | str | PathLike[str]) -> Spec:

@@ -10,6 +10,9 @@ from typing import Any
 import pytest
 
 import zoo as library
+from zoo.evaluation import comparison
+from zoo.evaluation.evaluate import read_split
+from zoo.evaluation.outputs import EvaluationSet
 from zoo.generation.translator import Translator
 from zoo.training.run import Run
 
@@ -150,6 +153,33 @@ class TestCompare:
         trained("runs/third", **{"corpus.test": [{"grammar": 4}]})
         result = zoo("compare", "one", "third")
         assert (result.status, "`runs/one`" in result.err, "`runs/third`" in result.err) == (2, True, True)
+
+    def test_a_multilingual_model_has_the_same_set(
+        self, zoo: Zoo, trained: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        trained("runs/one")
+        trained("runs/other", **{"training.seed": 7})
+        directions: list[Any] = [None, [("en", "de")] * 4]
+
+        def read(*arguments: Any) -> EvaluationSet:
+            return read_split(*arguments)._replace(directions=directions.pop())
+
+        monkeypatch.setattr(comparison, "read_split", read)
+        result = zoo("compare", "one", "runs/other", "--device", "cpu")
+        assert (result.status, "4 sentences of the test set" in result.err) == (0, True), result.err
+
+    def test_a_set_that_is_missing_is_that_of_the_other_model(self, zoo: Zoo, trained: Callable[..., Run]) -> None:
+        missing = {"corpus.test": [{"source": "gone.en", "target": "gone.de"}]}
+        trained("runs/one")
+        trained("runs/gone", **missing)
+        for names in (("one", "gone"), ("gone", "one")):
+            result = zoo("compare", *names, "--device", "cpu")
+            assert (result.status, "4 sentences of the test set" in result.err) == (0, True), result.err
+            assert (
+                "the test set of `runs/gone` is not on this machine: the corpus file `gone.en` does not" in result.err
+            )
+        result = zoo("compare", "gone", "gone", "--device", "cpu")
+        assert (result.status, "error: the corpus file `gone.en` does not exist" in result.err) == (2, True)
 
     def test_missing_models_files_and_sets(self, zoo: Zoo, translator: Translator) -> None:
         for arguments in (("a", "b", "--references", "c"), ("a", "b"), ("tiny", "tiny", "--set", "train")):

@@ -103,7 +103,7 @@ def test_problems_are_reported_before_the_server_starts(zoo: Zoo, trained: Calla
 def test_a_missing_extra_is_named(zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "zoo.serving.app", None)
     result = zoo("serve")
-    assert (result.status, "transformer-zoo[serve]" in result.err) == (2, True)
+    assert (result.status, "pip install -e '.[serve]'" in result.err) == (2, True)
 
 
 @pytest.mark.parametrize("option", ["--timeout", "--max-wait", "--idle-minutes", "--max-memory"])

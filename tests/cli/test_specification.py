@@ -99,6 +99,13 @@ def test_plan_shows_layers_and_totals(zoo: Zoo) -> None:
     assert (values["parameters"], values["length"]) == (compiler.parameters(spec), 10)
 
 
+def test_plan_warns_if_training_ends_before_the_warmup(zoo: Zoo) -> None:
+    assert "until step 400, so the model learns little: train longer, or set `training.warmup_steps=60`" in (
+        zoo("plan", "tiny", "training.steps=300").err
+    )
+    assert zoo("plan", "tiny", "training.steps=400").err == ""
+
+
 def test_plan_code_is_python(zoo: Zoo) -> None:
     result = zoo("plan", "tiny", "--code")
     compile(result.out, "tiny.py", "exec")

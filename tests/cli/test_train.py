@@ -36,6 +36,30 @@ def test_prepare_prints_the_counts_and_the_folder(zoo: Zoo, trained: Callable[..
     assert result.err.count("4 pairs read") == again.err.count("4 pairs read") == 1
 
 
+def test_prepare_shows_three_dropped_pairs_per_reason(zoo: Zoo) -> None:
+    pairs = [("the dog", "der Hund"), ("the old cat sleeps", "die alte Katze schläft"), ("", "leer")]
+    pairs += [(f"<i>{number}</i>", f"{number}") for number in range(5)] + [("Berlin", "Berlin")]
+    pairs += [("a cat", "die Katze und noch eine Katze und noch eine Katze"), ("the dog " * 40, "der Hund " * 40)]
+    pairs += pairs[:1]
+    for side, language in enumerate(("en", "de")):
+        Path(f"pairs.{language}").write_text("".join(f"{pair[side]}\n" for pair in pairs), encoding="utf-8")
+    overrides = ["vocabulary.size=45", "corpus.filters=[copy, markup]", "corpus.deduplicate=true"]
+    overrides += ["corpus.max_length=60", "corpus.max_ratio=3", CORPUS.replace("{held_out: 1}", "")]
+    result = zoo("prepare", "tiny", *overrides)
+    assert result.status == 0, result.err
+    assert (
+        "dropped: 1 with an empty side, 1 duplicates, 1 with equal sides, 5 with HTML, 1 too long, 1 with too "
+        "different lengths"
+    ) in " ".join(result.err.split())
+    shown = [line.strip() for line in result.err.splitlines() if line.startswith("  dropped, ")]
+    reasons = ["an empty side", "equal sides", *["HTML"] * 3, "too different lengths"]
+    expected = sorted(["dropped, duplicates", "dropped, too long", *(f"dropped, with {reason}" for reason in reasons)])
+    assert sorted(line.split(":")[0] for line in shown) == expected
+    assert "dropped, with equal sides: Berlin | Berlin" in shown
+    assert "dropped, with HTML: <i>2</i> | 2" in shown
+    assert zoo("prepare", "tiny", *overrides).err.count("  dropped, ") == len(shown)
+
+
 @pytest.fixture
 def requested(trained: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """The arguments with which `zoo train` calls the library, whose training ends at step 30."""

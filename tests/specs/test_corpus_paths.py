@@ -80,11 +80,36 @@ def test_parts_of_several_files_are_each_relative_to_their_own(write: Write, mon
     assert parts("../own.yaml") == ("..", "my.en", "data/d.en"), "a run resumed from here has the same parts"
 
 
+def test_paths_do_not_start_from_the_folder_of_an_extended_spec(write: Write) -> None:
+    train, test = PARTS, "test: [{source: t.en, target: t.de}]"
+    own = write("odd/own.yaml", f"extends: multi30k-ende\ncorpus: {{{train}, {test}}}\n")
+    assert parts(own) == ("odd", "my.en", "../multi30k/val.en")
+    assert parts(write("own.yaml", f"extends: multi30k-ende\ncorpus: {{{train}}}\n"))[:2] == (".", "my.en")
+    assert parts(write("odd/test.yaml", f"extends: everyday\ncorpus: {{{test}}}\n"))[:2] == ("everyday", "train.en")
+    assert load("odd/test.yaml").corpus.test[0].source == "../odd/t.en"  # type: ignore[union-attr]
+    assert parts(own, ["corpus.folder=x"]) == ("x", "my.en", "val.en")
+    assert folder("multi30k-ende", [f"corpus={{{train}}}"]) == "multi30k"
+    for absolute in ("/data", "~/data"):
+        run = load("multi30k-ende", [f"corpus.folder={absolute}"]).yaml()
+        write("run/spec.yaml", run)
+        found = parts(write("odd/next.yaml", f"extends: ../run/spec.yaml\ncorpus: {{{train}}}\n"))
+        assert found == ("odd", "my.en", str(Path(absolute).expanduser() / "val.en"))
+
+
 def test_paths_of_treebanks_are_resolved_too(write: Write) -> None:
     write("bank/sets.yaml", "extends: parsing/tiny\ncorpus: {dev: [{trees: d.trees}]}\n")
     assert folder("bank/sets.yaml") == "bank"
     corpus = load(write("own.yaml", "extends: bank/sets.yaml\ncorpus: {train: [{trees: my.trees}]}\n")).corpus
     assert (corpus.train[0].trees, corpus.dev[0].trees) == ("my.trees", "bank/d.trees")  # type: ignore[union-attr]
+
+
+def test_tables_are_relative_to_their_spec_and_need_languages(write: Write) -> None:
+    file = write("odd/own.yaml", "extends: multi30k-ende\ncorpus: {target: fr, source: en, train: [{tsv: my.tsv}]}\n")
+    corpus = load(file).corpus
+    assert (corpus.folder, corpus.train[0].tsv) == ("odd", "my.tsv")  # type: ignore[union-attr]
+    with pytest.raises(ZooError, match="source and target language of the files") as caught:
+        load(write("bare.yaml", "extends: tiny\ncorpus: {train: [{tsv: my.tsv}]}\n"))
+    assert "{source: CODE, target: CODE}" in (caught.value.hint or "")
 
 
 @pytest.mark.parametrize("directory", ["data", "odd"])

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 
 import pytest
 import torch
 
 import zoo
-from specs import BOS, EOS, Spec, ZooError
+from specs import BOS, EOS, Spec, ZooError, parse
+from zoo.data.prepare import prepare
+from zoo.data.training_set import TrainingSet
+from zoo.models.loading import read_model
+from zoo.publishing.publish import publish
+from zoo.report import Report
 from zoo.training.run import Run
 
 ROOT = Path(__file__).parents[2]
@@ -24,7 +31,7 @@ name: mine
 architecture: {N: 1, d_model: 16, d_ff: 24, h: 2, d_k: 6, d_v: 4}
 vocabulary: {size: 200}
 corpus: {train: [{grammar: 300}], dev: [{grammar: 4}], test: [{grammar: 4}]}
-training: {steps: 2, checkpoint_steps: 1, average: 1, warmup_steps: 5, source_tokens: 400, target_tokens: 400}
+training: {steps: 2, checkpoint_steps: 1, average: 1, warmup_steps: 2, source_tokens: 400, target_tokens: 400}
 """
 
 
@@ -73,6 +80,85 @@ def test_warnings_are_python_warnings(trained: Callable[..., Run]) -> None:
     trained("runs/tiny")
     with pytest.warns(UserWarning, match="31 tokens"):
         zoo.load("tiny", device="cpu").translate("the old dog sees a small house " * 9)
+
+
+@pytest.mark.integration
+def test_own_training_loop_gives_a_run_that_translates_and_is_published() -> None:
+    Path("mine.yaml").write_text(TINY)
+    spec = zoo.spec("mine.yaml")
+    model = zoo.model(spec)
+    optimiser = torch.optim.Adam(model.parameters(), lr=1e-3)
+    batches = list(islice(zoo.batches("mine.yaml"), 30))
+    prepared = prepare(spec, Report())
+    expected = TrainingSet.from_prepared(spec, prepared).batches_from(0)
+    for batch, own in zip(batches, expected, strict=False):
+        assert torch.equal(batch.source.values, own.pairs.to_batch().source.values)
+        loss = model(batch.source, batch.target.values)
+        assert loss.tokens == batch.target_tokens
+        (loss.smoothed / loss.tokens).backward()
+        optimiser.step()
+        optimiser.zero_grad()
+    run = zoo.save(model, "runs/own", steps=30)
+    translator = zoo.load("runs/own", device="cpu", backend="eager")
+    assert translator.longest_source == int(prepared.store("train").source_lengths.max())
+    written = read_model(run.folder).weights.tensors
+    assert all(torch.equal(tensor, model.weights()[name]) for name, tensor in written.items())
+    run.scores.write_text("{}")
+    zoo.save(model, run.folder, steps=31)
+    assert not run.scores.exists()
+    assert json.loads((publish(run.folder) / "facts.json").read_text())["training"]["steps"] == 31
+    with pytest.raises(ZooError, match="was started with another spec"):
+        zoo.save(zoo.model(zoo.spec("mine.yaml", ["architecture.d_ff=32"])), run.folder, steps=1)
+
+
+OWN_KIND = """
+import sys
+from typing import Literal
+import specs, torch, zoo
+from pydantic import Field
+from compiler.operations.projection import Linear
+
+class Own(specs.Sublayer):
+    kind: Literal["own_linear"] = Field(description="A linear map.")
+    scale: int = Field(default=1, ge=1, description="Not used.")
+
+def lower(x, sublayer, context):
+    b = context.builder
+    return b.node("mapped", Linear(), (x,), b.parameter("w", x.width, x.width))
+
+zoo.register_sublayer(Own, lower)
+decoder = [{"kind": "cross_attention"}, {"kind": "own_linear"}]
+layers = {"encoder": [{"kind": "own_linear", "scale": 3}], "decoder": decoder}
+spec = zoo.spec("mine.yaml", {"architecture": layers})
+model = zoo.model(spec)
+assert spec.architecture.encoder[0].scale == 3 and [name for name in model.weights() if "own_linear" in name]
+model(zoo.Stream.pad([[5, 3]]), torch.tensor([[2, 7, 3]])).smoothed.backward()
+assert specs.parse(spec.yaml(), "spec.yaml") == spec and "own_linear" in str(specs.schema())
+open("spec.yaml", "w").write(spec.yaml())
+try:
+    zoo.spec("mine.yaml", {"architecture": {"encoder": [{"kind": "own_linear", "scale": 0}]}})
+except zoo.ZooError as error:
+    print(error.summary)
+try:
+    zoo.register_sublayer(Own, lower)
+except zoo.ZooError as error:
+    print(error.summary)
+"""
+
+
+OWN_KIND_ERRORS = """\
+`architecture.encoder[0].scale` must be at least 1, not `0` (override: `architecture.encoder`)
+there already is a kind of sub-layer named `own_linear`
+"""
+
+
+def test_own_kind_of_sublayer_is_used_after_it_is_registered() -> None:
+    Path("mine.yaml").write_text(TINY)
+    paths = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run([sys.executable, "-c", OWN_KIND], capture_output=True, text=True, env=paths, check=False)
+    assert (done.returncode, done.stdout) == (0, OWN_KIND_ERRORS), done.stderr
+    with pytest.raises(ZooError, match=r"not `own_linear`; if it is a kind of your own, call `zoo\.register_sublayer`"):
+        parse(Path("spec.yaml").read_text(), "spec.yaml")
 
 
 @pytest.mark.integration

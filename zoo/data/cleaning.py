@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from hashlib import blake2b
@@ -12,13 +13,17 @@ import numpy as np
 import numpy.typing as npt
 
 from specs import Corpus, ZooError
+from specs.corpus import Direction, Filter
 from zoo.data.corpus import Pair
+from zoo.data.languages import is_other_language
 from zoo.system.memory import machine_memory, require_memory
 from zoo.text.lines import clean
 
 PairStatuses = npt.NDArray[np.uint8]
 _BYTES_PER_PAIR, _BYTES_PER_HASHED_PAIR = 2, 40  # memory for its status, and for each hash and its sort index
 _PAIRS_BETWEEN_MEMORY_CHECKS = 1 << 20
+_MARKUP = re.compile(r"</?[a-z][a-z0-9]*(\s[^<>]*)?/?>|&(#\d+|#x[\da-f]+|[a-z]{2,8});", re.IGNORECASE)
+_COUNTED = ("empty", "duplicate", "copy", "markup", "language", "kept")
 _MEMORY_HINT = "train on fewer pairs, or set `corpus.deduplicate=false` and hold out no pairs"
 
 
@@ -32,6 +37,22 @@ class PairStatus(IntEnum):
     TEST = 4
     SAME_SOURCE = 5
     """Not used, because a held-out pair of dev or test has the same source."""
+    COPY = 6
+    MARKUP = 7
+    LANGUAGE = 8
+
+
+REASONS: dict[str, str] = {
+    "empty": "with an empty side",
+    "duplicate": "duplicates",
+    "copy": "with equal sides",
+    "markup": "with HTML",
+    "language": "in another language",
+    "held_out": "held out",
+    "long": "too long",
+    "ratio": "with too different lengths",
+}
+"""Each reason for which pairs are dropped, and its description. The reasons are also fields of `CleaningCounts`."""
 
 
 @dataclass(frozen=True)
@@ -49,26 +70,26 @@ class CleaningCounts:
     """Dropped, because the source or the target has more than `corpus.max_length` tokens."""
     ratio: int = 0
     """Dropped, because one side has more than `corpus.max_ratio` times the tokens of the other."""
+    copy: int = 0
+    """Dropped by `corpus.filters`, because both sides are equal."""
+    markup: int = 0
+    """Dropped by `corpus.filters`, because a side contains HTML."""
+    language: int = 0
+    """Dropped by `corpus.filters`, because a side is in another language."""
     kept: int = 0
     control: int = 0
     """Pairs with control characters, which were replaced by spaces. These pairs also count in another field."""
 
     def __str__(self) -> str:
         """Return a description of all counts on one line."""
-        reasons = {
-            "with an empty side": self.empty,
-            "duplicates": self.duplicate,
-            "held out": self.held_out,
-            "too long": self.long,
-            "with too different lengths": self.ratio,
-        }
-        dropped = ", ".join(f"{count:,} {reason}" for reason, count in reasons.items() if count)
+        counts = ((getattr(self, reason), description) for reason, description in REASONS.items())
+        dropped = ", ".join(f"{count:,} {description}" for count, description in counts if count)
         control = f" (spaces replaced control characters in {self.control:,})" if self.control else ""
         return f"{self.read:,} pairs read{control}, {self.kept:,} kept; dropped: {dropped or 'none'}"
 
 
 def classify_pairs(
-    pairs: Iterable[Pair], *, deduplicate: bool, dev: int = 0, test: int = 0
+    pairs: Iterable[Pair], *, deduplicate: bool, dev: int = 0, test: int = 0, filtered: Sequence[int] = ()
 ) -> tuple[PairStatuses, CleaningCounts]:
     """Determine how each training pair is used: kept, dropped, or held out for dev or test.
 
@@ -84,6 +105,7 @@ def classify_pairs(
         deduplicate: Whether to drop repeated pairs.
         dev: Number of pairs to hold out for dev.
         test: Number of pairs to hold out for test.
+        filtered: Results of `apply_filters` for the pairs. Iterating over `pairs` may append them. Empty: no filters.
 
     Returns:
         Status of each pair, `[pairs]`, and the counts. Pairs with unsuitable lengths still count as kept (see
@@ -102,7 +124,8 @@ def classify_pairs(
             )
         cleaned = clean(source), clean(target)
         control += (source.strip(), target.strip()) != cleaned
-        statuses.append(PairStatus.KEPT if all(cleaned) else PairStatus.EMPTY)
+        found = filtered[len(statuses)] if filtered else PairStatus.KEPT
+        statuses.append(found if all(cleaned) else PairStatus.EMPTY)
         if dev or test:
             source_hashes.append(_hash(cleaned[0]))
         if deduplicate:
@@ -115,12 +138,21 @@ def classify_pairs(
     count = np.bincount(result, minlength=len(PairStatus))
     return result, CleaningCounts(
         read=len(result),
-        empty=int(count[PairStatus.EMPTY]),
-        duplicate=int(count[PairStatus.DUPLICATE]),
+        **{name: int(count[PairStatus[name.upper()]]) for name in _COUNTED},
         held_out=int(count[PairStatus.DEV] + count[PairStatus.TEST] + count[PairStatus.SAME_SOURCE]),
-        kept=int(count[PairStatus.KEPT]),
         control=control,
     )
+
+
+def apply_filters(pair: Pair, filters: Iterable[Filter], direction: Direction) -> PairStatus:
+    """Return the status of the first of `corpus.filters` that drops a pair, or KEPT."""
+    source, target = cleaned = clean(pair[0]), clean(pair[1])
+    tests: dict[Filter, Callable[[], bool]] = {
+        "copy": lambda: source == target,
+        "markup": lambda: any(map(_MARKUP.search, cleaned)),
+        "language": lambda: any(map(is_other_language, cleaned, direction)),
+    }
+    return next((PairStatus[name.upper()] for name in filters if tests[name]()), PairStatus.KEPT)
 
 
 def pairs_with_status(pairs: Iterable[Pair], statuses: PairStatuses, status: PairStatus) -> Iterator[Pair]:

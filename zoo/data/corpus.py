@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import IO, Any, Literal
 
-from specs import Archive, Corpus, Files, Grammar, HeldOut, Parsing, Spec, Treebank, ZooError
+from specs import Archive, Corpus, Files, Grammar, HeldOut, Parsing, Part, Spec, Table, Treebank, ZooError
 from zoo.data import builtin
 from zoo.data.text_files import digest, file_errors, is_sgml, read_sentences
 from zoo.files import manifest, storage
@@ -100,8 +100,11 @@ class ParallelCorpus:
             for path in self._treebank_files(part):
                 # Clean lines before parsing, so that a control character in a word is an error with a line number.
                 yield from map(tree_pair, read_treebank(map(without_control, read_sentences(path)), str(path)))
+        elif isinstance(part, Table):
+            yield from _table_pairs(self._existing_file(part.tsv), part)
         elif isinstance(part, (Files, Archive)):
-            yield from _file_pairs(*self._side_files(part))
+            source, target = self._side_files(part)
+            yield from _file_pairs(source, target)
 
     def bytes(self) -> int:
         """Return an estimate of the size of the uncompressed text in bytes. Download archives that are missing here."""
@@ -123,7 +126,9 @@ class ParallelCorpus:
         """
         return {split: [self._part_identity(part) for part in getattr(self.corpus, split)] for split in SPLITS}
 
-    def _part_identity(self, part: Grammar | Files | Archive | Treebank | HeldOut) -> list[Any]:
+    def _part_identity(self, part: Part) -> list[Any]:
+        if isinstance(part, Table):
+            return ["table", part.source_column, part.target_column, *map(digest, self._side_files(part))]
         if isinstance(part, Grammar):
             turned = ["from German"] if is_turned(part, self.corpus) else []
             return ["grammar's trees" if self._trees else "grammar", builtin.VERSION, part.grammar, *turned]
@@ -153,7 +158,9 @@ class ParallelCorpus:
             until_complete.pop_all()
         self._generated[split, part.grammar] = file
 
-    def _side_files(self, part: Files | Archive) -> tuple[Path, Path]:
+    def _side_files(self, part: Files | Archive | Table) -> tuple[Path, ...]:
+        if isinstance(part, Table):
+            return (self._existing_file(part.tsv),)
         if isinstance(part, Files):
             return self._existing_file(part.source), self._existing_file(part.target)
         if part not in self._members:
@@ -197,8 +204,8 @@ def missing_part(spec: Spec) -> str | None:
             known = part.sha256 or recorded_sha256(part.archive)
             if known is None or extracted(known, (part.source, part.target)) is None:
                 return f"its corpus is missing: {os.path.basename(part.archive)} has not been downloaded"
-        elif isinstance(part, Files | Treebank):
-            names = (part.source, part.target) if isinstance(part, Files) else (part.trees,)
+        elif not isinstance(part, Grammar | HeldOut):
+            names = [getattr(part, field) for field in ("source", "target", "tsv", "trees") if hasattr(part, field)]
             for path in (corpus_path(spec.corpus, name) for name in names):
                 if not path.exists():
                     return f"its corpus is missing: `{path}` does not exist"
@@ -216,7 +223,7 @@ def corpus_name(corpus: Corpus) -> str:
     if not isinstance(first, Archive) and folder:
         return folder
     assert not isinstance(first, HeldOut)
-    field = {Archive: "archive", Files: "source", Treebank: "trees"}[type(first)]
+    field = {Archive: "archive", Files: "source", Table: "tsv", Treebank: "trees"}[type(first)]
     name = os.path.basename(getattr(first, field))
     return f"{name} and {len(rest)} more" if rest else name
 
@@ -293,6 +300,16 @@ def _file_pairs(source: Path, target: Path) -> Iterator[Pair]:
     if not count:
         unit = "<seg>" if is_sgml(source) else "line"
         raise ZooError(f"`{source}` contains no {unit}", hint="give another file, or remove this part of the corpus")
+
+
+def _table_pairs(path: Path, part: Table) -> Iterator[Pair]:
+    last = max(part.source_column, part.target_column)
+    for number, line in enumerate(read_sentences(path), start=1):
+        cells = line.split("\t")
+        if len(cells) < last:
+            problem = f"the line has {len(cells)} columns, but column {last} is needed"
+            raise ZooError(problem, where=f"{path}:{number}", hint="separate the columns with tabs, or remove the line")
+        yield cells[part.source_column - 1], cells[part.target_column - 1]
 
 
 def _archive_members(part: Archive, report: Report) -> tuple[Path, Path]:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from py3langid import classify, rank
 
 _MIN_LETTERS = 20  # shorter lines are often guessed wrongly
+_MIN_MARGIN = 10  # difference of log-probabilities; with 10, one Tatoeba sentence in 2,000 is wrongly recognised
 _MIN_LINES, _MAX_CHARACTERS = 20, 500
 
 
@@ -29,3 +30,12 @@ def other_language(lines: Iterable[str], language: str) -> str | None:
     counts = Counter(classify(line)[0] for line in long_lines)
     best, count = counts.most_common(1)[0]
     return best if count > len(long_lines) / 2 and counts[expected] <= count / 5 else None
+
+
+def is_other_language(line: str, language: str) -> bool:
+    """Return whether a line with enough letters is clearly in another language than `language`."""
+    if sum(map(str.isalpha, line)) < _MIN_LETTERS:
+        return False
+    scores = dict(rank(line[:_MAX_CHARACTERS]))
+    own = scores.get(language.partition("-")[0])
+    return own is not None and max(scores.values()) - own > _MIN_MARGIN

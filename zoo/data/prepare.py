@@ -14,14 +14,16 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from specs import Archive, Files, Parsing, Spec, ZooError
+from specs import Archive, Files, Parsing, Spec, Table, ZooError
 from specs.corpus import Direction
 from specs.corpus_paths import language_suffix
 from specs.notation import dump
 from zoo.data.cleaning import (
+    REASONS,
     CleaningCounts,
     PairStatus,
     PairStatuses,
+    apply_filters,
     classify_pairs,
     filter_by_length,
     pairs_with_status,
@@ -48,7 +50,8 @@ _MAX_SCORED_TEXT = 256_000_000
 _MAX_OVERLAP = 0.01  # warn if a larger fraction of dev or test is also in the training text
 _PAIR_OVERHEAD = 200  # bytes of memory per pair, in addition to its text
 _SCORED_SPLITS: dict[Split, PairStatus] = {"dev": PairStatus.DEV, "test": PairStatus.TEST}
-_COUNTS_FILE, _SECTIONS_FILE = "counts.json", "sections.yaml"
+_COUNTS_FILE, _SECTIONS_FILE, _DROPPED_FILE = "counts.json", "sections.yaml", "dropped.txt"
+_EXAMPLES, _EXAMPLE_CHARACTERS = 3, 80
 # Opening a larger corpus checks only the sizes of its files. Training verifies their hashes in the background.
 _HASHED_BYTES = 1 << 30
 
@@ -99,6 +102,12 @@ class PreparedCorpus:
     def counts(self) -> CleaningCounts:
         """Numbers of training pairs that cleaning kept, and that it dropped for each reason."""
         return CleaningCounts(**read_json(self.folder / _COUNTS_FILE))
+
+    @property
+    def dropped_examples(self) -> list[str]:
+        """Some dropped pairs, with their reasons. Empty if an older version of zoo prepared the corpus."""
+        file = self.folder / _DROPPED_FILE
+        return read_lines(file) if file.is_file() else []
 
     def store(self, split: Split) -> Store:
         """Return the token store of a split."""
@@ -162,7 +171,7 @@ def prepare(spec: Spec, report: Report, vocabulary: Vocabulary | None = None) ->
                 problem = "the files of the corpus changed while they were read"
                 raise ZooError(problem, hint="run the command again when the files are complete", exit_code=1)
     prepared = PreparedCorpus(folder)
-    report.info(f"the prepared corpus is in {folder}")
+    report.info(f"the prepared corpus is in {folder}; its folders dev and test contain these sets as text, too")
     return prepared
 
 
@@ -221,6 +230,8 @@ def fingerprint(spec: Spec, corpus: ParallelCorpus, vocabulary: Vocabulary | Non
         "cleaning": [section.max_length, section.max_ratio, section.deduplicate],
         "vocabulary": tokens if vocabulary is None else vocabulary.digest,
     }
+    if section.filters:
+        parts["filters"] = [section.filters, *map(section.direction, section.parts)]
     if spec.languages is not None:
         parts["languages"] = [spec.languages.model_dump(mode="json"), *map(section.direction, section.parts)]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
@@ -241,6 +252,10 @@ class _Preparation:
         """The pairs of dev and test, without the pairs that are held out from the training text."""
         self._overlap: dict[Split, set[Pair]] = {"dev": set(), "test": set()}
         """The pairs in `_scored_pairs` that are also in the training text."""
+        self._filtered = bytearray()
+        """Result of `apply_filters` for each training pair."""
+        self._dropped: dict[str, list[Pair]] = {}
+        """For each reason, some pairs that are dropped for it."""
 
     def write(self) -> None:
         """Read and clean the corpus, learn the vocabulary, encode the text, and write all files."""
@@ -252,8 +267,13 @@ class _Preparation:
             deduplicate=self.spec.corpus.deduplicate,
             dev=self.corpus.held_out("dev"),
             test=self.corpus.held_out("test"),
+            filtered=self._filtered,
         )
         _require_pairs(counts)
+        for status in map(PairStatus, np.unique(statuses)):
+            if (reason := status.name.lower()) in REASONS:
+                found = pairs_with_status(self.corpus.pairs("train"), statuses, status)
+                self._dropped[reason] = list(islice(found, _EXAMPLES))
         self._check_languages()
         self._check_overlap()
         vocabulary = self.vocabulary or self._learn_vocabulary(statuses, counts)
@@ -296,7 +316,9 @@ class _Preparation:
                 for split, pairs in self._scored_pairs.items():
                     if pair in pairs:
                         self._overlap[split].add(pair)
-                if isinstance(part, (Files, Archive)):
+                if filters := self.spec.corpus.filters:
+                    self._filtered.append(apply_filters(pair, filters, self.spec.corpus.direction(part)))
+                if isinstance(part, (Files, Archive, Table)):
                     first_pairs = self._first_pairs.setdefault(self.spec.corpus.direction(part), [])
                     if len(first_pairs) < _LANGUAGE_PAIRS:
                         first_pairs.append(pair)
@@ -341,12 +363,17 @@ class _Preparation:
         languages: Sequence[LanguagePair],
         all_parts: npt.NDArray[np.uint16],
     ) -> CleaningCounts:
-        done = 0
+        done, limit = 0, self.spec.corpus.max_length
         parts = all_parts[statuses == PairStatus.KEPT]
         with self._store_writer("train", vocabulary, len(self.part_counts)) as writer:
             pairs = self._with_progress("encoding", self._kept_pairs(statuses), counts.kept)
             for source, target in encode_pairs(pairs, vocabulary):
                 kept, counts = filter_by_length(source, target, self.spec.corpus, counts)
+                for index in set(range(len(source))).difference(kept):
+                    reason = "long" if max(len(source[index]), len(target[index])) > limit else "ratio"
+                    if len(pairs_so_far := self._dropped.setdefault(reason, [])) < _EXAMPLES:
+                        text = vocabulary.decode(source[index], "source"), vocabulary.decode(target[index])
+                        pairs_so_far.append(text)
                 kept_parts = parts[done : done + len(source)][kept]
                 pair_languages = [languages[part] for part in kept_parts]
                 writer.add(
@@ -383,6 +410,12 @@ class _Preparation:
         sections = {key: getattr(self.spec, key).model_dump(mode="json") for key in ("corpus", "vocabulary")}
         (self.folder / _SECTIONS_FILE).write_text(dump(sections), encoding="utf-8")
         write_json(self.folder / _COUNTS_FILE, asdict(counts))
+        examples = "".join(
+            f"{REASONS[reason]}: {source[:_EXAMPLE_CHARACTERS]} | {target[:_EXAMPLE_CHARACTERS]}\n"
+            for reason, pairs in self._dropped.items()
+            for source, target in pairs[:_EXAMPLES]
+        )
+        (self.folder / _DROPPED_FILE).write_text(examples, encoding="utf-8")
         manifest.write(self.folder)
 
     def _with_progress(self, label: str, pairs: Iterable[Pair], total: int | None = None) -> Iterator[Pair]:

@@ -9,11 +9,12 @@ from typing import Literal, Unpack
 
 from specs import METADATA_FIELDS, Parsing, ZooError, difference
 from specs.notation import quote
+from zoo.data.corpus import MissingFileError
 from zoo.evaluation.bootstrap import SEED, interval_half_width, p_value, sample_counts
 from zoo.evaluation.evaluate import check_split, read_split
 from zoo.evaluation.files import resolve_language
 from zoo.evaluation.metrics import get_metric
-from zoo.evaluation.outputs import ModelOutputs
+from zoo.evaluation.outputs import EvaluationSet, ModelOutputs
 from zoo.evaluation.text_metrics import TEXT_METRICS, TextMetric, read_aligned, text_metric
 from zoo.generation.compilation import BackendOptions
 from zoo.generation.loading import open_model
@@ -113,7 +114,8 @@ def compare_models(
 ) -> ComparedModels:
     """Compare the models in two folders by their translations of the same dev or test set.
 
-    Each model uses the beam size and the length penalty of its spec.
+    Each model uses the beam size and the length penalty of its spec. If the set of one model is not on this machine,
+    both models translate the set of the other.
 
     Raises:
         ZooError: The models have different dev or test sets, a model is a parser, or a folder has no valid model.
@@ -126,8 +128,20 @@ def compare_models(
             problem = f"`{folder}` is a parser, and only translations are compared"
             raise ZooError(problem, hint=f"score the parser with `zoo evaluate --model {folder}`")
         translators.append(translator)
-    texts, others = (read_split(each.spec, known_split, report, each.vocabulary) for each in translators)
-    if texts != others:
+    sets: list[EvaluationSet] = []
+    for folder, each in zip((first, second), translators, strict=True):
+        try:
+            found = read_split(each.spec, known_split, report, each.vocabulary)
+        except MissingFileError as error:
+            report.info(f"the {split} set of `{folder}` is not on this machine: {error.problem}")
+            missing = error
+        else:
+            directions = found.directions or [each.spec.default_direction] * len(found.sources)
+            sets.append(found._replace(directions=directions))
+    if not sets:
+        raise missing
+    texts = sets[0]
+    if texts != sets[-1]:
         raise ZooError(
             f"the {split} sets of `{first}` and `{second}` contain different sentences",
             hint="translate one set with both models (`zoo decode --output`); compare the files with `--references`",
@@ -140,7 +154,7 @@ def compare_models(
         for key, (a, b) in differing
         if key not in (*METADATA_FIELDS, "corpus.folder")
     )
-    compared = compare(outputs[0], outputs[1], texts.references, other.corpus.target)
+    compared = compare(outputs[0], outputs[1], texts.references, (texts.directions or [other.default_direction])[0][1])
     return ComparedModels(compared, len(texts.references), tuple(settings))
 
 

@@ -58,7 +58,8 @@ def evaluate_model(
     scores = compute_scores(outputs, translator.spec.task)
     precision = options.get("precision") or translator.spec.compilation.precision
     scores[MACHINE_KEY] = f"{device_name(str(translator.device))}, {translator.backend}, {precision}"
-    if precision == "float32" and not model_folder.published and weights_unchanged(model_folder, digest, report):
+    is_run = model_folder.trained and not model_folder.published
+    if precision == "float32" and is_run and weights_unchanged(model_folder, digest, report):
         save_outputs(model_folder.answers(split), outputs)
         write_json(model_folder.scores, {**model_folder.known_scores, split: scores})
     return scores

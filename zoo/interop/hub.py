@@ -57,7 +57,7 @@ def download(source: str, report: Report) -> Path:
     try:
         hub = import_module("huggingface_hub")
     except ImportError:
-        hint = "run `pip install 'transformer-zoo[hf]'`"
+        hint = "run `pip install -e '.[hf]'` in zoo's source folder"
         raise ZooError(f"cannot download `{source}`: `huggingface_hub` is not installed", hint=hint) from None
     try:
         files = hub.HfApi().model_info(name, revision=revision or None).siblings or []

@@ -15,6 +15,7 @@ from specs import Spec, ZooError, nearest
 from specs.history import NewerFormatError
 from zoo.files import storage
 from zoo.files.atomic import partial_target
+from zoo.files.reading import file_exists
 from zoo.models import local_store
 from zoo.models.folder import (
     RUN_IDENTITY,
@@ -75,7 +76,7 @@ def of_spec(reference: str, report: Report | None = None) -> Path:
     if bundle.published and _has_spec(bundle, spec):
         return bundle.folder
     if default.exists and _has_spec(default, spec):
-        return _require_trained(default)
+        return _require_trained(default, report or WarningsReport())
     if not bundle.exists and (pulled := pull(Reference(spec.name), report or WarningsReport())) is not None:
         bundle = ModelFolder(pulled)
         if _has_spec(bundle, spec):
@@ -104,7 +105,7 @@ def model(reference: str | os.PathLike[str], report: Report | None = None) -> Pa
     name, report = os.fspath(reference), report or WarningsReport()
     searched = [Path(name)]
     if ModelFolder(searched[0]).exists:
-        return _require_trained(ModelFolder(searched[0]))
+        return _require_trained(ModelFolder(searched[0]), report)
     parsed = parse_reference(name)
     if parsed is not None:
         searched.append(_store_path(parsed))
@@ -113,7 +114,7 @@ def model(reference: str | os.PathLike[str], report: Report | None = None) -> Pa
     if (named_run := _run_of_name(name)) is not None:
         searched.append(named_run.folder)
         if named_run.exists:
-            return _require_trained(named_run)
+            return _require_trained(named_run, report)
     if parsed is not None and (folder := pull(parsed, report)) is not None:
         return folder
     known = [*local_store.names(), *run_names(), *([] if parsed is None else registry_names())]
@@ -294,14 +295,14 @@ def _run_of_name(name: str) -> ModelFolder | None:
     return run
 
 
-def _require_trained(run: ModelFolder) -> Path:
-    if run.trained:
+def _require_trained(run: ModelFolder, report: Report) -> Path:
+    if file_exists(run.newest_weights):
+        if not run.trained:
+            step = int(run.newest_weights.parent.name)
+            report.warn(f"`{run.folder}` has no averaged weights yet: its newest checkpoint is used (step {step:,})")
         return run.folder
-    problem = f"`{run.folder}` has no weights yet"
-    if run.checkpoints.is_dir() and any(run.checkpoints.iterdir()):
-        hint = f"average its checkpoints with `zoo average {run.folder}`, or continue with `zoo train {run.spec_file}`"
-        raise ZooError(problem, hint=hint)
-    raise ZooError(problem, hint=f"continue the training run with `zoo train {run.spec_file}`")
+    hint = f"continue the training run with `zoo train {run.spec_file}`"
+    raise ZooError(f"`{run.folder}` has no weights yet", hint=hint)
 
 
 def run_names() -> list[str]:

@@ -66,6 +66,12 @@ class ModelFolder:
         return self.folder / WEIGHTS
 
     @property
+    def newest_weights(self) -> Path:
+        """Path of the weights or, for a run that has only checkpoints, of those in its newest checkpoint."""
+        checkpoints = [] if self.trained else self.checkpoints.glob("[0-9]*/" + WEIGHTS)
+        return max(checkpoints, key=lambda file: int(file.parent.name), default=self.weights)
+
+    @property
     def scores(self) -> Path:
         """Path of the scores."""
         return self.folder / SCORES

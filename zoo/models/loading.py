@@ -65,13 +65,13 @@ def read_model(folder: Path) -> Model:
 
     def read(model: ModelFolder, listed: Manifest | None) -> Model:
         spec, vocabulary, lists = _read_light_files(model, listed)
-        loaded = weights.read(model.weights, listed)
+        loaded = weights.read(model.newest_weights, listed)
         try:
             check_weights(
                 loaded.tensors, compiler.stored_tensors([compiler.lower(spec, compiler.Purpose.SCORE)]), spec.name
             )
         except ZooError as error:
-            raise ZooError(error.problem, where=str(model.weights), hint=error.hint, exit_code=1) from None
+            raise ZooError(error.problem, where=str(model.newest_weights), hint=error.hint, exit_code=1) from None
         return Model(spec, vocabulary, loaded, lists)
 
     return _read_one_version(folder, read)
@@ -89,7 +89,7 @@ def read_outline(folder: Path) -> Outline:
         if listed is not None:
             listed.check_file(WEIGHTS)
             digest = " ".join(listed.entries[name].sha256 for name in (SPEC, WEIGHTS))
-        return Outline(spec, vocabulary, Weights({}, weights.read_facts(model.weights)), digest, lists)
+        return Outline(spec, vocabulary, Weights({}, weights.read_facts(model.newest_weights)), digest, lists)
 
     return _read_one_version(folder, read)
 

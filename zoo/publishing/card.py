@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import compiler
 import specs
-from specs import Archive, Corpus, Files, Grammar, Parsing, Spec, Task, Treebank
+from specs import Archive, Corpus, Files, Grammar, Parsing, Spec, Table, Task, Treebank
 from specs.spec import COMMANDS
 from zoo.evaluation.metrics import METRICS, metrics_for
 from zoo.evaluation.scores import MACHINE_KEY
@@ -273,6 +273,8 @@ def _corpus(corpus: Corpus, examples: str) -> str:
             case Files():
                 source, target = PurePath(part.source).name, PurePath(part.target).name
                 lines.append(f"- files of the publisher: `{source}`, `{target}`")
+            case Table():
+                lines.append(f"- a file of the publisher: `{PurePath(part.tsv).name}`")
             case Treebank():
                 lines.append(f"- trees of the publisher: `{PurePath(part.trees).name}`")
     return "\n".join(dict.fromkeys(lines))

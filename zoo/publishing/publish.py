@@ -68,11 +68,14 @@ def publish(
         _require_own_name(source)
     else:
         spec = spec.model_copy(update={"name": name})
-    folder, trained = model_path(spec.name), find.model(source.folder)
+    if not source.trained:
+        hint = f"`zoo train {source.spec_file}` continues training; `zoo average {source.folder}` averages checkpoints"
+        raise ZooError(f"`{source.folder}` has no weights yet", hint=hint)
+    folder = model_path(spec.name)
     source_weights = weights.read(source.weights)
     if not replace:
         _require_same_training(source, source_weights, ModelFolder(folder))
-    translator = open_model(trained, **EXACT, report=report)
+    translator = open_model(source.folder, **EXACT, report=report)
     if with_text is None:
         with_text = proof.is_redistributable(spec)
     require_space(folder, 2 * source.weights.stat().st_size, "the bundle")

@@ -92,8 +92,8 @@ def end_of_training(run: Run, spec: Spec) -> str | None:
         averaged = read_facts(run.weights).get("steps")
     except ZooError:  # damaged: they will be written again
         return None
-    expected = format_steps(scheduled_checkpoints(run)[-spec.training.average :])
-    return checkpoints[-1].progress.end_reason(spec.training) if averaged == expected else None
+    expected = [format_steps(scheduled_checkpoints(run)[-count:]) for count in (spec.training.average, 1)]
+    return checkpoints[-1].progress.end_reason(spec.training) if averaged in expected else None
 
 
 def averageable_checkpoints(run: Run) -> list[Checkpoint]:

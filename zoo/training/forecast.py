@@ -79,6 +79,8 @@ def report_forecast(
         calibration=measurements.calibration,
         done=Done(start.step, start.tokens, start.seconds),
     )
+    if warning := spec.training.describe_short_training(start.step + expected.steps):
+        report.warn(warning)
     until = "" if expected.limit == "steps" else f", until `training.{expected.limit}` is reached"
     measured = f"{speed.flops / 1e9:,.0f} GFLOP/s of matrix products and {speed.bytes / 1e9:,.0f} GB/s of copies"
     report.info(f"forecast for {expected.steps:,} steps{until}: {expected} of memory, based on {measured}")

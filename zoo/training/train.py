@@ -30,8 +30,8 @@ from zoo.planning.memory_estimate import estimate_memory
 from zoo.report import Report
 from zoo.system.processors import device_name
 from zoo.text.vocabulary import Vocabulary
-from zoo.training.averaging import average, end_of_training
-from zoo.training.checkpoints import list_checkpoints
+from zoo.training.averaging import average, end_of_training, mean_of
+from zoo.training.checkpoints import list_checkpoints, scheduled_checkpoints
 from zoo.training.dev_set import DevSet, continue_without_score, require_scorable_dev_set
 from zoo.training.distributed import Processes, join_processes, needs_sharding
 from zoo.training.forecast import StartMeasurements
@@ -119,8 +119,7 @@ def run_training(
                 return TrainingResult(chosen, True, processes.first)
             ended = _train(spec, chosen, processes, fresh=fresh, report=report)
         if ended and processes.first:
-            average(chosen)
-            report.info(f"averaged the last checkpoints into {chosen.weights}")
+            _average(chosen, str(processes.device), report)
             _score_dev_set(chosen, str(processes.device), report)
     return TrainingResult(chosen, ended, processes.first)
 
@@ -243,6 +242,26 @@ def _torch_threads(count: int, report: Report) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def _average(run: Run, device: str, report: Report) -> None:
+    """Average the last checkpoints. If the last one alone has a better dev score, use it instead, with a warning."""
+    average(run)
+    report.info(f"averaged the last checkpoints into {run.weights}")
+    averaged = scheduled_checkpoints(run)[-run.spec.training.average :]
+    if run.spec.training.dev_score is None or not run.spec.corpus.dev or len(averaged) == 1:
+        return
+    with continue_without_score(report):
+        dev = DevSet(run.spec, Vocabulary.load(run.folder), device, report)
+        mean, last = (dev.score(mean_of([each.weights for each in chosen])) for chosen in (averaged, averaged[-1:]))
+        if dev.metric.is_better(last, mean):
+            average(run, 1)
+            title, scores = dev.metric.title, [dev.metric.format_score(score) for score in (mean, last)]
+            report.warn(
+                f"the average of the last {len(averaged)} checkpoints has a worse dev {title} ({scores[0]}) than the "
+                f"last checkpoint ({scores[1]}), which is used instead; "
+                f"`zoo average {run.folder} --last {len(averaged)}` writes the average"
+            )
 
 
 def _score_dev_set(run: Run, device: str, report: Report) -> None:

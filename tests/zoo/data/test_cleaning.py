@@ -9,7 +9,14 @@ from hypothesis import strategies as st
 import specs
 from specs import ZooError
 from zoo.data import cleaning
-from zoo.data.cleaning import CleaningCounts, PairStatus, classify_pairs, filter_by_length, pairs_with_status
+from zoo.data.cleaning import (
+    CleaningCounts,
+    PairStatus,
+    apply_filters,
+    classify_pairs,
+    filter_by_length,
+    pairs_with_status,
+)
 from zoo.text.lines import clean
 
 TEXT = st.sampled_from(["a", "b", "c", "d e", "f\tg", "f g", "", " ", "\x00", "h" * 30])
@@ -124,6 +131,35 @@ def test_counts_are_formatted_in_one_line():
         "10 pairs read (spaces replaced control characters in 4), 2 kept; dropped: 1 with an empty side, "
         "2 duplicates, 1 held out, 3 too long, 1 with too different lengths"
     )
+
+
+@pytest.mark.parametrize(
+    ("pair", "expected"),
+    [
+        (("the same ", "the same"), "copy"),
+        (("<b>bold</b>", "fett"), "markup"),
+        (("a line<br />", "eine Zeile"), "markup"),
+        (("salt", "Salz &amp; Pfeffer &#39;"), "markup"),
+        (("AT&T; 3 < 4 > 2, <3", "x <- y, a&b"), None),
+        (("The weather is nice and warm today.", "Le temps est beau et chaud aujourd'hui."), "language"),
+        (("Das Wetter ist heute schön und warm.", "Das Wetter ist heute schön und warm!"), "language"),
+        (("The weather is nice and warm today.", "Das Wetter ist heute schön und warm."), None),
+        (("Hello", "Bonjour"), None),
+    ],
+)
+def test_filters_recognise_copies_markup_and_other_languages(pair, expected):
+    found = apply_filters(pair, ("copy", "markup", "language"), ("en", "de"))
+    assert found == (PairStatus[expected.upper()] if expected else PairStatus.KEPT)
+    others = [name for name in ("copy", "markup", "language") if name != expected]
+    assert apply_filters(pair, others, ("en", "de")) == PairStatus.KEPT
+
+
+def test_filtered_pairs_are_counted_and_neither_kept_nor_held_out():
+    pairs = [("a", "a"), ("<b>x</b>", "y"), ("", ""), ("c", "d"), ("e", "f")]
+    filtered = [apply_filters(pair, ("copy", "markup"), ("en", "de")) for pair in pairs]
+    statuses, counts = classify_pairs(pairs, deduplicate=False, dev=1, filtered=filtered)
+    assert counts == CleaningCounts(read=5, empty=1, copy=1, markup=1, held_out=1, kept=1)
+    assert len(list(pairs_with_status(pairs, statuses, PairStatus.KEPT))) == 1
 
 
 def test_too_many_pairs_for_the_memory_are_rejected_while_reading(monkeypatch):

@@ -98,6 +98,35 @@ def test_empty_files_are_rejected(tmp_path):
         pairs_of(tmp_path, source="set.sgm", target="ref.sgm")
 
 
+def table_of(folder, **part):
+    corpus = {"corpus": {"folder": str(folder), "source": "en", "target": "fr", "dev": [], "test": []}}
+    spec = specs.load("tiny", corpus | {"corpus.train": [{"tsv": "pairs.tsv", **part}]})
+    return ParallelCorpus(spec, Report())
+
+
+def test_two_columns_of_a_table_are_pairs(tmp_path):
+    write(tmp_path / "pairs.tsv", "a house\tune maison\t1\n\tvide\t2\n")
+    assert list(table_of(tmp_path).pairs("train")) == [("a house", "une maison"), ("", "vide")]
+    turned = table_of(tmp_path, source_column=3, target_column=1)
+    assert list(turned.pairs("train")) == [("1", "a house"), ("2", "")]
+    assert turned.identity() != table_of(tmp_path).identity()
+    assert turned.bytes() == (tmp_path / "pairs.tsv").stat().st_size
+    assert corpus_name(turned.corpus) == tmp_path.name
+    write(tmp_path / "pairs.tsv.gz", "a\tb\n")
+    assert list(table_of(tmp_path, tsv="pairs.tsv.gz").pairs("train")) == [("a", "b")]
+
+
+def test_incomplete_tables_are_rejected(tmp_path):
+    write(tmp_path / "pairs.tsv", "a\tb\na\n")
+    with pytest.raises(ZooError, match="the line has 1 columns, but column 2 is needed") as caught:
+        list(table_of(tmp_path).pairs("train"))
+    assert caught.value.where == f"{tmp_path}/pairs.tsv:2"
+    (tmp_path / "pairs.tsv").unlink()
+    with pytest.raises(ZooError, match=r"pairs\.tsv` does not exist"):
+        list(table_of(tmp_path).pairs("train"))
+    assert "pairs.tsv` does not exist" in missing_part(specs.load("tiny", {"corpus": table_of(tmp_path).corpus}))
+
+
 def test_missing_files_are_reported_with_their_path(tmp_path):
     with pytest.raises(ZooError, match=rf"{tmp_path}/train\.en` does not exist") as caught:
         pairs_of(tmp_path)

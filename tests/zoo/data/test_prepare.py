@@ -102,7 +102,14 @@ def test_a_prepared_corpus_is_one_folder(folder):
     assert (prepared.vocabulary.sizes, prepared.vocabulary.shared) == ((120, 120), True)
     assert (prepared.counts.read, prepared.counts.kept) == (400, 400)
     names = {path.name for path in prepared.folder.iterdir()}
-    assert names == {*("train", "dev", "test"), "vocabulary.model", "counts.json", "manifest.json", "sections.yaml"}
+    assert names == {
+        *("train", "dev", "test"),
+        "vocabulary.model",
+        "counts.json",
+        "dropped.txt",
+        "manifest.json",
+        "sections.yaml",
+    }
     assert {path.parent for path in storage.home().rglob("manifest.json")} == {prepared.folder}
     sections = (prepared.folder / "sections.yaml").read_text()
     assert f"folder: {folder}" in sections

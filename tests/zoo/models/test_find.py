@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from specs import ZooError
 from zoo.files import manifest, storage
 from zoo.models import find, local_store
 from zoo.models.folder import ModelFolder, differing_fields
+from zoo.models.loading import read_outline
 from zoo.models.registries import registry
 from zoo.publishing.publish import publish
 from zoo.publishing.upload import upload
@@ -217,10 +219,21 @@ def test_a_run_without_weights_is_an_error_with_the_next_command(trained: Callab
     with pytest.raises(ZooError, match="has no weights yet") as raised:
         find.model("tiny")
     assert "zoo train" in str(raised.value.hint)
-    (run.checkpoints / "0000010").mkdir(parents=True)
-    with pytest.raises(ZooError, match="has no weights yet") as raised:
-        find.model("tiny")
-    assert "`zoo average runs/tiny`" in str(raised.value.hint)
+
+
+def test_a_run_without_weights_uses_its_newest_checkpoint(trained: Callable[..., Run], report: Any) -> None:
+    run = trained()
+    for step in ("0000008", "0000010", "best-0000012"):
+        (run.checkpoints / step).mkdir(parents=True)
+        shutil.copy(run.weights, run.checkpoints / step)
+    run.weights.unlink()
+    assert find.model("tiny", report) == find.model(run.folder, report) == run.folder
+    message = "`runs/tiny` has no averaged weights yet: its newest checkpoint is used (step 10)"
+    assert report.warnings == [message, message]
+    assert run.newest_weights == run.checkpoints / "0000010" / "weights.safetensors"
+    assert read_outline(run.folder).spec == run.spec
+    with pytest.raises(ZooError, match="no weights yet"):
+        publish(run.folder)
 
 
 def test_exactly_one_option_names_the_model(trained: Callable[..., Run]) -> None:

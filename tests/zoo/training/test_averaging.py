@@ -70,6 +70,7 @@ def test_checkpoints_of_a_stop_are_explained(finished_run: Run) -> None:
 
 
 def test_average_that_exists_changes_nothing(finished_run: Run) -> None:
+    average(finished_run)
     before = {path: path.read_bytes() for path in finished_run.folder.iterdir() if path.is_file()}
     average(finished_run)
     for last in (0, 4):
@@ -81,7 +82,7 @@ def test_average_that_exists_changes_nothing(finished_run: Run) -> None:
 def test_old_scores_are_removed_even_if_averaging_is_killed(finished_run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Weights, "write", Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
-        average(finished_run, 1)
+        average(finished_run, 2)
     assert not finished_run.scores.exists()
 
 

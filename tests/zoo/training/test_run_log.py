@@ -117,3 +117,12 @@ def test_resumed_training_continues_log_events_and_forecast(
     del losses[24]
     assert losses == pytest.approx({line["step"]: line["loss"] for line in lines}, abs=1e-4)
     assert any(re.match(r"forecast for 5 steps: [\d:]+ and [\d.]+ [MG]B of memory, based on", s) for s in words.said)
+
+
+@pytest.mark.integration
+def test_training_that_ends_before_the_warmup_is_reported(world: Callable[..., Spec], words: Any) -> None:
+    spec = world("training.steps=4", "training.warmup_steps=9")
+    train(spec, report=words)
+    train(world("training.steps=5", "training.warmup_steps=9"), report=words)
+    warnings = [each for each in words.said if "the learning rate rises until step 9" in each]
+    assert [each.split(",")[0] for each in warnings] == [f"training ends after {n} steps" for n in (4, 5)]

@@ -25,9 +25,11 @@ from zoo.data.builtin import sentences
 from zoo.data.prepare import PreparedCorpus, prepare
 from zoo.evaluation.evaluate import evaluate_model
 from zoo.files.atomic import remove_folder
+from zoo.models.weights import read_facts
 from zoo.report import Progress, Report
 from zoo.text.vocabulary import Vocabulary
 from zoo.training.checkpoints import list_checkpoints
+from zoo.training.dev_set import DevSet
 from zoo.training.run import Run
 from zoo.training.run_log import RunLog
 from zoo.training.step import StepResult
@@ -155,6 +157,27 @@ def test_finished_run_keeps_its_scores(finished_run: Run, world: World, words: A
     assert (finished_run.scores.stat().st_mtime_ns, finished_run.weights.stat().st_mtime_ns) == written
     reason = "nothing is left to train: `training.steps` (24) is reached"
     assert words.said == [f"{reason}; the averaged weights are in `runs/tiny/weights.safetensors`"]
+
+
+@pytest.mark.parametrize(("mean", "last", "steps"), [(183.0, 92.0, "24"), (92.0, 183.0, "16,20,24")])
+def test_average_that_is_worse_than_the_last_checkpoint_is_replaced(
+    finished_run: Run, world: World, words: Any, monkeypatch: pytest.MonkeyPatch, mean: float, last: float, steps: str
+) -> None:
+    for file in (finished_run.weights, finished_run.scores):
+        file.unlink()
+    scores = iter([mean, last])
+    monkeypatch.setattr(DevSet, "score", lambda self, weights: next(scores))
+    train(world(), report=words)
+    assert read_facts(finished_run.weights)["steps"] == steps
+    warning = (
+        "the average of the last 3 checkpoints has a worse dev perplexity (183.000) than the last checkpoint (92.000), "
+        "which is used instead; `zoo average runs/tiny --last 3` writes the average"
+    )
+    assert [warning in said for said in words.said].count(True) == (mean > last)
+    written = finished_run.weights.stat().st_mtime_ns
+    train(world(), report=words)
+    assert words.said[-1].startswith("nothing is left to train")
+    assert finished_run.weights.stat().st_mtime_ns == written
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,8 @@ class FsspecStore:
             return fsspec.filesystem(self._scheme, skip_instance_cache=True, use_listings_cache=False)
         except ImportError as error:
             extra = _EXTRAS.get(self._scheme)
-            hint = f"run `pip install 'transformer-zoo[{extra}]'`" if extra else "install the missing package"
+            command = f"run `pip install -e '.[{extra}]'` in zoo's source folder"
+            hint = command if extra else "install the missing package"
             raise ZooError(f"`{self.address}` cannot be reached: {error}", hint=hint) from None
         except ValueError as error:
             hint = "write a folder, or an address that begins with https://, s3:// or hf://"
