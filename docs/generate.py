@@ -34,11 +34,15 @@ section, and the unit.
 """
 
 
+LOW_BOOST = "---\nsearch:\n  boost: 0.2\n---\n\n"
+"""Front matter of the generated pages, so that a search finds the guides first."""
+
+
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the generated pages to the site."""
     pages = {"reference/spec.md": spec_page(), "reference/commands.md": commands_page()}
     for path, content in pages.items():
-        files.append(File.generated(config, path, content=content))
+        files.append(File.generated(config, path, content=LOW_BOOST + content))
     for path, content in plots().items():
         files.append(File.generated(config, path, content=content))
     return files
