@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _MASK = 0xFFFFFFFF
+_TWIN = "_twin"
+"""Attribute of a norm's result: the same tensor as a second result, which the next residual connection reads. So the
+backward pass of the norm receives two gradients, and adds them while it reads them."""
 
 
 def uses_kernels(x: Tensor) -> bool:
@@ -80,8 +83,13 @@ def residual_norm(
     Sums and statistics are computed in float32, whatever the type of x is.
     """
     probability = probability if training else 0.0
+    if uses_kernels(x) and not torch.is_grad_enabled():
+        return cuda.norms.residual_norm(cuda.norms.Norm(x, y, c, gain, bias, epsilon, probability, seed, key))[0]
     if uses_kernels(x):
-        return _apply(_ResidualNorm, x, y, c, gain, bias, epsilon, probability, seed, key)
+        x = getattr(x, _TWIN, x)
+        out, twin = _apply_all(_ResidualNorm, x, y, c, gain, bias, epsilon, probability, seed, key)
+        setattr(out, _TWIN, twin)
+        return out
     total = x.float()
     if y is not None:
         added = y.float() if c is None else y.float() + c.float()
@@ -98,6 +106,57 @@ def linear_relu(
     if uses_kernels(x):
         return _apply(_LinearRelu, x, matrix, bias)
     return functional.relu(functional.linear(x, matrix.T, bias))
+
+
+def step_linear(
+    x: Float[Tensor, "rows 1 inner"],
+    matrix: Float[Tensor, "inner outer"],
+    bias: Float[Tensor, " outer"] | None = None,
+    relu: bool = False,
+) -> Float[Tensor, "rows 1 outer"]:
+    """Return x W, x W + b or max(0, x W + b) in a decoder step. A few rows have a kernel of their own."""
+    if _is_narrow(x):
+        return cuda.products.product(x, cuda.products.Product(matrix, bias, relu))
+    if relu and bias is not None and uses_kernels(x):
+        return linear_relu(x, matrix, bias)
+    product = functional.linear(x, matrix.T, bias)
+    return functional.relu(product) if relu else product
+
+
+def norm_linear(
+    x: Float[Tensor, "rows 1 inner"],
+    y: Float[Tensor, "rows 1 inner"] | None,
+    c: Float[Tensor, " inner"] | None,
+    gain: Float[Tensor, " inner"],
+    norm_bias: Float[Tensor, " inner"],
+    epsilon: float,
+    matrix: Float[Tensor, "inner outer"],
+    bias: Float[Tensor, " outer"] | None = None,
+    relu: bool = False,
+) -> Float[Tensor, "rows 1 inner+outer"]:
+    """Return z = LayerNorm(x + y + c) and `step_linear` of z, next to each other: one kernel if there are few rows."""
+    inner, outer = matrix.shape
+    if _is_narrow(x):
+        norm = cuda.norms.Norm(x, y, c, gain, norm_bias, epsilon, 0.0, None, 0)
+        return cuda.products.norm_product(norm, cuda.products.Product(matrix, bias, relu))
+    both = x.new_empty(len(x), 1, inner + outer)
+    z, product = both.split((inner, outer), -1)
+    if uses_kernels(x):
+        cuda.norms.residual_norm(cuda.norms.Norm(x, y, c, gain, norm_bias, epsilon, 0.0, None, 0), z)
+    else:
+        z.copy_(residual_norm(x, y, c, gain, norm_bias, epsilon))
+    if relu and bias is not None:
+        torch._addmm_activation(bias, z[:, 0], matrix, out=product[:, 0])
+    elif bias is not None:
+        torch.addmm(bias, z[:, 0], matrix, out=product[:, 0])
+    else:
+        torch.mm(z[:, 0], matrix, out=product[:, 0])
+    return both
+
+
+def _is_narrow(x: Tensor) -> bool:
+    """Return whether the kernel for few rows computes a product. In float32, cuBLAS is as fast and more exact."""
+    return uses_kernels(x) and len(x) <= cuda.products.MAX_ROWS and x.dtype != torch.float32
 
 
 def packed_attention(
@@ -167,6 +226,10 @@ def _apply(function: type[torch.autograd.Function], *arguments: Any) -> Tensor:
     return cast("Callable[..., Tensor]", function.apply)(*arguments)
 
 
+def _apply_all(function: type[torch.autograd.Function], *arguments: Any) -> tuple[Tensor, ...]:
+    return cast("Callable[..., tuple[Tensor, ...]]", function.apply)(*arguments)
+
+
 class _SeededDropout(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, probability: float, seed: Tensor, key: int) -> Tensor:
@@ -182,20 +245,22 @@ class _SeededDropout(torch.autograd.Function):
 
 class _ResidualNorm(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, y: Tensor | None, *others: Any) -> Tensor:
+    def forward(ctx: Any, x: Tensor, y: Tensor | None, *others: Any) -> tuple[Tensor, Tensor]:
         norm = cuda.norms.Norm(x.contiguous(), None if y is None else y.contiguous(), *others)
         out, *statistics = cuda.norms.residual_norm(norm)
         tensors = (norm.x, norm.y, norm.c, norm.gain, norm.bias, norm.seed, *statistics)
         ctx.save_for_backward(*tensors)
         ctx.options = norm.epsilon, norm.probability, norm.key
-        return out
+        ctx.set_materialize_grads(False)
+        return out, out.detach()
 
     @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *gradients_of_twins: Tensor | None) -> tuple[Tensor | None, ...]:
         (*tensors, seed, means, deviations), (epsilon, probability, key) = ctx.saved_tensors, ctx.options
         x, y, c, gain, bias = tensors
         norm = cuda.norms.Norm(x, y, c, gain, bias, epsilon, probability, seed, key)
-        gradients = cuda.norms.residual_norm_backward(gradient.contiguous(), norm, means, deviations)
+        received = [gradient.contiguous() for gradient in gradients_of_twins if gradient is not None]
+        gradients = cuda.norms.residual_norm_backward(received, norm, means, deviations)
         cast_gradients = (
             d if t is None or d is None else d.to(t.dtype) for d, t in zip(gradients, tensors, strict=True)
         )

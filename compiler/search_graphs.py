@@ -12,12 +12,16 @@ from typing import Any
 
 from compiler.graph import Graph, Graphs, Node, Purpose, infer_types, prune
 from compiler.operations.operation import MaskRole, ValueKind, ValueType
+from compiler.operations.packed import LinearRelu, ResidualNorm
+from compiler.operations.projection import Linear
 from compiler.operations.slots import (
+    NormLinear,
     ReadState,
     SlotCrossAttention,
     SlotEmbedding,
     SlotParents,
     SlotSelfAttention,
+    StepLinear,
     WriteState,
 )
 from compiler.operations.views import Slice
@@ -52,7 +56,29 @@ def search_graphs(spec: Spec, purposes: Iterable[Purpose], precision: str) -> Gr
     encode, step = plain[Purpose.ENCODE], plain[Purpose.DECODE_STEP]
     step, memory = _on_slots(encode, step)
     encode = prune(replace(encode, outputs={MEMORY: memory}))
-    return {Purpose.ENCODE: fuse_kernels(pack(encode)), Purpose.DECODE_STEP: fuse_kernels(step)}
+    return {Purpose.ENCODE: fuse_kernels(pack(encode)), Purpose.DECODE_STEP: _fuse_products(fuse_kernels(step))}
+
+
+def _fuse_products(graph: Graph) -> Graph:
+    """Join each norm with the product after it. One kernel computes both if there are few hypotheses."""
+    nodes, readers = list[Node](), dict[str, list[Node]]()
+    for node in graph.nodes:
+        if type(node.operation) in (Linear, LinearRelu):
+            node = replace(node, operation=StepLinear(relu=isinstance(node.operation, LinearRelu)))
+            readers.setdefault(node.inputs[0], []).append(node)
+        nodes.append(node)
+    joined, parts = dict[str, Node](), list[Node]()
+    for node in nodes:
+        norm, products = node.operation, readers.get(node.name, [])
+        if isinstance(norm, ResidualNorm) and len(products) == 1:
+            (product,), name, width = products, f"{node.name}_and_product", node.type.shape[-1].constant
+            operation: Any = product.operation
+            both = NormLinear(norm, operation, len(node.parameters))
+            parts.append(replace(node, name=name, operation=both, parameters=(*node.parameters, *product.parameters)))
+            node = replace(node, operation=Slice(-1, 0, width), inputs=(name,), parameters=())
+            joined[product.name] = replace(product, operation=Slice(-1, width), inputs=(name,), parameters=())
+        parts.append(joined.get(node.name, node))
+    return infer_types(replace(graph, nodes=tuple(parts)))
 
 
 def _on_slots(encode: Graph, step: Graph) -> tuple[Graph, str]:

@@ -11,7 +11,9 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
+from compiler.cuda.products import early
 from compiler.operations.attention import HeadColumns
 from specs import BOS, EOS, PAD
 
@@ -84,7 +86,11 @@ def _attend_cache(
     features, stride, cache, table, width, ancestors, out, query, key, value, scale,
     rows: tl.constexpr, capacity: tl.constexpr, heads: tl.constexpr, group: tl.constexpr, d_k: tl.constexpr,
     d_v: tl.constexpr, cache_width: tl.constexpr, k_block: tl.constexpr, v_block: tl.constexpr, block: tl.constexpr,
+    early: tl.constexpr,
 ):  # fmt: skip
+    if early:  # the next product may begin to read its matrix
+        gdc_launch_dependents()
+        gdc_wait()
     row, head = tl.program_id(0), tl.program_id(1)
     slot, shared = row // rows, head // group
     k_columns, v_columns = tl.arange(0, k_block), tl.arange(0, v_block)
@@ -127,7 +133,11 @@ def _attend_memory(
     features, stride, memory, table, width, out, query, key, value, scale,
     rows: tl.constexpr, source: tl.constexpr, heads: tl.constexpr, group: tl.constexpr, d_k: tl.constexpr,
     d_v: tl.constexpr, memory_width: tl.constexpr, k_block: tl.constexpr, v_block: tl.constexpr, block: tl.constexpr,
+    early: tl.constexpr,
 ):  # fmt: skip
+    if early:  # the next product may begin to read its matrix
+        gdc_launch_dependents()
+        gdc_wait()
     row, head = tl.program_id(0), tl.program_id(1)
     slot, shared = row // rows, head // group
     k_columns, v_columns = tl.arange(0, k_block), tl.arange(0, v_block)
@@ -361,7 +371,7 @@ def attend_cache(features: Tensor, cache: Tensor, slots: Slots, heads: HeadColum
     _attend_cache[(slots.rows, heads.count)](
         features, features.stride(0), cache, slots.table, layout.width, layout.ancestors, out,
         heads.query, heads.key, heads.value, scale, layout.rows, layout.capacity, *_head_sizes(heads), cache.shape[2],
-        *_blocks(heads), KEYS, num_warps=1,
+        *_blocks(heads), KEYS, features.is_cuda, num_warps=1, **early(features),
     )  # fmt: skip
     return out
 
@@ -373,7 +383,7 @@ def attend_memory(features: Tensor, slots: Slots, heads: HeadColumns, scale: flo
     _attend_memory[(slots.rows, heads.count)](
         features, features.stride(0), slots.memory, slots.table, layout.width, out, heads.query, heads.key, heads.value,
         scale, layout.rows, layout.source, *_head_sizes(heads), slots.memory.shape[2], *_blocks(heads), KEYS,
-        num_warps=1,
+        features.is_cuda, num_warps=1, **early(features),
     )  # fmt: skip
     return out
 

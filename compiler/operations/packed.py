@@ -98,10 +98,14 @@ class ResidualNorm(LayerNorm):
         added = (*inputs[1 : 1 + self.residual], *parameters[2:])
         return super().interpret([sum(added, inputs[0])], parameters[:2])
 
-    def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
+    def arguments(self, inputs: Expressions, parameters: Expressions) -> str:
+        """Return the arguments of a call without those of dropout."""
         y = inputs[1] if self.residual else None
         gain, bias, *c = parameters
-        values = f"{inputs[0]}, {y}, {c[0] if c else None}, {gain}, {bias}, {self.epsilon!r}"
+        return f"{inputs[0]}, {y}, {c[0] if c else None}, {gain}, {bias}, {self.epsilon!r}"
+
+    def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
+        values = self.arguments(inputs, parameters)
         if not self.dropout:
             return f"residual_norm({values})"
         return f"residual_norm({values}, {self.dropout!r}, {inputs[-1]}, w.dropout_key + {self.site}, w.training)"

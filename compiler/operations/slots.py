@@ -20,12 +20,17 @@ from compiler.operations.operation import (
     ValueType,
     ValueTypes,
 )
+from compiler.operations.packed import ResidualNorm
+from compiler.operations.projection import Linear
 from compiler.runtime import sinusoid_table
 from compiler.size import ONE, Size
 from compiler.slots import Slots
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor
+else:
+    from compiler.lazy import torch
 
 
 def _slots(value: object) -> Slots:
@@ -107,6 +112,51 @@ class SlotCrossAttention(Operation):
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         return reference.slot_cross_attention(inputs[0], _slots(inputs[1]), self.heads, self.scale)
+
+
+@dataclass(frozen=True)
+class StepLinear(Linear):
+    """Product x W [+ b] of all hypotheses in a decoder step, or max(0, x W + b): x [rows, 1, i] -> [rows, 1, o]."""
+
+    relu: bool = False
+
+    calls = ("compiler.fused.step_linear",)
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        product = super().interpret(inputs, parameters)
+        return product.clamp(min=0) if self.relu else product
+
+    def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
+        matrix, *bias = parameters
+        return f"step_linear({inputs[0]}, {matrix}, {bias[0] if bias else None}, {self.relu})"
+
+
+@dataclass(frozen=True)
+class NormLinear(Operation):
+    """A norm of a decoder step, and the product that follows it, next to each other.
+
+    Inputs: those of `norm`. Parameters: those of `norm`, then those of `product`. Result: [rows, 1, i + o].
+    """
+
+    norm: ResidualNorm
+    product: StepLinear
+    norm_parameters: int
+
+    calls = ("compiler.fused.norm_linear",)
+
+    def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
+        normed = self.norm.infer(inputs, parameters[: self.norm_parameters])
+        product = self.product.infer([normed], parameters[self.norm_parameters :])
+        return ValueType((*normed.shape[:-1], normed.shape[-1] + product.shape[-1]))
+
+    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
+        normed = self.norm.interpret(inputs, parameters[: self.norm_parameters])
+        return torch.cat([normed, self.product.interpret([normed], parameters[self.norm_parameters :])], -1)
+
+    def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
+        matrix, *bias = parameters[self.norm_parameters :]
+        values = self.norm.arguments(inputs, parameters[: self.norm_parameters])
+        return f"norm_linear({values}, {matrix}, {bias[0] if bias else None}, {self.product.relu})"
 
 
 @dataclass(frozen=True)

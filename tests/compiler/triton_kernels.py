@@ -47,8 +47,38 @@ def norms() -> None:
         for options in ((y, c), (y, None), (None, None)):
             given = (x, *options, gain, bias, 1e-6, 0.3 if options[0] is not None else 0.0, SEED, 77, True)
             both(fused.residual_norm, *given, gradient=gradient)
+        if dtype == torch.float32:
+            both(_two_norms, x, y, gain, bias, torch.randn(48, 48) / 7, gradient=gradient)
         both(fused.seeded_dropout, x, 0.3, SEED, 2**31 - 5, True, gradient=gradient)
         both(fused.linear_relu, x, torch.randn(48, 40).to(dtype), torch.randn(40).to(dtype), gradient=torch.ones(7, 40))
+
+
+def _two_norms(x: Tensor, y: Tensor, gain: Tensor, bias: Tensor, matrix: Tensor) -> Tensor:
+    """Return a norm whose result is read by a product and by the residual connection around it."""
+    first = fused.residual_norm(x, y, None, gain, bias, 1e-6)
+    return fused.residual_norm(first, first @ matrix, None, gain, bias, 1e-6)
+
+
+def products() -> None:
+    """Compare products of a few rows, in float32 only: the interpreter cannot multiply matrices in bfloat16."""
+    fused._is_narrow = lambda x: fused.uses_kernels(x) and len(x) <= 16  # type: ignore[assignment]
+    for inner, outer in ((48, 40), (512, 24), (4096, 16)):
+        matrix, (x, y) = torch.randn(inner, outer) / inner**0.5, torch.randn(2, 6, 1, inner + 3)[..., :inner]
+        c, gain, norm_bias = torch.randn(3, inner).unbind()
+        for rows in (6, 20):
+            wide = [each.repeat(4, 1, 1)[:rows] for each in (x, y)]
+            for bias, relu in ((None, False), (torch.randn(outer), False), (torch.randn(outer), True)):
+                given = [(fused.step_linear, wide[0], matrix, bias, relu)]
+                for added in ((wide[1].contiguous(), c), (wide[1].contiguous(), None), (None, None)):
+                    if inner < 4096:
+                        given.append((fused.norm_linear, wide[0], *added, gain, norm_bias, 1e-6, matrix, bias, relu))
+                for function, *arguments in given:
+                    found = []
+                    for kernels in (True, False):
+                        _use_kernels(kernels)
+                        with torch.no_grad():
+                            found.append(function(*arguments))
+                    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-4)
 
 
 def loss() -> None:
@@ -170,18 +200,45 @@ def compile_all() -> None:
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource, compile
 
-    from compiler.cuda import attention, losses, norms, search
+    from compiler.cuda import attention, losses, norms, products, search
 
     target = GPUTarget("cuda", 90, 32)
     integers = ("spans", "readers", "labels", "tokens", "states", "table")
     floats = ("logs", "deltas", "gain", "bias", "c", "means", "deviations", "sums", "losses", "highest", "values")
     numbers = ("scale", "epsilon", "smoothing", "suppressed")
-    data = ("q", "kv", "x", "y", "d", "out", "gradient", "q_gradient", "kv_gradient", "x_gradient", "y_gradient")
+    data = (
+        "q",
+        "kv",
+        "x",
+        "y",
+        "d",
+        "out",
+        "matrix",
+        "outer_bias",
+        "twin",
+        "gradient",
+        "q_gradient",
+        "kv_gradient",
+        "x_gradient",
+        "y_gradient",
+    )
     data += ("logits", "features", "cache", "memory", "embeddings", "positions")
     pointers = {**dict.fromkeys(integers, "*i32"), **dict.fromkeys(floats, "*fp32"), **dict.fromkeys(numbers, "fp32")}
     pointers |= {"seed": "*i64", "allowed": "*i1"}
     blocks = {"k_block": 64, "v_block": 64, "group": 1}
-    step = {"rows": 4, "heads": 8, "group": 1, "d_k": 64, "d_v": 64, "k_block": 64, "v_block": 64, "block": 16}
+    step = {
+        "rows": 4,
+        "heads": 8,
+        "group": 1,
+        "d_k": 64,
+        "d_v": 64,
+        "k_block": 64,
+        "v_block": 64,
+        "block": 16,
+        "early": True,
+    }
+    flags = dict.fromkeys(("has_y", "has_c", "has_bias", "relu", "early"), True)
+    multiplied = {**flags, "rows": 16, "part": 128, "block": 16}
     selected = {
         "rows": 4,
         "row_block": 4,
@@ -193,7 +250,13 @@ def compile_all() -> None:
     }
     kernels: list[tuple[Any, Mapping[str, Any], Mapping[str, str]]] = [
         (norms._forward, {"has_y": True, "has_c": True, "drops": True, "block_rows": 2, "block_width": 512}, {}),
-        (norms._backward, {"has_y": True, "has_c": True, "drops": True, "block_rows": 2, "block_width": 512}, {}),
+        (
+            norms._backward,
+            {"has_y": True, "has_c": True, "has_twin": True, "drops": True, "block_rows": 2, "block_width": 512},
+            {},
+        ),
+        (products._product, {**multiplied, "has_norm": True, "chunks": 1, "parts": 4}, {}),
+        (products._product, {**multiplied, "has_norm": False, "chunks": 2, "parts": 16}, {}),
         (norms._drop, {"block": 1024}, {}),
         (norms._relu_backward, {"rows_each": 256, "block_rows": 32, "block_width": 128}, {}),
         (losses._cross_entropy, {"wrong_classes": True, "block": 4096}, {}),
@@ -241,5 +304,12 @@ if __name__ == "__main__":
         print("compiled")
     else:
         _convert_arrays_of_one_element()
-        {"norms": norms, "loss": loss, "attention": attention, "selection": selection, "steps": steps}[sys.argv[1]]()
+        {
+            "norms": norms,
+            "products": products,
+            "loss": loss,
+            "attention": attention,
+            "selection": selection,
+            "steps": steps,
+        }[sys.argv[1]]()
         print("equal")
