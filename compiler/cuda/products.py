@@ -107,12 +107,12 @@ def norm_product(norm: Norm, given: Product) -> Tensor:
 def _launch(x: Tensor, norm: Norm | None, out: Tensor, given: Product, chunks: int, chunk: int) -> None:
     inner, outer = given.matrix.shape
     y, c, gain, bias, epsilon = (norm.y, norm.c, norm.gain, norm.bias, norm.epsilon) if norm else (None,) * 4 + (0.0,)
-    y_stride, parts = 0 if y is None else y.stride(0), max(1, chunk // PART)
+    y_stride, parts, options = 0 if y is None else y.stride(0), max(1, chunk // PART), early(x)
     _product[(triton.cdiv(outer, OUTER),)](
         x, y, c, gain, bias, given.matrix, given.bias, out, x.stride(0), y_stride, out.stride(0), len(x), inner, outer,
-        epsilon, norm is not None, y is not None, c is not None, given.bias is not None, given.relu, x.is_cuda,
+        epsilon, norm is not None, y is not None, c is not None, given.bias is not None, given.relu, bool(options),
         MAX_ROWS, chunks, parts, chunk // parts, OUTER, "ieee" if x.dtype == torch.float32 else "tf32",
-        num_warps=parts, **early(x),
+        num_warps=parts, **options,
     )  # fmt: skip
 
 

@@ -26,8 +26,8 @@ VOCABULARY_BLOCK = 1024
 """Number of logits that a program of the selection reads at a time."""
 PROGRAMS = 2048
 """Number of programs between which the logits of all rows are divided, if there are enough logits."""
-COLUMNS = 64
-"""Number of positions of a hypothesis that are moved at a time."""
+COLUMNS, SELECT_WARPS = 64, 4
+"""Number of positions of a hypothesis that are moved at a time, and warps of the program that selects for a slot."""
 
 # Columns of a slot (`compiler.slots.Field`), and states.
 _STATE: tl.constexpr = tl.constexpr(0)
@@ -371,7 +371,7 @@ def attend_cache(features: Tensor, cache: Tensor, slots: Slots, heads: HeadColum
     _attend_cache[(slots.rows, heads.count)](
         features, features.stride(0), cache, slots.table, layout.width, layout.ancestors, out,
         heads.query, heads.key, heads.value, scale, layout.rows, layout.capacity, *_head_sizes(heads), cache.shape[2],
-        *_blocks(heads), KEYS, features.is_cuda, num_warps=1, **early(features),
+        *_blocks(heads), KEYS, bool(early(features)), num_warps=1, **early(features),
     )  # fmt: skip
     return out
 
@@ -383,7 +383,7 @@ def attend_memory(features: Tensor, slots: Slots, heads: HeadColumns, scale: flo
     _attend_memory[(slots.rows, heads.count)](
         features, features.stride(0), slots.memory, slots.table, layout.width, out, heads.query, heads.key, heads.value,
         scale, layout.rows, layout.source, *_head_sizes(heads), slots.memory.shape[2], *_blocks(heads), KEYS,
-        features.is_cuda, num_warps=1, **early(features),
+        bool(early(features)), num_warps=1, **early(features),
     )  # fmt: skip
     return out
 
@@ -406,7 +406,7 @@ def select(slots: Slots, logits: Tensor) -> None:
         parts, layout.tokens, layout.totals, layout.forced, layout.penalties, layout.results, layout.sequences,
         layout.ancestors, layout.capacity, EOS, layout.rows, triton.next_power_of_2(layout.rows), count,
         triton.next_power_of_2(parts), triton.next_power_of_2(parts * count), triton.next_power_of_2(layout.n_best),
-        COLUMNS,
+        COLUMNS, num_warps=SELECT_WARPS,
     )  # fmt: skip
 
 
