@@ -63,6 +63,16 @@ class Attention:
     """Attention of the decoder to the encoder's output. Rows are `target`, columns are `source`."""
     backend: str
     precision: str
+    language_tokens: tuple[int, int] = (0, 0)
+    """Numbers of language tokens at the start of `source` and `target`."""
+
+    def word_indices(self) -> tuple[list[int], list[int]]:
+        """Return the indices in `source` and `target` without language tokens and `</s>`."""
+        source, target = (
+            [index for index, token in enumerate(tokens) if index >= first and token != END]
+            for tokens, first in zip((self.source, self.target), self.language_tokens, strict=True)
+        )
+        return source, target
 
     def by_words(self, *, reads: bool = False) -> Attention:
         """Return the attention between words instead of tokens.
@@ -74,7 +84,9 @@ class Attention:
             reads: Whether the rows of `cross` are the positions that read a token instead of those that predict it, as
                 for some alignment heads (`AlignmentHead.reads`). No position reads the last token.
         """
-        source, target_input, target = (list(_words(row)) for row in (self.source, self.target_input, self.target))
+        of_source, of_target = self.language_tokens
+        source, target = list(_words(self.source, of_source)), list(_words(self.target, of_target))
+        target_input = list(_words(self.target_input, 1 + of_target))
         source_mean, source_sum = _mean(source), _sum(source)
         target_mean, input_sum = _mean(target), _sum(target_input)
         cross_mean = torch.cat([_mean(target_input)[1:], target_mean[-1:]]) if reads else target_mean
@@ -126,6 +138,7 @@ def attend(
         (clean(text), encoded.tokens, [*language_tokens, *preprocessor.source_tokens(text)]),
         (output, target_ids, vocabulary.token_strings(target_ids)),
         forced=translation is not None,
+        language_tokens=(len(languages.source_tokens), len(languages.target_tokens)),
     )
 
 
@@ -135,6 +148,7 @@ def compute_attention(
     target: tuple[str, Sequence[int], Sequence[str]],
     *,
     forced: bool,
+    language_tokens: tuple[int, int],
 ) -> Attention:
     """Compute the attention weights of one sentence pair.
 
@@ -143,6 +157,7 @@ def compute_attention(
         source: The text, its token IDs (with EOS if the model reads EOS), and its tokens as strings without EOS.
         target: The translation, its token IDs, and its tokens as strings, without BOS and EOS.
         forced: Whether the caller gave the translation.
+        language_tokens: Numbers of language tokens at the start of source and target.
     """
     text, source_ids, source_tokens = source
     translation, target_ids, target_tokens = target
@@ -163,6 +178,7 @@ def compute_attention(
         cross=_stack_layers(weights, "decoder", ("cross_attention",), (lengths[1], lengths[0])),
         backend=program.backend,
         precision=program.precision,
+        language_tokens=language_tokens,
     )
 
 
@@ -173,11 +189,11 @@ def _stack_layers(weights: dict[str, Tensor], stack: str, kinds: tuple[str, ...]
     return torch.stack(layers) if layers else torch.empty(0, 1, *shape)
 
 
-def _words(tokens: Sequence[str]) -> Iterator[slice]:
-    """Yield the positions of each word's tokens as a slice."""
+def _words(tokens: Sequence[str], single: int) -> Iterator[slice]:
+    """Yield the positions of each word's tokens as a slice. Each of the first `single` tokens is a word."""
     start = 0
     for position, token in enumerate(tokens):
-        begins = token.startswith(SPACE) or token in (BEGIN, END) or tokens[position - 1] == BEGIN
+        begins = position <= single or token.startswith(SPACE) or token == END
         if begins and position:
             yield slice(start, position)
             start = position

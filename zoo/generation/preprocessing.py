@@ -206,7 +206,8 @@ class Preprocessor:
             return []
         ranks = zip(*(finished[part] for part in range(len(finished))), strict=False)
         del self.finished_parts[source.index], self.split_texts[source.index]
-        return [join_parts(same_rank, split.gaps) for same_rank in ranks]
+        sources = [part.text for part in split.parts]
+        return [join_parts(sources, same_rank, split.gaps) for same_rank in ranks]
 
     def _read_until_error(self, chunk: Sequence[TextWithPrefix], first: int) -> list[Source | SplitText]:
         """Return the texts of a chunk up to the first one with an error. Store the error in `error`."""

@@ -16,23 +16,26 @@ class Translation:
         log_probability: Natural log-probability. It includes EOS, unless the translation was cut off at the maximum
             length.
         tokens: Token IDs without BOS and EOS.
+        parts: If the text was translated in parts, each part and its translation. Otherwise empty.
     """
 
     text: str
     score: float
     log_probability: float
     tokens: tuple[int, ...]
+    parts: tuple[tuple[str, str], ...] = ()
 
 
 EMPTY_TRANSLATION = Translation("", 0.0, 0.0, ())
 """The translation of an empty text."""
 
 
-def join_parts(parts: Sequence[Translation], gaps: Sequence[str]) -> Translation:
+def join_parts(sources: Sequence[str], parts: Sequence[Translation], gaps: Sequence[str]) -> Translation:
     """Return the translation of a text, joined from the translations of its parts. Scores are summed.
 
     Args:
-        parts: The translations of the parts, in order.
+        sources: The parts of the text, in order.
+        parts: Their translations.
         gaps: The white space between each part and the next.
     """
     text = ""
@@ -44,4 +47,5 @@ def join_parts(parts: Sequence[Translation], gaps: Sequence[str]) -> Translation
         sum(part.score for part in parts),
         sum(part.log_probability for part in parts),
         tuple(token for part in parts for token in part.tokens),
+        tuple((source, part.text) for source, part in zip(sources, parts, strict=True)),
     )

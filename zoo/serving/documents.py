@@ -110,9 +110,16 @@ class Documents:
         return await self._service.admission.unless_disconnected(request, work())
 
     async def translate_document(
-        self, request: Request, key: str, content: bytes, name: str, source: str | None, target: str
+        self,
+        request: Request,
+        key: str,
+        content: bytes,
+        name: str,
+        source: str | None,
+        target: str,
+        model: str | None = None,
     ) -> bytes:
-        """Translate a document (see `zoo.documents.document.Document`).
+        """Translate a document (see `zoo.documents.document.Document`). `model` is the model's name, if it is given.
 
         Raises:
             ServingError: The format is unknown, the document is damaged, a limit is exceeded, or there is no model.
@@ -120,7 +127,7 @@ class Documents:
         """
 
         async def work() -> bytes:
-            document = await self._read(content, name, source, target)
+            document = await self._read(content, name, source, target, model)
             with self._service.admission.admit(key, [document.text], models_of([document.plan])):
                 return await self._translate_planned(document)
 
@@ -161,13 +168,15 @@ class Documents:
             LOG.error("a document failed with %s", type(error).__name__)
             return Outcome(error="internal error; the log of the server has the details")
 
-    async def _read(self, content: bytes, name: str, source: str | None, target: str) -> _Document:
+    async def _read(
+        self, content: bytes, name: str, source: str | None, target: str, model: str | None = None
+    ) -> _Document:
         """Return a document with its text, and how it is translated."""
         (segments,) = await self._call(self._document_processes, read_texts, [(content, name, None)])
         self._check_segments(segments)
         text = _plain(segments)
         beginning = text[: min(_DETECTED_CHARACTERS, self._service.settings.limits.text_characters)]
-        (plan,) = self._service.plan([beginning], source, target, Options(), None)
+        (plan,) = self._service.plan([beginning], source, target, Options(), model)
         return _Document(content, name, segments, text, plan)
 
     def _check_segments(self, segments: Sequence[SegmentText]) -> None:

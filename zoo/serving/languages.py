@@ -130,7 +130,7 @@ def detect_source(text: str, languages: Collection[str], target: str) -> tuple[s
     best, probability = found[0]
     if best not in languages and probability >= _CERTAIN:
         names = f"{language_name(best)} (`{best}`)", language_name(target)
-        remedy = "give the language with `source`, or see `GET /languages`"
+        remedy = "set the source language if this is wrong; `GET /languages` lists the pairs"
         raise ServingError(
             400, f"the text seems to be {names[0]}, and no model translates it into {names[1]}; {remedy}"
         )

@@ -62,7 +62,8 @@ def router(service: Service, documents: Documents) -> APIRouter:
         if not name:
             raise ServingError(400, "`file` is missing")
         target, source = require_string(given, "target"), read_string(given, "source", default=AUTO)
-        content = await documents.translate_document(request, key, content, name, source, target)
+        model = read_string(given, "model")
+        content = await documents.translate_document(request, key, content, name, source, target, model)
         secret = documents.files.add(content, f"{PurePath(name).stem}.{target}{PurePath(name).suffix}")
         return {"translatedFileUrl": f"{request.base_url}download_file/{secret}"}
 

@@ -53,6 +53,9 @@ class TranslateBody(_Body):
     stream: Annotated[bool, Field(description="Send each text's result as a server-sent event when it is done.")] = (
         False
     )
+    sentences: Annotated[bool, Field(description="Return the sentences of each translation with their sources.")] = (
+        False
+    )
 
 
 class ScoreBody(_Body):
@@ -93,11 +96,15 @@ class AttentionBody(_Body):
 
 
 class Translated(BaseModel):
-    """A translation with its score, which is divided by the length penalty, and its natural log-probability."""
+    """A translation with its score, which is divided by the length penalty, and its natural log-probability.
+
+    `sentences` are pairs of a sentence of the text and its translation, if the request asks for them.
+    """
 
     text: str
     score: float
     log_probability: float
+    sentences: list[tuple[str, str]] | None = None
 
 
 class TextResult(BaseModel):
@@ -125,9 +132,10 @@ class ScoreResult(BaseModel):
 
 
 class AttentionResult(BaseModel):
-    """Attention weights, one row for each word of the translation. Each row sums to 1, with the end of the text.
+    """Attention weights, one row for each word of the translation and one column for each word of the text.
 
-    `target_starts` are the positions of the words in the translation. `layers` and `heads` are the numbers of both.
+    A row sums to at most 1: the rest is the attention to language tokens and to the end of the text. `target_starts`
+    are the positions of the words in the translation. `layers` and `heads` are the numbers of both.
     """
 
     source: list[str]
@@ -164,17 +172,17 @@ def router(service: Service) -> APIRouter:
     def authorize(request: Request) -> str:
         return service.admission.authorize(header_key(request.scope))
 
-    @routes.post("/v1/translate", response_model=TranslateResult)
+    @routes.post("/v1/translate", response_model=TranslateResult, response_model_exclude_unset=True)
     async def translate(request: Request, body: TranslateBody) -> Any:
         """Translate one or more texts. Line breaks are kept."""
         key, texts = authorize(request), _list(body.text)
         options = Options(body.beam, body.n_best, body.alpha, body.prefix)
         if not body.stream:
             answers = await service.translate(request, key, texts, body.source, body.target, options, body.model)
-            return TranslateResult(results=[_result(answer) for answer in answers])
+            return TranslateResult(results=[_result(answer, body.sentences) for answer in answers])
         results = await service.translate_each(key, texts, body.source, body.target, options, body.model)
         return StreamingResponse(
-            _events(results), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
+            _events(results, body.sentences), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
         )
 
     @routes.post("/v1/score")
@@ -197,18 +205,19 @@ def router(service: Service) -> APIRouter:
         layers, heads = found.cross.shape[:2]
         layer = best.layer if body.layer is None else body.layer
         head = best.head if body.layer is None and body.head is None else body.head
+        columns, rows = found.word_indices()
         if layer >= layers or (head or 0) >= heads:
             raise ServingError(400, f"the model has {layers} decoder layers with {heads} heads, counted from 0")
         weights = found.cross[layer].mean(0) if head is None else found.cross[layer, head]
-        starts = [0]
-        for word in found.target[:-1]:
-            start = max(found.translation.find(word, starts[-1]), starts[-1])
-            starts[-1:] = [start, start + len(word)]
+        starts, end = list[int](), 0
+        for row in rows:
+            starts.append(max(found.translation.find(found.target[row], end), end))
+            end = starts[-1] + len(found.target[row])
         return AttentionResult(
-            source=list(found.source),
-            target=list(found.target),
+            source=[found.source[column] for column in columns],
+            target=[found.target[row] for row in rows],
             target_starts=starts,
-            weights=[[round(weight, 4) for weight in row] for row in weights.tolist()],
+            weights=[[round(weight, 4) for weight in row] for row in weights[rows][:, columns].tolist()],
             layer=layer,
             head=head,
             layers=layers,
@@ -273,27 +282,34 @@ def _list(texts: str | list[str]) -> list[str]:
     return [texts] if isinstance(texts, str) else texts
 
 
-def _result(answer: Answer) -> TextResult:
+def _result(answer: Answer, sentences: bool = False) -> TextResult:
     return TextResult(
         source=answer.source,
         detected_confidence=answer.confidence,
         model=answer.model,
         revision=answer.revision,
         translations=[
-            Translated(text=each.text, score=each.score, log_probability=each.log_probability)
+            Translated(
+                text=each.text,
+                score=each.score,
+                log_probability=each.log_probability,
+                **({"sentences": [*each.parts]} if sentences else {}),
+            )
             for each in answer.translations
         ],
     )
 
 
-async def _events(results: AsyncIterator[tuple[int, Answer | ServingError]]) -> AsyncIterator[str]:
+async def _events(results: AsyncIterator[tuple[int, Answer | ServingError]], sentences: bool) -> AsyncIterator[str]:
     """Yield one server-sent event per text, and one at the end."""
     async with aclosing(results):  # type: ignore[type-var]
         async for index, answer in results:
             if isinstance(answer, ServingError):
                 yield _event("error", {"index": index, "error": answer.message, "status": answer.status})
             else:
-                yield _event("translation", {"index": index, **_result(answer).model_dump()})
+                yield _event(
+                    "translation", {"index": index, **_result(answer, sentences).model_dump(exclude_unset=True)}
+                )
     yield _event("done", {})
 
 

@@ -10,6 +10,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from threading import Event
 from typing import TypeVar
 
@@ -323,7 +324,7 @@ class Service:
                 results = iter(await self._submit(route.model, loaded, lines, route, options))
                 self.metrics.texts.labels(route.model.name).inc(len(indices))
                 for index, segments in zip(indices, split, strict=True):
-                    translations = _join([next(results) for _ in segments[::2]], segments[1::2])
+                    translations = _join(segments[::2], [next(results) for _ in segments[::2]], segments[1::2])
                     answers[index] = replace(
                         answers[index],
                         translations=translations,
@@ -411,17 +412,18 @@ def readable_errors() -> Iterator[None]:
         raise ServingError(503, "the model cannot be used now", "load", _RETRY_SECONDS) from None
 
 
-def _join(lines: Sequence[Sequence[Translation]], gaps: Sequence[str]) -> list[Translation]:
+def _join(sources: Sequence[str], lines: Sequence[Sequence[Translation]], gaps: Sequence[str]) -> list[Translation]:
     """Return the translations of a text, joined from those of its lines, with the line breaks of the text.
 
-    If some lines have fewer translations, such as an empty line, their last one is repeated.
+    The parts of each translation are its sentences. If some lines have fewer translations, such as an empty line, their
+    last one is repeated.
     """
     joined = []
     for rank in range(max(map(len, lines))):
         parts = [each[min(rank, len(each) - 1)] if each else EMPTY_TRANSLATION for each in lines]
         text = parts[0].text + "".join(gap + part.text for gap, part in zip(gaps, parts[1:], strict=True))
         score, log_probability = sum(part.score for part in parts), sum(part.log_probability for part in parts)
-        joined.append(
-            Translation(text, score, log_probability, tuple(token for part in parts for token in part.tokens))
-        )
+        tokens = tuple(token for part in parts for token in part.tokens)
+        pairs = (part.parts or ((source, part.text),) for source, part in zip(sources, parts, strict=True))
+        joined.append(Translation(text, score, log_probability, tokens, tuple(chain.from_iterable(pairs))))
     return joined

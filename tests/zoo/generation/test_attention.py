@@ -114,6 +114,17 @@ def test_by_words_averages_rows_and_sums_columns() -> None:
     assert attention.cross.tolist() == [[[[0.5, 0.25, 0.25], [0.0, 1.0, 0.0]]]]
 
 
+def test_language_tokens_are_words_that_can_be_left_out() -> None:
+    given = toy(
+        source=("<2de>", "a", "▁c", "</s>"),
+        target_input=("<s>", "<2de>"),
+        target=("<2de>", "</s>"),
+        language_tokens=(1, 1),
+    ).by_words()
+    assert (given.source, given.target) == (("<2de>", "a", "c", "</s>"), ("<2de>", "</s>"))
+    assert given.word_indices() == ([1, 2], [])
+
+
 def test_unknown_characters_and_byte_tokens_are_shown_as_text(translator: Translator) -> None:
     for target in (None, "der Hund"):
         with pytest.warns(UserWarning, match="characters that the model does not know"):

@@ -101,6 +101,7 @@ def test_invalid_documents_are_refused(client_of):
         assert (answer.status_code, list(answer.json())) == (status, ["error"]), answer.text
     assert upload(client, target="fr").status_code == 400
     assert client.post("/translate_file", data={"target": "de"}).status_code == 400
+    assert upload(client, model="other").status_code == 400
     assert upload(client, content=b"").status_code == 200
 
 

@@ -108,17 +108,55 @@ def test_a_word_has_alternatives_and_attention(open_page):
     page.locator("#result button").first.click()
     page.wait_for_selector("#attention span")
     page.locator("#alternatives button").first.wait_for()
-    assert page.locator("#attention span").all_inner_texts()[-1] == "</s>"
+    assert page.locator("#attention span").all_inner_texts() == TEXT.split(), "control tokens are not shown"
     layer, head = page.input_value("#layer"), page.input_value("#head")
     with page.expect_response("**/v1/attention") as response:
         page.select_option("#head", index=2 if head == "0" else 1)  # the first one is the mean
     assert response.value.json()["layer"] == int(layer)
     assert response.value.json()["head"] != int(head)
     page.wait_for_selector("#attention span")
-    chosen = page.locator("#alternatives button").first.inner_text()
-    page.locator("#alternatives button").first.click()
+    first = page.locator("#alternatives button").first
+    chosen = first.inner_text()
+    first.click()
     assert page.inner_text("#result") == chosen != before
     assert page.locator("#word").is_hidden()
+    assert page.locator("#result button").first.evaluate("each => each === document.activeElement")
+
+
+def test_alternatives_and_attention_are_about_the_sentence_of_the_word(open_page):
+    page, asked = open_page(), []
+    sentences = [["I see.", "Ich sehe."], ["We 😀 read.", "Wir 😀 lesen."], ["She knows.", "Sie weiß."]]
+    texts = ["Wir 😀 lesen.", "Wir 😀 lesen es.", "Wir 😀 schauen.", "Wirt 😀 malt.", "Wir 😀", "Wir 😀 schauen es."]
+
+    def answer(route) -> None:
+        body = route.request.post_data_json
+        result = {"source": "en", "model": "m", "revision": "r", "index": 0}
+        if body.get("stream"):
+            translation = {"text": "Ich sehe. Wir 😀 lesen.\nSie weiß.", "sentences": sentences}
+            route.fulfill(body=stream({**result, "translations": [translation]}))
+        else:
+            asked.append(body)
+            route.fulfill(json={"results": [{**result, "translations": [{"text": text} for text in texts]}]})
+
+    def attend(route) -> None:
+        asked.append(route.request.post_data_json)
+        weights = [[1, 0, 0], [0, 1, 0], [0, 0, 1]]
+        words = {"source": ["We", "😀", "read."], "target_starts": [0, 4, 6], "weights": weights}
+        route.fulfill(json={**words, "layer": 0, "head": 0, "layers": 1, "heads": 1})
+
+    page.route("**/v1/translate", answer)
+    page.route("**/v1/attention", attend)
+    assert translate(page) == "Ich sehe. Wir 😀 lesen.\nSie weiß."
+    page.get_by_role("button", name="lesen").click()
+    page.locator("#alternatives button").first.wait_for()
+    page.wait_for_selector("#attention span")
+    assert page.locator("#alternatives button").all_inner_texts() == ["… schauen."], "only other words at this place"
+    assert page.locator("#attention span").evaluate_all("all => all.map(each => each.title)") == ["0 %", "0 %", "100 %"]
+    for body in asked:
+        assert (body["text"], body["model"]) == ("We 😀 read.", "m")
+    assert sorted(body.get("prefix", body.get("translation")) for body in asked) == ["Wir 😀", "Wir 😀 lesen."]
+    page.locator("#alternatives button").click()
+    assert page.inner_text("#result") == "Ich sehe. Wir 😀 schauen.\nSie weiß."
 
 
 def test_the_keyboard_alone_is_enough(open_page):
@@ -129,6 +167,7 @@ def test_the_keyboard_alone_is_enough(open_page):
     page.wait_for_selector("#facts:not(:empty)")
     page.focus("#text")
     page.keyboard.press("Tab")
+    page.keyboard.press("Tab")  # the first stop clears the text
     words = page.locator("#result button")
     assert words.first.evaluate("each => each === document.activeElement")
     page.keyboard.press("End")
@@ -150,8 +189,7 @@ def test_documents_are_translated(open_page, tmp_path):
     assert download.value.suggested_filename == "a.de.txt"
     (tmp_path / "b.txt").write_bytes(b"\xff")
     page.set_input_files("#file", tmp_path / "b.txt")
-    page.wait_for_selector("#error:not(:empty)")
-    assert "UTF-8" in page.inner_text("#error")
+    page.wait_for_selector("#file-error:has-text('UTF-8')")
 
 
 def test_texts_never_become_markup(open_page):
@@ -175,32 +213,100 @@ def test_narrow_and_dark_screens_are_accessible(open_page, options):
     assert serious(page) == []
 
 
-def test_a_text_in_the_first_target_language_gets_another_target(open_page):
-    page = open_page()
-    languages = [
-        {"code": "de", "name": "German", "targets": ["en"]},
-        {"code": "en", "name": "English", "targets": ["de"]},
-    ]
-    page.route("**/languages", lambda route: route.fulfill(json=languages))
-    page.route("**/v1/translate", answer_in_english)
-    page.reload()
-    page.wait_for_selector("#target option", state="attached")
+@pytest.fixture
+def open_with_languages(open_page) -> Callable[[], sync_api.Page]:
+    """A function that opens the page of a server with several languages and models. Texts are language codes."""
+
+    def answer(route) -> None:
+        body = route.request.post_data_json
+        (source,), target = body["text"], body["target"]
+        model = None if source == target else body["model"] or "default"
+        translations = [{"text": f"{source} into {target} with {model}"}]
+        result = {"index": 0, "source": source, "model": model, "revision": "r", "translations": translations}
+        route.fulfill(body=stream(result), content_type="text/event-stream")
+
+    def make() -> sync_api.Page:
+        page = open_page()
+        names, targets = {"de": "German", "en": "English", "fr": "French"}, {"de": ["en"], "en": ["de", "fr"]}
+        languages = [{"code": code, "name": names[code], "targets": targets[code]} for code in targets]
+        directions = {"one": [["en", "de"], ["de", "en"]], "two": [["en", "de"]], "three": [["en", "fr"]]}
+        models = [{"name": name, "directions": pairs, "scores": {}} for name, pairs in directions.items()]
+        page.route("**/languages", lambda route: route.fulfill(json=languages))
+        page.route("**/v1/models", lambda route: route.fulfill(json=models))
+        page.route("**/detect", lambda route: route.fulfill(json=[{"language": route.request.post_data_json["q"]}]))
+        page.route("**/v1/translate", answer)
+        page.reload()
+        page.wait_for_selector("#target option", state="attached")
+        return page
+
+    return make
+
+
+def stream(result: dict[str, object]) -> str:
+    """Return the server-sent events of a request with one text."""
+    return f"event: translation\ndata: {json.dumps(result)}\n\nevent: done\ndata: {{}}\n\n"
+
+
+def type_text(page, text: str, expected: str) -> None:
+    page.fill("#text", text)
+    page.wait_for_selector(f"#result p:text-is('{expected}')")
+
+
+def test_a_target_that_the_page_has_chosen_follows_the_detected_language(open_with_languages):
+    page = open_with_languages()
     assert page.input_value("#target") == "en"
-    page.fill("#text", TEXT)
-    page.wait_for_selector("#facts:not(:empty)")
-    assert (page.input_value("#target"), page.inner_text("#result")) == ("de", "deutsch")
-    page.select_option("#target", "en")
-    page.wait_for_selector("#facts:has-text('Already')")
+    type_text(page, "en", "en into de with default")
+    type_text(page, "de", "de into en with default")
+    type_text(page, "en", "en into de with default")
+    page.select_option("#source", "de")  # German is no target of itself, so the page chooses again
     assert page.input_value("#target") == "en"
 
 
-def answer_in_english(route) -> None:
-    """Answer as a server of both directions does that detects English."""
-    unchanged = route.request.post_data_json["target"] == "en"
-    result = {"index": 0, "source": "en", "model": None if unchanged else "m", "revision": None if unchanged else "r"}
-    result["translations"] = [{"text": TEXT if unchanged else "deutsch"}]
-    events = f"event: translation\ndata: {json.dumps(result)}\n\nevent: done\ndata: {{}}\n\n"
-    route.fulfill(body=events, content_type="text/event-stream")
+def test_a_target_that_the_user_has_chosen_stays(open_with_languages):
+    page = open_with_languages()
+    type_text(page, "de", "de into en with default")
+    page.select_option("#target", "fr")
+    type_text(page, "en", "en into fr with default")
+    page.select_option("#source", "de")
+    assert page.input_value("#target") == "en", "there is no other"
+    page.select_option("#source", "en")
+    assert page.input_value("#target") == "fr"
+    page.select_option("#target", "de")
+    page.select_option("#source", "auto")
+    type_text(page, "de", "de into de with None")
+    page.wait_for_selector("#facts:has-text('Already in this language')")
+    assert page.input_value("#target") == "de"
+
+
+def test_swapping_chooses_both_languages(open_with_languages):
+    page = open_with_languages()
+    type_text(page, "en", "en into de with default")
+    page.click("#swap")
+    page.wait_for_selector("#result p:text-is('en into de with default into en with default')")
+    assert (page.input_value("#source"), page.input_value("#target")) == ("de", "en")
+    page.select_option("#source", "auto")
+    type_text(page, "en", "en into en with None")
+
+
+def test_the_model_can_be_chosen_if_several_translate_the_pair(open_with_languages):
+    page = open_with_languages()
+    type_text(page, "en", "en into de with default")
+    assert page.locator("#model option").all_inner_texts() == ["automatic", "one", "two"]
+    page.select_option("#model", "two")
+    page.wait_for_selector("#result p:text-is('en into de with two')")
+    type_text(page, "de", "de into en with default")
+    assert page.locator("#model").is_hidden()
+
+
+def test_an_error_replaces_the_result(open_with_languages):
+    page = open_with_languages()
+    type_text(page, "en", "en into de with default")
+    page.unroute("**/v1/translate")
+    page.route("**/v1/translate", lambda route: route.fulfill(status=429, json={"error": "busy"}))
+    page.fill("#text", "de")
+    page.wait_for_selector("#error:text-is('Busy')")
+    assert (page.inner_text("#result"), page.inner_text("#facts")) == ("", "")
+    assert page.locator("#copy").is_hidden()
 
 
 def test_the_colours_can_be_chosen(open_page):

@@ -2,10 +2,15 @@
 // Translates what the user types, explains single words, and translates documents. Texts are never written as HTML.
 const DELAY = 300; // milliseconds after the last key before a request is sent
 const MAX_PARTS = 50; // lines are sent as so many texts at most, so that the first ones appear early
-const ALTERNATIVES = 8;
+const N_BEST = 16; // many of them differ only after the chosen word
+const MAX_ALTERNATIVES = 8;
+const MAX_DIRECTIONS = 6; // of a model with more directions, only the number of languages is shown
+const DETECTED = 1000; // characters
 const AUTO = "auto";
+const WORD = /[\p{L}\p{N}\p{M}'’-]+|[^\s\p{L}\p{N}]/gu;
 const byId = (id) => document.getElementById(id);
-const state = { languages: [], parts: [], chosen: null, timer: 0, abort: null, wordAbort: null, targetChosen: false };
+// `target` is the target language that the user has chosen, `source` the detected one.
+const state = { languages: [], models: [], parts: [], chosen: null, target: null, source: null };
 
 function element(name, attributes = {}, ...inside) {
   const node = document.createElement(name);
@@ -14,11 +19,11 @@ function element(name, attributes = {}, ...inside) {
   return node;
 }
 
-function showError(error) {
+function showError(error, id = "error") {
   if (error.name === "AbortError") return;
   const lost = error instanceof TypeError;
-  byId("error").textContent = lost ? "The server does not answer. Try again when it is running." : error.message;
-  byId("result").classList.remove("waiting");
+  const message = lost ? "The server does not answer. Try again when it is running." : error.message;
+  byId(id).textContent = message[0].toUpperCase() + message.slice(1);
 }
 
 async function send(path, body, signal) {
@@ -58,92 +63,123 @@ function splitText(text) {
   return Array.from({ length: Math.ceil(lines.length / size) }, (_, i) => lines.slice(i * size, (i + 1) * size).join("\n"));
 }
 
-function chosenLanguages(part) {
-  return { source: byId("source").value === AUTO ? part.source : byId("source").value, target: byId("target").value };
-}
-
 async function translate() {
   state.abort?.abort();
+  state.abort = new AbortController();
+  const { signal } = state.abort;
   closeWord();
   byId("error").textContent = "";
   const text = byId("text").value;
-  if (!text.trim()) {
-    state.parts = [];
-    byId("facts").textContent = "";
-    return draw();
-  }
-  state.abort = new AbortController();
-  const { signal } = state.abort;
-  const parts = splitText(text).map((part) => ({ text: part }));
-  const asked = parts.filter((part) => part.text.trim());
-  byId("result").classList.add("waiting");
-  const started = performance.now();
+  byId("clear").hidden = !text;
+  byId("count").textContent = text ? `${[...text].length} characters` : "";
+  if (!text.trim()) return showDetected(null), showParts([]);
+  byId("result").ariaBusy = "true";
   try {
-    const body = { text: asked.map((part) => part.text), source: byId("source").value, target: byId("target").value };
-    const response = await send("v1/translate", { ...body, stream: true }, signal);
+    if (byId("source").value === AUTO) await detect(text, signal);
+    const parts = splitText(text).map((part) => ({ text: part, segments: [] }));
+    const asked = parts.filter((part) => part.text.trim());
+    const languages = { source: byId("source").value, target: byId("target").value };
+    const options = { model: byId("model").value || null, sentences: true, stream: true };
+    const started = performance.now();
+    const response = await send("v1/translate", { text: asked.map((part) => part.text), ...languages, ...options }, signal);
     for await (const { name, data } of events(response)) {
       if (name === "error") throw new Error(data.error);
       if (name !== "translation") continue;
-      Object.assign(asked[data.index], { translation: data.translations[0].text, source: data.source });
-      Object.assign(asked[data.index], { model: data.model, revision: data.revision });
-      state.parts = parts;
-      draw();
+      const { source, model, revision, translations } = data;
+      const segments = splitTranslation(translations[0]);
+      Object.assign(asked[data.index], { languages: { source, target: languages.target }, model, revision, segments });
+      if (state.parts === parts) drawPart(asked[data.index]);
+      else showParts(parts);
     }
-    if (avoidTarget(asked)) return translate();
-    byId("result").classList.remove("waiting");
     showFacts(asked, (performance.now() - started) / 1000);
-    byId("announced").textContent = `Translation: ${parts.map((part) => part.translation || "").join(" ").slice(0, 300)}`;
+    byId("announced").textContent = `Translation: ${translation(parts).slice(0, 300)}`;
   } catch (error) {
+    if (signal.aborted) return;
+    showParts([]);
     showError(error);
   }
+  byId("result").ariaBusy = "false";
 }
 
-// Selects another target if the detected language is the target and the user has not chosen one. Returns whether it did.
-function avoidTarget(parts) {
-  if (byId("source").value !== AUTO || state.targetChosen || parts.some((part) => part.model)) return false;
-  const other = state.languages.find(({ code }) => code === parts[0].source)?.targets[0];
-  if (!other) return false;
-  byId("target").value = other;
-  state.targetChosen = true;
-  return true;
+// Detects the language of the text. Selects a target for it if the user has not chosen one.
+async function detect(text, signal) {
+  const body = { q: [...text].slice(0, DETECTED).join(""), api_key: byId("key").value || undefined };
+  const codes = (await json("detect", body, signal)).map(({ language }) => language);
+  const known = codes.map((code) => state.languages.find((each) => each.code.split("-")[0] === code)).find(Boolean);
+  const targets = known?.targets || [];
+  if (!state.target && targets.length && !targets.includes(byId("target").value)) byId("target").value = targets[0];
+  showDetected(known?.code);
 }
+
+function showDetected(code) {
+  state.source = code;
+  byId("source").options[0].text = code ? `Auto: ${languageName(code)}` : "Detect language";
+  fillModels();
+}
+
+// Returns the sentences of a translation, and the white space between them as strings.
+function splitTranslation({ text, sentences }) {
+  let end = 0;
+  const segments = (sentences || []).flatMap(([source, target]) => {
+    const start = text.indexOf(target, end);
+    const gap = text.slice(end, start);
+    end = start + target.length;
+    return [gap, { source, target }];
+  });
+  return [...segments, text.slice(end)];
+}
+
+const translation = (parts) => parts.map(({ segments }) => segments.map((each) => each.target ?? each).join("")).join("\n");
+const wordsOf = (text) => [...text.matchAll(WORD)];
 
 function showFacts(parts, seconds) {
-  const name = byId("source").value === AUTO ? `Detected: ${languageName(parts[0].source)}. ` : "";
   const answered = parts.find((part) => part.model);
-  const model = answered ? `${answered.model} ${answered.revision.slice(0, 8)}` : "Already in this language";
-  const words = parts.map((part) => part.translation.split(/\s+/).filter(Boolean).length).reduce((sum, each) => sum + each);
-  const speed = answered ? `, ${Math.round(words / seconds)} words/s` : "";
-  byId("facts").textContent = `${name}${model}, ${seconds.toFixed(2)} s${speed}`;
+  const speed = Math.round(translation(parts).split(/\s+/).filter(Boolean).length / seconds);
+  const facts = answered ? `${answered.model}, ${seconds.toFixed(2)} s, ${speed} words/s` : "Already in this language";
+  byId("facts").textContent = facts;
+  byId("facts").title = answered ? `Revision ${answered.revision}` : "";
 }
 
-// Draws the translation. The words of a single line are buttons.
-function draw() {
-  const rows = state.parts.map((part, number) => {
-    const row = element("p", { class: "words" });
-    const text = part.translation || "";
-    if (part.text.includes("\n") || !part.model) row.append(text);
-    else {
-      part.words = [...text.matchAll(/[\p{L}\p{N}\p{M}'’-]+|[^\s\p{L}\p{N}]/gu)];
-      let end = 0;
-      part.words.forEach((match, word) => {
-        const button = element("button", { type: "button", tabindex: "-1", "aria-pressed": "false" }, match[0]);
-        button.addEventListener("click", () => openWord(part, word, button));
-        row.append(text.slice(end, match.index), button);
-        end = match.index + match[0].length;
-      });
-      row.append(text.slice(end));
-    }
-    row.dataset.part = number;
-    return row;
+function showParts(parts) {
+  state.parts = parts;
+  for (const part of parts) {
+    part.row = element("p", { dir: "auto", lang: byId("target").value });
+    drawPart(part);
+  }
+  byId("result").replaceChildren(...parts.map((part) => part.row));
+  byId("result").ariaBusy = "false";
+  byId("facts").textContent = "";
+  byId("copy").hidden = !parts.length;
+  takeFocus(byId("result").querySelector("button"));
+}
+
+// Draws a part of the translation. The words of its sentences are buttons.
+function drawPart(part) {
+  const nodes = part.segments.map((sentence) => {
+    if (!sentence.source) return sentence.target ?? sentence;
+    let end = 0;
+    const inside = wordsOf(sentence.target).flatMap((match, word) => {
+      const button = element("button", { type: "button", tabindex: "-1", "aria-pressed": "false" }, match[0]);
+      button.addEventListener("click", () => openWord({ part, sentence, word, button }));
+      const gap = sentence.target.slice(end, match.index);
+      end = match.index + match[0].length;
+      return [gap, button];
+    });
+    sentence.node = element("span", {}, ...inside, sentence.target.slice(end));
+    return sentence.node;
   });
-  byId("result").replaceChildren(...rows);
-  byId("result").querySelector("button")?.setAttribute("tabindex", "0");
-  byId("copy").disabled = !rows.length;
+  part.row.replaceChildren(...nodes);
+  if (!byId("result").querySelector("[tabindex='0']")) takeFocus(byId("result").querySelector("button"));
+}
+
+// Makes a word the one that the tabulator key reaches.
+function takeFocus(button) {
+  byId("result").querySelector("[tabindex='0']")?.setAttribute("tabindex", "-1");
+  button?.setAttribute("tabindex", "0");
 }
 
 async function copy() {
-  const text = state.parts.map((part) => part.translation || "").join("\n");
+  const text = translation(state.parts);
   if (navigator.clipboard) await navigator.clipboard.writeText(text);
   else {
     // Browsers have no clipboard object on plain HTTP, except for this machine.
@@ -156,6 +192,8 @@ async function copy() {
     byId("copy").focus();
   }
   byId("announced").textContent = "The translation is copied.";
+  byId("copy").textContent = "Copied";
+  setTimeout(() => (byId("copy").textContent = "Copy"), 1500);
 }
 
 function setTheme(name) {
@@ -172,63 +210,74 @@ function moveFocus(event) {
   const next = { ArrowRight: place + 1, ArrowLeft: place - 1, Home: 0, End: buttons.length - 1 }[event.key];
   if (place < 0 || next === undefined || !buttons[next]) return;
   event.preventDefault();
-  buttons[place].setAttribute("tabindex", "-1");
-  buttons[next].setAttribute("tabindex", "0");
+  takeFocus(buttons[next]);
   buttons[next].focus();
 }
 
 function closeWord() {
   state.wordAbort?.abort();
+  state.chosen?.button.setAttribute("aria-pressed", "false");
+  if (byId("word").contains(document.activeElement)) state.chosen.button.focus();
   state.chosen = null;
   byId("word").hidden = true;
-  for (const pressed of document.querySelectorAll("[aria-pressed=true]")) pressed.setAttribute("aria-pressed", "false");
 }
 
-async function openWord(part, word, button) {
+async function openWord(chosen) {
   closeWord();
-  button.setAttribute("aria-pressed", "true");
-  state.chosen = { part, word };
+  state.chosen = chosen;
+  chosen.button.setAttribute("aria-pressed", "true");
+  takeFocus(chosen.button);
   state.wordAbort = new AbortController();
-  byId("word-title").textContent = `“${part.words[word][0]}”`;
-  byId("alternatives").replaceChildren();
-  byId("attention").textContent = "";
+  byId("word-title").textContent = `“${chosen.button.textContent}”`;
+  for (const id of ["alternatives", "attention", "word-error"]) byId(id).replaceChildren();
   byId("word").hidden = false;
-  await Promise.all([showAlternatives(), showAttention()]).catch(showError);
+  chosen.button.scrollIntoView({ block: "nearest" });
+  await Promise.all([showAlternatives(), showAttention()]).catch((error) => showError(error, "word-error"));
 }
 
+// Shows translations of the sentence that have another word in place of the chosen one.
 async function showAlternatives() {
-  const { part, word } = state.chosen;
-  const prefix = part.translation.slice(0, part.words[word].index).trimEnd();
-  const body = { text: part.text, ...chosenLanguages(part), prefix: prefix || null, n_best: ALTERNATIVES };
+  const { part, sentence, word } = state.chosen;
+  const own = wordsOf(sentence.target);
+  const prefix = sentence.target.slice(0, own[word].index).trimEnd() || null;
+  const body = { text: sentence.source, ...part.languages, model: part.model, prefix, n_best: N_BEST };
   const { results } = await json("v1/translate", body, state.wordAbort.signal);
-  const texts = [...new Set(results[0].translations.map((each) => each.text))];
-  const items = texts.filter((text) => text !== part.translation).map((text) => {
-    const button = element("button", { type: "button" }, text);
+  const found = new Map([[own[word][0]]]);
+  for (const { text } of results[0].translations) {
+    const words = wordsOf(text);
+    const begins = own.slice(0, word).every(([each], place) => each === words[place]?.[0]);
+    if (begins && words[word] && !found.has(words[word][0])) found.set(words[word][0], [text, words[word].index]);
+  }
+  const items = [...found].slice(1, MAX_ALTERNATIVES + 1).map(([other, [text, index]]) => {
+    const rest = text.slice(index + other.length);
+    const button = element("button", { type: "button", dir: "auto" }, prefix ? "… " : "", element("b", {}, other), rest);
     button.addEventListener("click", () => {
-      part.translation = text;
+      sentence.target = text;
+      drawPart(part);
+      state.chosen.button = sentence.node.children[word];
+      takeFocus(state.chosen.button);
       closeWord();
-      draw();
-      byId("result").querySelector("button")?.focus();
+      byId("announced").textContent = `Translation: ${text}`;
     });
-    return element("li", {}, button);
+    return element("li", { lang: part.languages.target }, button);
   });
-  byId("alternatives").replaceChildren(...(items.length ? items : [element("li", {}, "There is no other translation.")]));
+  byId("alternatives").replaceChildren(...(items.length ? items : [element("li", {}, "The model knows no other word here.")]));
 }
 
 async function showAttention() {
-  const { part, word } = state.chosen;
-  const body = { text: part.text, translation: part.translation, ...chosenLanguages(part) };
+  const { part, sentence, word } = state.chosen;
+  const body = { text: sentence.source, translation: sentence.target, ...part.languages, model: part.model };
   const given = { layer: byId("layer").value, head: byId("head").value };
   if (given.layer !== "") body.layer = Number(given.layer);
   if (given.head !== "") body.head = Number(given.head);
   const found = await json("v1/attention", body, state.wordAbort.signal);
   fillNumbers("layer", found.layers, found.layer, null);
   fillNumbers("head", found.heads, found.head, "mean");
-  // A word of the page can be a part of a word of the model, such as a full stop.
-  const position = part.words[word].index;
-  const row = found.target_starts.findLastIndex((start) => start <= position);
-  const weights = found.weights[row];
+  // A word of the page can be a part of a word of the model, such as a full stop. The server counts code points.
+  const position = [...sentence.target.slice(0, wordsOf(sentence.target)[word].index)].length;
+  const weights = found.weights[found.target_starts.findLastIndex((start) => start <= position)];
   const largest = Math.max(...weights);
+  byId("attention").lang = part.languages.source;
   byId("attention").replaceChildren(
     ...found.source.flatMap((text, column) => {
       const shown = element("span", { title: `${Math.round(100 * weights[column])} %` }, text);
@@ -246,6 +295,7 @@ function fillNumbers(id, count, chosen, first) {
 
 const languageName = (code) => state.languages.find((each) => each.code === code)?.name || code;
 
+// Fills the lists of languages. The target that the user has chosen is selected whenever it is possible.
 function fillLanguages() {
   const source = byId("source").value || AUTO;
   const target = byId("target").value;
@@ -255,16 +305,28 @@ function fillLanguages() {
   const all = state.languages.filter(({ code }) => source === AUTO || code === source).flatMap(({ targets }) => targets);
   const targets = [...new Set(all)].map((code) => element("option", { value: code }, languageName(code)));
   byId("target").replaceChildren(...targets);
-  if (all.includes(target)) byId("target").value = target;
+  byId("target").value = [state.target, target, all[0]].find((code) => all.includes(code));
+  fillModels();
+}
+
+// Fills the list of models for the two languages. It is shown if there are several.
+function fillModels() {
+  const from = byId("source").value === AUTO ? state.source : byId("source").value;
+  const to = byId("target").value;
+  const names = state.models.filter((each) => each.directions.some((pair) => pair[0] === from && pair[1] === to)).map(({ name }) => name);
+  const chosen = byId("model").value;
+  byId("model").replaceChildren(element("option", { value: "" }, "automatic"), ...names.map((name) => element("option", {}, name)));
+  byId("model").value = names.includes(chosen) ? chosen : "";
+  byId("model-box").hidden = names.length < 2;
+  byId("swap").disabled = !state.languages.some(({ code }) => code === to);
 }
 
 function swap() {
   const [source, target] = [byId("source").value, byId("target").value];
-  const detected = state.parts.find((part) => part.source)?.source;
-  const text = state.parts.map((part) => part.translation || "").join("\n");
+  const text = translation(state.parts);
+  state.target = source === AUTO ? state.parts.find((part) => part.languages)?.languages.source : source;
   byId("source").value = target;
   fillLanguages();
-  byId("target").value = source === AUTO ? detected || byId("target").value : source;
   if (text.trim()) byId("text").value = text;
   translate();
 }
@@ -272,11 +334,11 @@ function swap() {
 async function translateFile(file) {
   if (!file) return;
   const status = byId("file-status");
+  byId("file-error").textContent = "";
   status.textContent = `Translating ${file.name} …`;
   const form = new FormData();
   form.append("file", file);
-  form.append("source", byId("source").value);
-  form.append("target", byId("target").value);
+  for (const id of ["source", "target", "model"]) if (byId(id).value) form.append(id, byId(id).value);
   form.append("api_key", byId("key").value);
   try {
     const response = await fetch("translate_file", { method: "POST", body: form });
@@ -286,15 +348,17 @@ async function translateFile(file) {
     status.replaceChildren(`${file.name}: `, link, ", for ten minutes.");
   } catch (error) {
     status.textContent = "";
-    showError(error);
+    showError(error, "file-error");
   }
 }
 
-function showModels(models) {
-  const rows = models.map((model) => {
-    const pairs = model.directions.map(([source, target]) => `${languageName(source)} to ${languageName(target)}`);
+function showModels() {
+  const rows = state.models.map((model) => {
+    const pairs = model.directions.map((pair) => pair.map(languageName).join(" to "));
+    const many = `${new Set(model.directions.flat()).size} languages`;
+    const languages = pairs.length > MAX_DIRECTIONS ? many : pairs.join("\n") || model.task;
     const scores = Object.entries(model.scores).map(([name, value]) => `${name} ${value.toFixed(1)}`);
-    const cells = [model.name, pairs.join(", ") || model.task, scores.join(", "), model.licence || ""];
+    const cells = [model.name, languages, scores.join("\n"), model.licence || ""];
     return element("tr", {}, ...cells.map((text) => element("td", {}, text)));
   });
   byId("models").replaceChildren(...rows);
@@ -303,34 +367,37 @@ function showModels(models) {
 async function start() {
   byId("key").value = sessionStorage.getItem("key") || "";
   const [languages, settings, models] = await Promise.all(["languages", "frontend/settings", "v1/models"].map((path) => json(path)));
-  state.languages = languages;
+  Object.assign(state, { languages, models });
   byId("key-box").hidden = !settings.keyRequired;
   byId("documents").hidden = !settings.filesTranslation;
   byId("file").setAttribute("accept", settings.supportedFilesFormat.join(","));
   fillLanguages();
-  showModels(models);
+  showModels();
 }
 
 const later = () => {
   clearTimeout(state.timer);
   state.timer = setTimeout(translate, DELAY);
 };
-byId("text").addEventListener("input", later);
-byId("source").addEventListener("change", () => (fillLanguages(), translate()));
-byId("target").addEventListener("change", () => ((state.targetChosen = true), translate()));
-byId("key").addEventListener("input", () => (sessionStorage.setItem("key", byId("key").value), later()));
-byId("swap").addEventListener("click", swap);
-byId("copy").addEventListener("click", () => copy().catch(showError));
-byId("theme").addEventListener("change", () => setTheme(byId("theme").value));
-byId("result").addEventListener("keydown", moveFocus);
-for (const id of ["layer", "head"]) byId(id).addEventListener("change", () => showAttention().catch(showError));
+const on = (id, name, action) => byId(id).addEventListener(name, action);
+on("text", "input", later);
+on("clear", "click", () => ((byId("text").value = ""), byId("text").focus(), translate()));
+on("source", "change", () => (fillLanguages(), translate()));
+on("target", "change", () => ((state.target = byId("target").value), fillModels(), translate()));
+on("model", "change", translate);
+on("key", "input", () => (sessionStorage.setItem("key", byId("key").value), later()));
+on("swap", "click", swap);
+on("copy", "click", () => copy().catch(showError));
+on("close", "click", closeWord);
+on("theme", "change", () => setTheme(byId("theme").value));
+on("result", "keydown", moveFocus);
+for (const id of ["layer", "head"]) on(id, "change", () => showAttention().catch((error) => showError(error, "word-error")));
 document.addEventListener("keydown", (event) => event.key === "Escape" && closeWord());
-byId("file").addEventListener("change", () => translateFile(byId("file").files[0]));
-const area = byId("documents");
+on("file", "change", () => translateFile(byId("file").files[0]));
 for (const name of ["dragover", "dragleave", "drop"]) {
-  area.addEventListener(name, (event) => {
+  on("documents", name, (event) => {
     event.preventDefault();
-    area.classList.toggle("over", name === "dragover");
+    byId("documents").classList.toggle("over", name === "dragover");
     if (name === "drop") translateFile(event.dataTransfer.files[0]);
   });
 }
