@@ -313,7 +313,9 @@ class _WholeLoss(torch.autograd.Function):
     ) -> Tensor:  # fmt: skip
         rows = x.flatten(0, -2)
         logits = functional.linear(rows, table, bias)
-        losses = cuda.losses.cross_entropy(logits, labels.flatten(), classes, smoothing, wrong_classes)
+        losses = cuda.losses.cross_entropy(
+            logits, labels.flatten(), classes, smoothing, wrong_classes, bias is not None
+        )
         ctx.save_for_backward(rows, table, logits)
         ctx.shape, ctx.bias_type = x.shape, None if bias is None else bias.dtype
         return losses.sum(1)

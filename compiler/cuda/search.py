@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import torch
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
 
 KEYS = 16
 """Number of keys that a program of an attention reads at a time. It has one warp."""
-VOCABULARY_BLOCK = 1024
-"""Number of logits that a program of the selection reads at a time."""
+VOCABULARY_BLOCK, BEST_WARPS = 1024, 1
+"""Number of logits that a program of the selection reads at a time, and its warps."""
 PROGRAMS = 2048
 """Number of programs between which the logits of all rows are divided, if there are enough logits."""
 COLUMNS, SELECT_WARPS = 64, 4
@@ -172,10 +173,11 @@ def _attend_memory(
 
 @triton.jit
 def _best(
-    logits, vocabulary, table, width, totals, allowed, highest, sums, values, tokens, pad, bos, length_each,
-    rows: tl.constexpr, count: tl.constexpr, block: tl.constexpr,
+    logits, units, table, width, totals, allowed, highest, sums, values, tokens, pad, bos, length_each,
+    rows: tl.constexpr, count: tl.constexpr, block: tl.constexpr, alignment: tl.constexpr,
 ):  # fmt: skip
     row, part = tl.program_id(0), tl.program_id(1)
+    vocabulary = units * alignment  # so that the compiler knows by what it can be divided, and loads vectors
     slot = table + row // rows * width
     total = tl.load(slot + totals + row % rows).to(tl.float32, bitcast=True)
     if (tl.load(slot + _STATE) == _RUNNING) & (total != float("-inf")):
@@ -391,15 +393,16 @@ def attend_memory(features: Tensor, slots: Slots, heads: HeadColumns, scale: flo
 def select(slots: Slots, logits: Tensor) -> None:
     """Select the hypotheses of the next step (see `compiler.slots.advance`)."""
     layout, vocabulary = slots.layout, logits.shape[-1]
-    count, blocks = layout.candidates, triton.cdiv(vocabulary, VOCABULARY_BLOCK)
+    alignment, count, blocks = math.gcd(vocabulary, 8), layout.candidates, triton.cdiv(vocabulary, VOCABULARY_BLOCK)
     each = triton.cdiv(blocks, max(1, min(blocks, PROGRAMS // slots.rows)))
     parts = triton.cdiv(blocks, each)
     highest, sums = torch.empty((2, slots.rows, parts), dtype=torch.float32, device=logits.device)
     values = torch.empty((slots.rows, parts, count), dtype=torch.float32, device=logits.device)
     tokens = torch.empty((slots.rows, parts, count), dtype=torch.int32, device=logits.device)
     _best[(slots.rows, parts)](
-        logits, vocabulary, slots.table, layout.width, layout.totals, slots.allowed, highest, sums, values, tokens,
-        PAD, BOS, each * VOCABULARY_BLOCK, layout.rows, count, VOCABULARY_BLOCK, num_warps=1,
+        logits, vocabulary // alignment, slots.table, layout.width, layout.totals, slots.allowed, highest, sums, values,
+        tokens, PAD, BOS, each * VOCABULARY_BLOCK, layout.rows, count, VOCABULARY_BLOCK, alignment,
+        num_warps=BEST_WARPS,
     )  # fmt: skip
     _select[(slots.count,)](
         slots.table, layout.width, slots.states, logits, vocabulary, slots.allowed, highest, sums, values, tokens,

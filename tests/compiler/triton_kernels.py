@@ -259,14 +259,14 @@ def compile_all() -> None:
         (products._product, {**multiplied, "has_norm": False, "chunks": 2, "parts": 16}, {}),
         (norms._drop, {"block": 1024}, {}),
         (norms._relu_backward, {"rows_each": 256, "block_rows": 32, "block_width": 128}, {}),
-        (losses._cross_entropy, {"wrong_classes": True, "block": 4096}, {}),
+        (losses._cross_entropy, {"wrong_classes": True, "suppresses": True, "block": 4096, "alignment": 8}, {}),
         (attention._forward, {"causal": True, "block": 64, **blocks}, {}),
         (attention._query_gradients, {"causal": True, "block": 64, **blocks}, {}),
         (attention._key_gradients, {"causal": True, "block": 32, **blocks}, {}),
         (search._embed, {"rows": 4, "has_positions": True, "block": 512}, {"tokens": "i32", "d": "i32"}),
         (search._attend_cache, {"capacity": 64, "cache_width": 1024, **step}, {}),
         (search._attend_memory, {"source": 64, "memory_width": 6144, **step}, {}),
-        (search._best, {"rows": 4, "count": 8, "block": 1024}, {}),
+        (search._best, {"rows": 4, "count": 8, "block": 1024, "alignment": 8}, {}),
         (search._select, selected, {}),
     ]
     for kernel, constants, others in kernels:
