@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import logging
 import os
+import re
+import shutil
+import subprocess
 import threading
 from pathlib import Path
 
@@ -11,9 +14,10 @@ import httpx2
 import pytest
 
 from tests.zoo.serving.conftest import RUN, running
+from tests.zoo.serving.test_balancer import shipped
 from tests.zoo.serving.test_limits import BODY, metric, send, wait_until
 from zoo.serving import app
-from zoo.serving.settings import Keys, hash_key, new_key
+from zoo.serving.settings import Keys, Limits, hash_key, new_key
 
 
 @pytest.fixture(autouse=True)
@@ -119,3 +123,15 @@ def test_the_log_counts_requests_by_status(url_of, monkeypatch, caplog):
     wait_until(lambda: sum(int(line.split()[0]) for line in counted()) == 2)
     assert "1 with status 200" in " ".join(counted())
     assert "1 with status 400" in " ".join(counted())
+
+
+def test_the_shipped_unit_of_systemd_is_valid(tmp_path):
+    unit = shipped("serve.md", "zoo.service")
+    assert int(re.search(r"TimeoutStopSec=(\d+)", unit)[1]) > Limits().request_seconds
+    program = shutil.which("systemd-analyze")
+    if program is None:
+        pytest.skip("systemd is not installed")
+    file = tmp_path / "zoo.service"
+    file.write_text(unit.replace("/opt/zoo/bin/zoo", shutil.which("true")), encoding="utf-8")
+    result = subprocess.run([program, "verify", file], capture_output=True, text=True)
+    assert (result.returncode, result.stderr) == (0, "")
