@@ -78,9 +78,9 @@ def translate(
     folder = from_options(spec, model, messages)
     known = ModelFolder(folder).spec
     direction = choose_direction(known, from_, to, messages)
-    codes = known.languages.codes if known.languages else [direction[1]]
-    jobs = _jobs(_without_translations(found, codes), output, direction[1], documents)
-    existing = [target for target in jobs.values() if target.exists()]
+    codes = known.languages.codes if known.languages else direction
+    plan = _plan(found, output, direction[1], codes)
+    existing = [target for target in plan if target.exists()]
     if existing and not yes:
         question = f"replace `{existing[0]}`{f' and {len(existing) - 1} more' * (len(existing) > 1)}?"
         if not confirm(question, f"`{existing[0]}` was not replaced"):
@@ -94,7 +94,7 @@ def translate(
         report=messages,
     )
     errors = []
-    for document, target in jobs.items():
+    for target, document in plan.items():
         try:
             _translate(translator, direction, document, target, messages)
         except (ZooError, OSError) as error:
@@ -106,13 +106,16 @@ def translate(
 
 
 def _find(given: Sequence[Path], output: Path | None) -> Iterator[tuple[Path, Path]]:
-    """Yield each document, and its path relative to the folder that was given or, for a file, its name.
+    """Yield each document, and its path relative to `output`. For a file of this name, the path is empty.
 
     Raises:
-        ZooError: A file or folder does not exist, a file has an unknown format, or a folder has no document.
+        ZooError: A document does not exist or has an unknown format, a folder has no document, or `output` is a file.
     """
     from zoo.documents.document import FORMATS, format_of
 
+    is_file = output is not None and output.suffix and not output.is_dir() and len(given) == 1 and not given[0].is_dir()
+    if output is not None and output.exists() and not (is_file or output.is_dir()):
+        raise ZooError(f"`{output}` is not a folder", hint="name a folder with `--output`")
     excluded = None if output is None else output.resolve()
     for path in given:
         if path.is_dir():
@@ -132,43 +135,38 @@ def _find(given: Sequence[Path], output: Path | None) -> Iterator[tuple[Path, Pa
             if not path.is_file():
                 problem = "is not a regular file" if path.exists() else "does not exist"
                 raise ZooError(f"`{path}` {problem}", hint="name the documents to translate, or their folder")
-            yield path, Path(path.name)
+            yield path, Path() if is_file else Path(path.name)
 
 
-def _without_translations(found: dict[Path, Path], codes: Sequence[str]) -> dict[Path, Path]:
-    """Leave out translations that an earlier call has written beside their originals, such as `a.de.txt`."""
+def _plan(found: dict[Path, Path], output: Path | None, code: str, codes: Sequence[str]) -> dict[Path, Path]:
+    """Return the files to write, and the document for each of them.
 
-    def is_translation(path: Path) -> bool:
-        stem = Path(path.stem)
-        return stem.suffix[1:] in codes and path.with_name(stem.stem + path.suffix) in found
+    Translations that an earlier call has written beside their originals, such as `a.de.txt`, are left out.
 
-    return {path: relative for path, relative in found.items() if not is_translation(path)}
-
-
-def _jobs(found: dict[Path, Path], output: Path | None, code: str, given: Sequence[Path]) -> dict[Path, Path]:
-    """Return the file to write for each document.
+    Args:
+        found: Each document, and its path relative to the folder to write to.
+        output: File or folder to write to.
+        code: Code of the target language.
+        codes: Codes of all languages of the model.
 
     Raises:
-        ZooError: The output is not a folder or has another format, or a document would be lost.
+        ZooError: A file would have another format than its document, or a document would be lost.
     """
-    is_file = output is not None and len(given) == 1 and not given[0].is_dir() and output.suffix and not output.is_dir()
-    for path in () if output is None or is_file else (output, *output.parents):
-        if path.exists() and not path.is_dir():
-            raise ZooError(f"`{path}` is not a folder", hint="name a folder with `--output`")
-    jobs: dict[Path, Path] = {}
+    plan: dict[Path, Path] = {}
     for document, relative in found.items():
-        target = document.with_suffix(f".{code}{document.suffix}")
-        if output is not None:
-            target = output if is_file else output / relative
+        stem = Path(document.stem)
+        if stem.suffix[1:] in codes and document.with_name(stem.stem + document.suffix) in found:
+            continue
+        target = output / relative if output else document.with_suffix(f".{code}{document.suffix}")
         if target.suffix.lower() != document.suffix.lower():
             hint = f"name a file that ends with `{document.suffix}`"
             raise ZooError(f"`{target}` must have the same format as `{document}`", hint=hint)
         if target.resolve() == document.resolve():
-            raise ZooError(f"`{document}` would be replaced by itself", hint="choose another folder with `--output`")
-        if target in jobs.values():
+            raise ZooError(f"`{document}` would be replaced by itself", hint="choose another path with `--output`")
+        if target in plan:
             raise ZooError(f"two documents would be written to `{target}`", hint="translate them in separate calls")
-        jobs[document] = target
-    return jobs
+        plan[target] = document
+    return plan
 
 
 def _translate(translator: Translator, direction: Direction, document: Path, target: Path, messages: Report) -> None:

@@ -82,7 +82,8 @@ class Keys(dict[str, int | None]):
         try:
             found = read_keys(self._file)
         except (ZooError, OSError) as error:
-            LOG.error("the previous API keys remain valid: %s", error)
+            reason = error.summary if isinstance(error, ZooError) else error.strerror
+            LOG.error("the previous API keys remain valid: %s", reason)
             return
         self.clear()
         self.update(found)
