@@ -82,7 +82,8 @@ def test_ctrl_c_ends_the_server(server: tuple[subprocess.Popen[str], str]) -> No
 
 @pytest.mark.integration
 def test_the_server_can_be_stopped_while_it_loads_a_model(server: tuple[subprocess.Popen[str], str]) -> None:
-    process, _ = server
+    process, url = server
+    assert httpx2.get(f"{url}/health", timeout=120).status_code == 200  # signals are handled from now on
     process.send_signal(signal.SIGTERM)
     assert process.wait(120) == 0
     assert process.stderr is not None
