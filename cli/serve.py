@@ -16,12 +16,13 @@ from specs.limits import MAX_TOKENS
 SERVE_EXAMPLES = (
     "zoo serve"
     "\n\nzoo serve --model transformer-tiny-ende --port 8080"
-    "\n\nzoo serve --new-key --keys keys.txt && zoo serve --keys keys.txt --host 0.0.0.0"
+    "\n\nzoo serve --new-key alice --keys keys.txt && zoo serve --keys keys.txt --host 0.0.0.0"
 )
 _LIMITS = "Limits"
 _MAX = 1_000_000.0
 _CPU_BATCH_TOKENS = 512
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
+_NEW_KEY_HELP = "Create an API key with this name, add its SHA-256 and its name to --keys, print the key, and exit."
 _HALF = "half of this machine's memory"
 _MEMORY_HELP = "Keep only as many models in memory as fit into GB gigabytes."
 _IDLE_HELP = "Unload a model that was not used for X minutes."
@@ -55,7 +56,7 @@ def serve(
             metavar="NAME|RUN",
             show_default="all published models on this machine",
             autocompletion=options.complete_model_or_run,
-            help="Offer this model. Give the option several times for several models.",
+            help="Load this model at the start, and offer it. Give the option several times for several models.",
         ),
     ] = None,
     host: Annotated[
@@ -67,13 +68,15 @@ def serve(
         typer.Option(
             metavar="FILE",
             show_default="no key is needed",
-            help="Accept only the API keys in this file. Each line has the SHA-256 of a key and, optionally, the "
-            "number of characters that the key may translate until the server is restarted.",
+            help="Accept only the API keys in this file, which is read again when it changes. Each line has the "
+            "SHA-256 of a key and, optionally, the number of characters that the key may translate until the server is "
+            "restarted.",
         ),
     ] = None,
     new_key: Annotated[
-        bool, typer.Option("--new-key", help="Create an API key, add its SHA-256 to --keys, print the key, and exit.")
-    ] = False,
+        str | None,
+        typer.Option(metavar="NAME", show_default=False, help=_NEW_KEY_HELP),
+    ] = None,
     cors: Annotated[list[str] | None, typer.Option(metavar="ORIGIN", show_default="none", help=_CORS_HELP)] = None,
     allow_host: Annotated[
         list[str] | None, typer.Option(metavar="NAME", show_default="localhost", help=_HOST_HELP)
@@ -97,8 +100,8 @@ def serve(
     """Translate for other programs over HTTP.
 
     The server has zoo's own API below /v1, and the APIs of LibreTranslate and DeepL, so that their clients work. It
-    chooses a model by the languages of a request, and loads it when it is first needed. A new revision of a model in
-    the local model store is used without a restart.
+    chooses a model by the languages of a request. Without --model, a model is loaded when it is first needed. A new
+    revision of a model in the local model store is used without a restart.
 
     After SIGTERM or Ctrl-C, the server answers the requests that it has accepted, and exits.
     """
@@ -106,7 +109,7 @@ def serve(
         from zoo.serving.app import open_socket, run_server
         from zoo.serving.pool import ModelPool
         from zoo.serving.service import Service
-        from zoo.serving.settings import Limits, Settings, read_keys
+        from zoo.serving.settings import Keys, Limits, Settings
         from zoo.serving.settings import new_key as create_key
     except ModuleNotFoundError as error:
         hint = "run `pip install -e '.[serve]'` in zoo's source folder"
@@ -117,10 +120,10 @@ def serve(
     from zoo.report import Report
     from zoo.system.memory import machine_memory
 
-    if new_key:
+    if new_key is not None:
         if keys is None:
             raise ZooError("`--new-key` needs `--keys FILE`", hint="name the file that the server reads its keys from")
-        print(create_key(keys))
+        print(create_key(keys, new_key))
         return
     limits = Limits(
         body_bytes=max_body_bytes,
@@ -134,7 +137,7 @@ def serve(
         max_batch_tokens = _CPU_BATCH_TOKENS
     checks_names = host in _LOOPBACK and keys is None
     hosts = (*_LOOPBACK, *(name.lower() for name in allow_host or ())) if checks_names else ()
-    settings = Settings(limits, read_keys(keys) if keys else {}, tuple(cors or ()), hosts)
+    settings = Settings(limits, Keys(file=keys), tuple(cors or ()), hosts)
     pool = ModelPool(
         model or zoo.names(),
         memory_bytes=machine_memory() // 2 if max_memory is None else int(max_memory * 1e9),
@@ -152,8 +155,8 @@ def serve(
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.WARNING)
     logging.getLogger("zoo.serving").setLevel(logging.INFO)
     listener = open_socket(host, port)
-    if host not in _LOOPBACK and not settings.keys:
+    if host not in _LOOPBACK and not settings.keys.needed:
         messages.warn("other machines can use this server without a key: add `--keys FILE`, or use `--host 127.0.0.1`")
     shown = f"[{host}]" if ":" in host else host
     messages.info(f"serving {len(pool.models)} models on http://{shown}:{listener.getsockname()[1]}; Ctrl-C stops")
-    run_server(Service(settings, pool), listener)
+    run_server(Service(settings, pool), listener, model or ())

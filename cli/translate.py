@@ -2,32 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cli import options
 from specs import ZooError
 
+if TYPE_CHECKING:
+    from specs.corpus import Direction
+    from zoo.generation.translator import Translator
+    from zoo.report import Report
+
 TRANSLATE_EXAMPLES = (
-    "zoo translate letter.docx --model everyday --to de"
+    "zoo translate letter.docx --to de"
     "\n\nzoo translate page.html -o seite.html --model everyday --from en --to de"
+    "\n\nzoo translate website -o webseite --to de"
 )
+_DEFAULT_MODEL, _DEFAULT_LANGUAGES = "everyday", {None, "en", "de"}
 
 
 def translate(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Document to translate.")],
+    documents: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE|FOLDER",
+            show_default=False,
+            help="Document to translate, or folder. In a folder and its subfolders, all documents are translated. "
+            "Hidden files and translations beside their originals are left out.",
+        ),
+    ],
     output: Annotated[
         Path | None,
         typer.Option(
             "--output",
             "-o",
-            metavar="FILE",
-            show_default="FILE with the code of the target language before its suffix",
-            help="File to write.",
+            metavar="FILE|FOLDER",
+            show_default="beside each document, with the code of the target language before the suffix",
+            help="File to write or, for several documents or a folder, folder to write to. In this folder, documents "
+            "keep their names, and the documents of a folder their subfolders.",
         ),
     ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Replace existing files without asking for confirmation.")] = False,
     spec: options.OfSpec = None,
     model: options.Model = None,
     from_: options.From = None,
@@ -37,51 +55,134 @@ def translate(
     backend: options.Backend = None,
     max_batch_tokens: options.MaxBatchTokens = None,
 ) -> None:
-    """Translate a document.
+    """Translate documents.
 
     The formats are plain text (.txt), Markdown (.md), web pages (.html), subtitles (.srt), Word (.docx), OpenDocument
     (.odt) and e-books (.epub). Everything but the text is copied byte for byte. Bold words, links and the like go to
     the words that their words are aligned to (see `zoo align`). Code is not translated.
+
+    Without --spec and --model, the included model `everyday` translates between English and German. If a document
+    cannot be translated, the others are translated nevertheless.
     """
-    from cli.console import report
-    from zoo.documents.document import MAX_DOCUMENT_BYTES, format_of, translate_document
-    from zoo.files.atomic import atomic_file
-    from zoo.files.reading import read_bytes
-    from zoo.generation.config import LanguageOptions
+    from cli.console import confirm, report
+    from cli.errors import to_zoo_error
     from zoo.generation.loading import open_model
     from zoo.models.find import from_options
+    from zoo.models.folder import ModelFolder
     from zoo.text.languages import choose_direction
 
-    format_of(file.name)  # before the model is loaded
-    if not file.is_file():
-        raise ZooError(f"`{file}` is not a file", hint="name the document to translate")
-    content = read_bytes(file, MAX_DOCUMENT_BYTES)
+    found = dict(_find(documents, output))  # before the model is loaded
     messages = report()
+    if model is None and spec is None and {from_, to} <= _DEFAULT_LANGUAGES:
+        model = _DEFAULT_MODEL
+    folder = from_options(spec, model, messages)
+    known = ModelFolder(folder).spec
+    direction = choose_direction(known, from_, to, messages)
+    codes = known.languages.codes if known.languages else direction
+    plan = _plan(found, output, direction[1], codes)
+    existing = [target for target in plan if target.exists()]
+    if existing and not yes:
+        question = f"replace `{existing[0]}`{f' and {len(existing) - 1} more' * (len(existing) > 1)}?"
+        if not confirm(question, f"`{existing[0]}` was not replaced"):
+            return messages.info("nothing was translated")
     translator = open_model(
-        from_options(spec, model, messages),
+        folder,
         device=device,
         precision=precision,
         backend=backend,
         max_batch_tokens=max_batch_tokens,
         report=messages,
     )
-    source, target = choose_direction(translator.spec, from_, to, messages)
-    written = output or file.with_suffix(f".{target}{file.suffix}")
-    if written.suffix.lower() != file.suffix.lower():
-        raise ZooError(
-            f"`{written}` has another format than `{file}`", hint=f"name a file that ends with `{file.suffix}`"
-        )
-    languages: LanguageOptions = {"source": source, "target": target}
+    errors = []
+    for target, document in plan.items():
+        try:
+            _translate(translator, direction, document, target, messages)
+        except (ZooError, OSError) as error:
+            errors.append(to_zoo_error(error))
+    if errors:
+        errors[0].additional = (*errors[0].additional, *errors[1:])
+        raise errors[0]
+    return None
 
-    def translations_of(texts: list[str]) -> list[str]:
-        return [best.text for best, *_ in translator.hypotheses(texts, report=messages, **languages)]
 
+def _find(given: Sequence[Path], output: Path | None) -> Iterator[tuple[Path, Path]]:
+    """Yield each document, and its path relative to `output`. For a file of this name, the path is empty.
+
+    Raises:
+        ZooError: A document does not exist or has an unknown format, a folder has no document, or `output` is a file.
+    """
+    from zoo.documents.document import FORMATS, format_of
+
+    is_file = output is not None and output.suffix and not output.is_dir() and len(given) == 1 and not given[0].is_dir()
+    if output is not None and output.exists() and not (is_file or output.is_dir()):
+        raise ZooError(f"`{output}` is not a folder", hint="name a folder with `--output`")
+    excluded = None if output is None else output.resolve()
+    for path in given:
+        if path.is_dir():
+            inside = [
+                each
+                for each in sorted(path.rglob("*"))
+                if each.suffix.lower() in FORMATS
+                and each.is_file()
+                and not any(part.startswith(".") for part in each.relative_to(path).parts)
+                and (excluded in (None, path.resolve()) or excluded not in each.resolve().parents)
+            ]
+            if not inside:
+                raise ZooError(f"`{path}` has no document", hint=f"the formats are {', '.join(FORMATS)}")
+            yield from ((each, each.relative_to(path)) for each in inside)
+        else:
+            format_of(path.name)
+            if not path.is_file():
+                problem = "is not a regular file" if path.exists() else "does not exist"
+                raise ZooError(f"`{path}` {problem}", hint="name the documents to translate, or their folder")
+            yield path, Path() if is_file else Path(path.name)
+
+
+def _plan(found: dict[Path, Path], output: Path | None, code: str, codes: Sequence[str]) -> dict[Path, Path]:
+    """Return the files to write, and the document for each of them.
+
+    Translations that an earlier call has written beside their originals, such as `a.de.txt`, are left out.
+
+    Args:
+        found: Each document, and its path relative to the folder to write to.
+        output: File or folder to write to.
+        code: Code of the target language.
+        codes: Codes of all languages of the model.
+
+    Raises:
+        ZooError: A file would have another format than its document, or a document would be lost.
+    """
+    plan: dict[Path, Path] = {}
+    for document, relative in found.items():
+        stem = Path(document.stem)
+        if stem.suffix[1:] in codes and document.with_name(stem.stem + document.suffix) in found:
+            continue
+        target = output / relative if output else document.with_suffix(f".{code}{document.suffix}")
+        if target.suffix.lower() != document.suffix.lower():
+            hint = f"name a file that ends with `{document.suffix}`"
+            raise ZooError(f"`{target}` must have the same format as `{document}`", hint=hint)
+        if target.resolve() == document.resolve():
+            raise ZooError(f"`{document}` would be replaced by itself", hint="choose another path with `--output`")
+        if target in plan:
+            raise ZooError(f"two documents would be written to `{target}`", hint="translate them in separate calls")
+        plan[target] = document
+    return plan
+
+
+def _translate(translator: Translator, direction: Direction, document: Path, target: Path, messages: Report) -> None:
+    """Translate a document, and write the result to `target`."""
+    from zoo.documents.document import MAX_DOCUMENT_BYTES, translate_document
+    from zoo.files.atomic import atomic_file
+    from zoo.files.reading import read_bytes
+    from zoo.generation.config import LanguageOptions
+
+    languages: LanguageOptions = {"source": direction[0], "target": direction[1]}
     result = translate_document(
-        content,
-        file.name,
-        translations_of,
+        read_bytes(document, MAX_DOCUMENT_BYTES),
+        str(document),
+        lambda texts: [best.text for best, *_ in translator.hypotheses(texts, report=messages, **languages)],
         lambda texts, translations: translator.align(texts, translations, report=messages, **languages),
     )
-    with atomic_file(written) as partial:
+    with atomic_file(target) as partial:
         partial.write_bytes(result)
-    messages.info(f"wrote {written}")
+    messages.info(f"wrote {target}")

@@ -54,7 +54,7 @@ OPTIONS = {
         "--n-best",
         *("--no-split", "--temperature", "--top-k", "--top-p", "--seed", "--json", *_EXECUTION),
     ],
-    "translate": ["FILE", "--output", *_MODEL, "--from", "--to", *_EXECUTION],
+    "translate": ["FILE|FOLDER", "--output", "--yes", *_MODEL, "--from", "--to", *_EXECUTION],
     "run": ["MODEL", "--from", "--to", *_EXECUTION[:-1]],
     "parse": [
         *("MODEL", *_MODEL, "--input", "--output", "--pretty", "--svg", "--beam", "--alpha", "--n-best"),

@@ -25,14 +25,14 @@ from zoo.serving.settings import hash_key, read_keys
 ROOT = Path(__file__).parents[2]
 Zoo = Callable[..., Any]
 _REQUESTS = 6
+_START = [sys.executable, "-m", "zoo", "serve", "--model", "runs/tiny", "--port", "0", "--device", "cpu"]
 
 
 @pytest.fixture
 def server(trained: Callable[..., Run]) -> Iterator[tuple[subprocess.Popen[str], str]]:
     trained()
-    command = [sys.executable, "-m", "zoo", "serve", "--model", "runs/tiny", "--port", "0", "--device", "cpu"]
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(_START, env=environment, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         found = re.search(r"http://[\d.]+:\d+", process.stderr.readline())
         assert found
@@ -69,13 +69,42 @@ def test_sigterm_under_load_loses_no_accepted_request(server: tuple[subprocess.P
 @pytest.mark.integration
 def test_ctrl_c_ends_the_server(server: tuple[subprocess.Popen[str], str]) -> None:
     process, url = server
-    assert httpx2.get(f"{url}/health", timeout=120).status_code == 200
+    while httpx2.get(f"{url}/health/ready", timeout=120).status_code != 200:
+        time.sleep(0.01)
     process.send_signal(signal.SIGINT)
     assert process.wait(120) == 0
+    assert process.stderr is not None
+    log = process.stderr.read()
+    assert "model runs/tiny is loaded" in log
+    assert "requests:" not in log  # only those for monitoring
+    assert log.splitlines()[-1].endswith("INFO stopped")
+
+
+@pytest.mark.integration
+def test_the_server_can_be_stopped_while_it_loads_a_model(server: tuple[subprocess.Popen[str], str]) -> None:
+    process, url = server
+    assert httpx2.get(f"{url}/health", timeout=120).status_code == 200  # signals are handled from now on
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(120) == 0
+    assert process.stderr is not None
+    assert "Exception" not in process.stderr.read()
+
+
+@pytest.mark.integration
+def test_a_model_that_cannot_be_loaded_ends_the_server(trained: Callable[..., Run]) -> None:
+    trained()
+    for file in Path("runs/tiny").glob("*.safetensors"):
+        content = file.read_bytes()
+        file.unlink()
+        file.write_bytes(content[:100])
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    result = subprocess.run(_START, env=environment, capture_output=True, text=True, timeout=300)
+    assert (result.returncode, "error: the model `runs/tiny` cannot be loaded" in result.stderr) == (1, True)
+    assert "Traceback" not in result.stderr
 
 
 def test_keys_are_created_and_stored_as_hashes(zoo: Zoo, home: Path) -> None:
-    created = [zoo("serve", "--new-key", "--keys", "keys.txt").out.strip() for _ in range(2)]
+    created = [zoo("serve", "--new-key", name, "--keys", "keys.txt").out.strip() for name in ("alice", "bob@x 2")]
     text = Path("keys.txt").read_text(encoding="utf-8")
     assert not any(key in text for key in created)
     Path("keys.txt").write_text(f"# two keys\n\n{text}{hash_key('third')} 5000  # limited\n", encoding="utf-8")
@@ -84,7 +113,18 @@ def test_keys_are_created_and_stored_as_hashes(zoo: Zoo, home: Path) -> None:
         hash_key(created[1]): None,
         hash_key("third"): 5000,
     }
-    assert zoo("serve", "--new-key").status == 2
+    assert [line.partition("#")[2] for line in text.splitlines()] == [" alice", " bob@x 2"]
+    for arguments in (["--new-key"], ["--new-key", "alice"]):
+        assert zoo("serve", *arguments).status == 2
+
+
+@pytest.mark.parametrize("name", ["alice", "", "--keys", "a#b", "a\nb", "a\tb", "a" * 101])
+def test_a_key_needs_a_new_name_of_one_line(zoo: Zoo, home: Path, name: str) -> None:
+    assert zoo("serve", "--new-key", "alice", "--keys", "keys.txt").status == 0
+    before = Path("keys.txt").read_text(encoding="utf-8")
+    result = zoo("serve", f"--new-key={name}", "--keys", "keys.txt")
+    assert (result.status, result.out, "error: " in result.err) == (2, "", True)
+    assert Path("keys.txt").read_text(encoding="utf-8") == before
 
 
 def test_problems_are_reported_before_the_server_starts(zoo: Zoo, trained: Callable[..., Run]) -> None:

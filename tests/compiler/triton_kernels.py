@@ -61,7 +61,7 @@ def _two_norms(x: Tensor, y: Tensor, gain: Tensor, bias: Tensor, matrix: Tensor)
 
 def products() -> None:
     """Compare products of a few rows, in float32 only: the interpreter cannot multiply matrices in bfloat16."""
-    fused._is_narrow = lambda x: fused.uses_kernels(x) and len(x) <= 16  # type: ignore[assignment]
+    fused._is_narrow = lambda x: fused.uses_kernels(x) and len(x) <= 8  # type: ignore[assignment]
     for inner, outer in ((48, 40), (512, 24), (4096, 16)):
         matrix, (x, y) = torch.randn(inner, outer) / inner**0.5, torch.randn(2, 6, 1, inner + 3)[..., :inner]
         c, gain, norm_bias = torch.randn(3, inner).unbind()
@@ -238,7 +238,7 @@ def compile_all() -> None:
         "early": True,
     }
     flags = dict.fromkeys(("has_y", "has_c", "has_bias", "relu", "early"), True)
-    multiplied = {**flags, "rows": 16, "part": 128, "block": 16}
+    multiplied = {**flags, "rows": 4, "width": 512, "block": 16}
     selected = {
         "rows": 4,
         "row_block": 4,
@@ -255,8 +255,8 @@ def compile_all() -> None:
             {"has_y": True, "has_c": True, "has_twin": True, "drops": True, "block_rows": 2, "block_width": 512},
             {},
         ),
-        (products._product, {**multiplied, "has_norm": True, "chunks": 1, "parts": 4}, {}),
-        (products._product, {**multiplied, "has_norm": False, "chunks": 2, "parts": 16}, {}),
+        (products._product, {**multiplied, "has_norm": True, "chunks": 1}, {}),
+        (products._product, {**multiplied, "has_norm": False, "chunks": 2}, {}),
         (norms._drop, {"block": 1024}, {}),
         (norms._relu_backward, {"rows_each": 256, "block_rows": 32, "block_width": 128}, {}),
         (losses._cross_entropy, {"wrong_classes": True, "suppresses": True, "block": 4096, "alignment": 8}, {}),

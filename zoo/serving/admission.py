@@ -32,6 +32,7 @@ class Admission:
 
     Attributes:
         open_requests: Number of requests that are being answered.
+        starting: Whether the server still loads its models.
         draining: Whether the server is about to end.
         before_end: Functions that are called when the server accepts no more requests.
         used_characters: Number of characters that each API key has translated, by the key's SHA-256.
@@ -39,7 +40,7 @@ class Admission:
 
     def __init__(self, settings: Settings, metrics: Metrics) -> None:
         self._limits, self._keys = settings.limits, settings.keys
-        self.open_requests, self.draining = 0, False
+        self.open_requests, self.starting, self.draining = 0, False, False
         self.before_end: list[Callable[[], None]] = []
         self.used_characters: Counter[str] = Counter()
         self._queued_texts = self._queued_characters = self._held_bytes = 0
@@ -54,8 +55,8 @@ class Admission:
 
     @property
     def ready(self) -> bool:
-        """Whether the server accepts further requests."""
-        return not self.draining and self._queued_texts < self._limits.queued_texts
+        """Whether the server can answer further requests at once."""
+        return not (self.starting or self.draining) and self._queued_texts < self._limits.queued_texts
 
     def authorize(self, key: str | None) -> str:
         """Check an API key. Return its SHA-256, or an empty string if the server needs no keys.
@@ -64,7 +65,7 @@ class Admission:
             ServingError: The key is missing or wrong.
         """
         keys = self._keys
-        if not keys:
+        if not keys.needed:
             return ""
         if key is None:
             raise ServingError(403, "an API key is needed", "key")

@@ -8,7 +8,7 @@ import math
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from types import FrameType
 from typing import cast
@@ -31,10 +31,12 @@ from zoo.serving.requests import Guard
 from zoo.serving.service import Service
 from zoo.version import __version__
 
+LOG = logging.getLogger("zoo.serving")
 _BACKLOG = 1_000
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _GRACE_SECONDS = 5.0
 _SWEEP_SECONDS = 1.0
+_LOG_SECONDS = 60.0
 _MAX_HEAD_BYTES = 300_000  # some clients send the text in the query string
 
 
@@ -92,10 +94,19 @@ def _to_serving_error(error: Exception) -> ServingError:
 class Server(uvicorn.Server):
     """Server that ends with exit status 0 after SIGTERM, SIGHUP or Ctrl-C, when all accepted requests are answered."""
 
-    def __init__(self, config: uvicorn.Config, service: Service) -> None:
+    def __init__(self, config: uvicorn.Config, service: Service, preloaded: Sequence[str] = ()) -> None:
+        """Create a server.
+
+        Args:
+            config: The configuration (see `configure`).
+            service: The service.
+            preloaded: Names of the models to load at the start.
+        """
         super().__init__(config)
-        self._service = service
+        self._service, self._preloaded = service, preloaded
         self._ending_since = math.inf
+        self.failure = ""
+        """Why the server could not start. Empty if it did."""
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Stop accepting connections. A second Ctrl-C also drops the requests that are being answered."""
@@ -112,15 +123,32 @@ class Server(uvicorn.Server):
 
     async def serve(self, sockets: list[socket.socket] | None = None) -> None:
         """Answer requests until the server is stopped."""
-        sweeping = asyncio.create_task(self._close_stalled_connections())
+        tasks = [asyncio.create_task(work) for work in (self._preload(), self._maintain(), self._log_every_minute())]
         await super().serve(sockets)
-        sweeping.cancel()
+        for task in tasks:
+            task.cancel()
 
-    async def _close_stalled_connections(self) -> None:
+    async def _preload(self) -> None:
+        """Load the models. If one of them cannot be loaded, stop the server."""
+        self._service.admission.starting = True
+        try:
+            await self._service.pool.preload(self._preloaded)
+        except ServingError as error:
+            self.failure, self.should_exit = error.message, True
+        self._service.admission.starting = False
+
+    async def _maintain(self) -> None:
+        """Close stalled connections, and read the API keys again when their file changes."""
         while True:
             await asyncio.sleep(_SWEEP_SECONDS)
             for connection in list(self.server_state.connections):
                 cast(Connection, connection).close_if_stalled(time.monotonic() - self._ending_since)
+            self._service.settings.keys.refresh()
+
+    async def _log_every_minute(self) -> None:
+        while True:
+            await asyncio.sleep(_LOG_SECONDS)
+            self._service.metrics.log_statuses()
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -171,8 +199,22 @@ def configure(service: Service) -> uvicorn.Config:
     )
 
 
-def run_server(service: Service, listener: socket.socket) -> None:
-    """Answer requests until SIGTERM, SIGHUP or Ctrl-C. The requests that were accepted before are answered, too."""
+def run_server(service: Service, listener: socket.socket, preloaded: Sequence[str] = ()) -> None:
+    """Answer requests until SIGTERM, SIGHUP or Ctrl-C. The requests that were accepted before are answered, too.
+
+    Args:
+        service: The service.
+        listener: Socket that listens for clients.
+        preloaded: Names of the models to load at the start.
+
+    Raises:
+        ZooError: One of these models cannot be loaded.
+    """
     logging.getLogger("uvicorn").setLevel(logging.ERROR)  # clients could fill the disk with its warnings
+    server = Server(configure(service), service, preloaded)
     with listener:
-        asyncio.run(Server(configure(service), service).serve(sockets=[listener]))
+        asyncio.run(server.serve(sockets=[listener]))
+    service.metrics.log_statuses()
+    LOG.info("stopped")
+    if server.failure:
+        raise ZooError(server.failure, hint="read the reason in the log", exit_code=1)

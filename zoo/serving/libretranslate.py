@@ -100,11 +100,11 @@ def router(service: Service, documents: Documents) -> APIRouter:
 def _frontend_settings(service: Service) -> dict[str, object]:
     source, targets = next(iter(service.pool.directions().items()), ("", [""]))
     return {
-        "apiKeys": bool(service.settings.keys),
+        "apiKeys": service.settings.keys.needed,
         "charLimit": service.settings.limits.text_characters,
         "filesTranslation": True,
         "frontendTimeout": 500,
-        "keyRequired": bool(service.settings.keys),
+        "keyRequired": service.settings.keys.needed,
         "language": {
             "source": {"code": AUTO, "name": "Auto Detect"},
             "target": {"code": targets[0], "name": language_name(targets[0]) if source else ""},

@@ -220,7 +220,9 @@ class ModelPool:
             if model.loading is None:
                 self._make_space(model)
                 model.loading = asyncio.create_task(self._load(model))
-                model.loading.add_done_callback(lambda task: task.exception())  # retrieved even if all clients left
+                model.loading.add_done_callback(  # retrieved even if all clients left
+                    lambda task: task.cancelled() or task.exception()
+                )
             await asyncio.shield(model.loading)
         loaded.active += 1
         try:
@@ -228,6 +230,19 @@ class ModelPool:
         finally:
             loaded.active -= 1
             loaded.last_used = time.monotonic()
+
+    async def preload(self, names: Sequence[str]) -> None:
+        """Load models, in this order, until the next one does not fit into memory.
+
+        Raises:
+            ServingError: A model cannot be loaded.
+        """
+        for name in dict.fromkeys(names):
+            if not self._fits(self.models[name]):
+                LOG.warning("model %s does not fit into memory beside the others, and is loaded when needed", name)
+                return
+            async with self.lease(self.models[name]):
+                pass
 
     async def maintain(self) -> None:
         """Unload idle models and replace outdated ones, until the task is cancelled."""
@@ -283,13 +298,16 @@ class ModelPool:
         model.loaded, model.spec = LoadedModel(translator, revision), translator.spec
         LOG.info("model %s is loaded, revision %s", model.name, revision)
 
+    def _fits(self, wanted: PooledModel) -> bool:
+        """Return whether a model fits into memory beside those that are loaded or being loaded."""
+        present = [model for model in self.models.values() if model is not wanted and (model.loaded or model.loading)]
+        return sum(model.memory_bytes() for model in (wanted, *present)) <= self._memory_bytes
+
     def _make_space(self, wanted: PooledModel) -> None:
         """Unload the models that were not used for the longest time, until another model fits into memory."""
-        while True:
-            present = [model for model in self.models.values() if model.loaded or model.loading]
-            if sum(model.memory_bytes() for model in (wanted, *present)) <= self._memory_bytes:
-                return
-            idle = {model.name: model.loaded for model in present if model.loaded and not model.loaded.active}
+        while not self._fits(wanted):
+            loaded = {model.name: model.loaded for model in self.models.values() if model.loaded}
+            idle = {name: model for name, model in loaded.items() if not model.active}
             if not idle:
                 raise ServingError(503, "all models in memory are in use", "models", _RETRY_SECONDS)
             self._unload(self.models[min(idle, key=lambda name: idle[name].last_used)])

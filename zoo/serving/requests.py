@@ -79,6 +79,8 @@ class Guard:
             self.service.admission.open_requests -= 1
             route = getattr(scope.get("route"), "path", "other")
             metrics.requests.labels(route, str(status)).inc()
+            if route not in MONITORING:
+                metrics.statuses[status] += 1
             metrics.seconds.labels(route).observe(time.perf_counter() - started)
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> ServingError | None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import os
+import logging
 import re
 import secrets
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -14,6 +16,8 @@ from zoo.files.reading import read_bytes
 
 _MAX_KEYS_BYTES = 10_000_000
 _KEY_LINE = re.compile(r"([0-9a-f]{64})(?:\s+(\d{1,15}))?")
+_NAME = re.compile(r"[\w.@][\w.@ -]{0,99}")
+LOG = logging.getLogger("zoo.serving")
 
 
 @dataclass(frozen=True)
@@ -51,20 +55,54 @@ class Limits:
     body_seconds: float = 20.0
 
 
+class Keys(dict[str, int | None]):
+    """SHA-256 of each accepted API key -> number of characters that the key may translate, or None for any number.
+
+    Attributes:
+        needed: Whether requests need a key. This stays true if all lines are removed from the file later.
+    """
+
+    def __init__(self, keys: Mapping[str, int | None] | None = None, file: Path | None = None) -> None:
+        """Use the given keys or, if a file is given, those in the file.
+
+        Raises:
+            ZooError: The file has no key, or a line is invalid.
+        """
+        self._file, self._version = file, _version(file)
+        super().__init__(keys or {} if file is None else read_keys(file))
+        if file is not None and not self:
+            raise ZooError(f"`{file}` has no API key", hint=f"create one with `zoo serve --new-key NAME --keys {file}`")
+        self.needed = bool(self)
+
+    def refresh(self) -> None:
+        """Read the file again if it has changed. If it cannot be read, keep the keys and log an error."""
+        if self._file is None or (version := _version(self._file)) == self._version:
+            return
+        self._version = version
+        try:
+            found = read_keys(self._file)
+        except (ZooError, OSError) as error:
+            reason = error.summary if isinstance(error, ZooError) else error.strerror
+            LOG.error("the previous API keys remain valid: %s", reason)
+            return
+        self.clear()
+        self.update(found)
+        LOG.info("%d API keys are valid now", len(self))
+
+
 @dataclass(frozen=True)
 class Settings:
     """Settings of the server.
 
     Attributes:
         limits: Limits of requests and of the queue.
-        keys: SHA-256 of each accepted API key -> number of characters that the key may translate, or None for any
-            number. If empty, no key is needed.
+        keys: The accepted API keys.
         cors: Origins of web pages that may use the server, such as `https://example.org`.
         hosts: Names by which clients may address the server. If empty, they may use any name.
     """
 
     limits: Limits = field(default_factory=Limits)
-    keys: dict[str, int | None] = field(default_factory=dict)
+    keys: Keys = field(default_factory=Keys)
     cors: tuple[str, ...] = ()
     hosts: tuple[str, ...] = ()
 
@@ -75,10 +113,10 @@ def hash_key(key: str) -> str:
 
 
 def read_keys(file: Path) -> dict[str, int | None]:
-    """Read a file of API keys. Each line has the SHA-256 of a key and, optionally, its limit in characters.
+    """Read a file of API keys. Each line has the SHA-256 of a key and, optionally, its limit and its name.
 
     Raises:
-        ZooError: The file has no key, or a line is invalid.
+        ZooError: A line is invalid.
     """
     keys: dict[str, int | None] = {}
     for number, line in enumerate(read_bytes(file, _MAX_KEYS_BYTES).decode("utf-8", "replace").splitlines(), start=1):
@@ -90,19 +128,35 @@ def read_keys(file: Path) -> dict[str, int | None]:
             raise ZooError(
                 "the line is not the SHA-256 of an API key, optionally followed by a number of characters",
                 where=f"{file}:{number}",
-                hint=f"create a key with `zoo serve --new-key --keys {file}`",
+                hint=f"create a key with `zoo serve --new-key NAME --keys {file}`",
             )
         keys[match[1]] = None if match[2] is None else int(match[2])
-    if not keys:
-        raise ZooError(f"`{file}` has no API key", hint=f"create one with `zoo serve --new-key --keys {file}`")
     return keys
 
 
-def new_key(file: Path) -> str:
-    """Create an API key, append its SHA-256 to a file, and return the key. The key itself is not stored."""
+def new_key(file: Path, name: str) -> str:
+    """Create an API key, append its SHA-256 and its name to a file, and return the key. The key itself is not stored.
+
+    Raises:
+        ZooError: The name is invalid, or the file already has a key with this name.
+    """
+    if not _NAME.fullmatch(name):
+        hint = "use letters, digits, spaces and the characters `-`, `_`, `.` and `@`; do not begin with `-`"
+        raise ZooError(f"`{name}` cannot be the name of an API key", hint=hint)
     key = secrets.token_urlsafe(24)
     with file.open("a+b") as stream:
-        stream.seek(max(stream.seek(0, os.SEEK_END) - 1, 0))
-        is_line_open = stream.read(1) not in (b"", b"\n")
-        stream.write(b"\n" * is_line_open + f"{hash_key(key)}\n".encode())
+        stream.seek(0)
+        content = stream.read(_MAX_KEYS_BYTES)
+        if name in (line.partition("#")[2].strip() for line in content.decode("utf-8", "replace").splitlines()):
+            hint = "choose another name, or delete the line to revoke the key"
+            raise ZooError(f"`{file}` already has a key with the name `{name}`", hint=hint)
+        is_line_open = content[-1:] not in (b"", b"\n")
+        stream.write(b"\n" * is_line_open + f"{hash_key(key)}  # {name}\n".encode())
     return key
+
+
+def _version(file: Path | None) -> tuple[int, ...] | None:
+    """Return numbers that change when a file changes, or None if there is no such file."""
+    with suppress(OSError):
+        return None if file is None else ((status := file.stat()).st_mtime_ns, status.st_size, status.st_ino)
+    return None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -21,7 +21,7 @@ from zoo.serving import app as serving_app
 from zoo.serving.app import Server, create_app, open_socket
 from zoo.serving.pool import ModelPool
 from zoo.serving.service import Service
-from zoo.serving.settings import Limits, Settings
+from zoo.serving.settings import Keys, Limits, Settings
 from zoo.training.run import Run
 
 RUN = "runs/tiny"
@@ -38,7 +38,7 @@ def service_of(trained: Callable[..., Run]) -> Callable[..., Service]:
     def make(names=(RUN,), keys=None, cors=(), hosts=(), memory_bytes=10**10, idle_seconds=1800.0, **limits) -> Service:
         if RUN in names and not Path(RUN).exists():
             trained()
-        settings = Settings(Limits(**limits), keys or {}, cors, hosts)
+        settings = Settings(Limits(**limits), keys if isinstance(keys, Keys) else Keys(keys), cors, hosts)
         pool = ModelPool(names, memory_bytes=memory_bytes, idle_seconds=idle_seconds, open_translator=open_quietly)
         return Service(settings, pool)
 
@@ -77,9 +77,9 @@ def url_of(service_of) -> Iterator[Callable[..., str]]:
 
 
 @contextmanager
-def running(service: Service) -> Iterator[str]:
+def running(service: Service, preloaded: Sequence[str] = ()) -> Iterator[str]:
     listener = open_socket("127.0.0.1", 0)
-    server = Server(serving_app.configure(service), service)
+    server = Server(serving_app.configure(service), service, preloaded)
     server.capture_signals = _nothing  # signals belong to the main thread
     thread = threading.Thread(target=lambda: server.run(sockets=[listener]))
     thread.start()

@@ -198,7 +198,7 @@ def test_a_new_key_is_a_line_of_its_own(tmp_path):
     file = tmp_path / "keys.txt"
     for before in (b"", KEY_LINE, KEY_LINE + b"\n", KEY_LINE + b"\r\n", b"# my keys"):
         file.write_bytes(before)
-        keys = [new_key(file), new_key(file)]
+        keys = [new_key(file, "one"), new_key(file, "two")]
         assert set(map(hash_key, keys)) <= set(read_keys(file))
         assert len(read_keys(file)) == 2 + (KEY_LINE in before)
         assert file.read_bytes().startswith(before)

@@ -1,0 +1,151 @@
+"""Several servers behind the shipped configurations of nginx: every document can be downloaded from its address."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+import yaml
+
+from tests.zoo.serving.test_documents import FIELDS, TEXT, upload
+from tests.zoo.serving.test_limits import wait_until
+from zoo.serving import deepl, libretranslate, native
+from zoo.serving.documents import Documents
+from zoo.serving.settings import Limits
+
+DOCS = Path(__file__).parents[3] / "docs" / "how-to"
+DOCUMENTS = 30
+PUBLIC = "http://translate.example.org:8080"
+DOCUMENT_PATHS = ("/download_file/{secret}", "/v2/document/{document_id}", "/v2/document/{document_id}/result")
+
+
+def shipped(page: str, title: str) -> str:
+    """Return the code block with a title on a page."""
+    block = re.search(
+        rf'^```\w+ title="{title}"\n(.*?)^```', (DOCS / page).read_text("utf-8"), re.DOTALL | re.MULTILINE
+    )
+    assert block
+    return block[1]
+
+
+def balancer() -> str:
+    """Return the shipped configuration of the balancer, as Compose gives it to nginx."""
+    return yaml.safe_load(shipped("several-machines.md", "compose.yaml"))["configs"]["balancer"]["content"].replace(
+        "$$", "$"
+    )
+
+
+@pytest.fixture
+def nginx(url_of, tmp_path) -> Iterator[httpx2.Client]:
+    """A client of nginx with the shipped configuration, in front of three servers."""
+    program = shutil.which("nginx")
+    if program is None:
+        pytest.skip("nginx is not installed")
+    servers = "".join(f"server {url_of().removeprefix('http://')};\n" for _ in range(3))
+    text = balancer().replace("server zoo:5000 resolve;", servers).replace("listen 80;", "listen unix:socket;")
+    text = re.sub(r"resolver .*;", "", text)
+    folders = "".join(f"{each}_temp_path {each};\n" for each in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi"))
+    text = f"daemon off; master_process off; pid pid;\nevents {{}}\nhttp {{ access_log off;\n{folders}{text} }}\n"
+    (tmp_path / "nginx.conf").write_text(text, encoding="utf-8")
+    command = [program, "-p", str(tmp_path), "-c", "nginx.conf", "-e", "stderr"]
+    with subprocess.Popen(command, cwd=tmp_path) as process:
+        wait_until(lambda: (tmp_path / "socket").exists() or process.poll() is not None)
+        assert process.poll() is None
+        with httpx2.Client(transport=httpx2.HTTPTransport(uds=str(tmp_path / "socket")), base_url=PUBLIC) as client:
+            yield client
+        process.terminate()
+
+
+def download(client: httpx2.Client, name: str) -> bytes:
+    """Translate a document with the API of LibreTranslate, and download it."""
+    url = upload(client, name).json()["translatedFileUrl"]
+    assert url.startswith(f"{PUBLIC}/download_file/")
+    answer = client.get(url)
+    assert answer.status_code == 200, answer.text
+    return answer.content
+
+
+@pytest.mark.integration
+def test_every_document_can_be_downloaded_through_nginx(nginx):
+    assert len({download(nginx, f"{number}.txt") for number in range(DOCUMENTS)}) == 1
+    given = {"source_lang": "EN", "target_lang": "DE"}
+    handles = [
+        nginx.post("/v2/document", files={"file": (f"{number}.txt", TEXT)}, data=given).json()
+        for number in range(DOCUMENTS)
+    ]
+    for handle in handles:
+        path, key = f"/v2/document/{handle['document_id']}", {"document_key": handle["document_key"]}
+        wait_until(lambda path=path, key=key: nginx.post(path, data=key).json()["status"] == "done")
+        assert nginx.post(f"{path}/result", data=key).status_code == 200
+    for path in ("/download_file/missing", "//download_file/missing"):
+        missing = nginx.get(path)
+        assert (missing.status_code, list(missing.json())) == (404, ["error"])
+
+
+@pytest.mark.integration
+def test_nginx_passes_on_the_scheme_of_a_proxy_before_it(nginx):
+    answer = nginx.post(
+        "/translate_file", files={"file": ("a.txt", TEXT)}, data=FIELDS, headers={"X-Forwarded-Proto": "https"}
+    )
+    assert answer.json()["translatedFileUrl"].startswith(PUBLIC.replace("http:", "https:"))
+
+
+@pytest.mark.integration
+def test_nginx_accepts_bodies_as_large_as_the_server_does(nginx):
+    rest = len(nginx.build_request("POST", "/translate_file", files={"file": ("a.pdf", b"")}, data=FIELDS).read())
+    for size, status in ((Limits().document_bytes, 400), (Limits().document_bytes + 1, 413)):
+        assert upload(nginx, "a.pdf", b"x" * (size - rest)).status_code == status
+    assert nginx.get("/metrics").status_code == 403
+
+
+def test_a_balancer_that_tries_the_next_server_finds_every_document(client_of):
+    clients = [client_of() for _ in range(3)]
+    for number in range(6):
+        path = upload(clients[number % 3]).json()["translatedFileUrl"].removeprefix("http://testserver")
+        assert sorted(client.get(path).status_code for client in clients) == [200, 404, 404]
+        given = {"source_lang": "EN", "target_lang": "DE"}
+        started = clients[number % 3].post("/v2/document", files={"file": ("a.txt", TEXT)}, data=given).json()
+        path, key = f"/v2/document/{started['document_id']}", {"document_key": started["document_key"]}
+        for each in (path, f"{path}/result"):
+            found = [client.post(each, data=key).status_code for client in clients]
+            assert [index for index, status in enumerate(found) if status != 404] == [number % 3]
+
+
+def test_the_balancer_asks_the_next_server_for_documents_only(service_of):
+    location = re.search(r"location ~ (\S+) \{(.*?)\}", balancer(), re.S)
+    assert location
+    assert "proxy_next_upstream error timeout http_404 non_idempotent;" in location[2]
+    service = service_of()
+    documents = Documents(service)
+    routers = (native.router(service), libretranslate.router(service, documents), deepl.router(service, documents))
+    paths = {route.path for router in routers for route in router.routes}
+    assert {path for path in paths if re.match(location[1], path)} == set(DOCUMENT_PATHS)
+    documents.close()
+
+
+@pytest.mark.parametrize("name", ["balancer", "single"])
+def test_shipped_configurations_pass_on_the_address_and_have_the_limits_of_the_server(name):
+    text = balancer() if name == "balancer" else shipped("serve.md", "zoo.conf")
+    (size,) = re.findall(r"client_max_body_size (\S+);", text)
+    assert int(size) == Limits().document_bytes
+    (seconds,) = re.findall(r"proxy_read_timeout (\d+)s;", text)
+    assert int(seconds) > Limits().request_seconds
+    assert "proxy_set_header Host $http_host;" in text
+    assert re.search(r"proxy_set_header X-Forwarded-Proto \$(client_)?scheme;", text)
+    assert "proxy_buffering off;" in text
+    assert "location /metrics { deny all; }" in text
+
+
+@pytest.mark.parametrize(("trusted", "scheme"), [(None, "https"), ("192.0.2.1", "http"), ("127.0.0.0/8", "https")])
+def test_the_scheme_of_a_link_comes_from_trusted_proxies_only(url_of, monkeypatch, trusted, scheme):
+    monkeypatch.delenv("FORWARDED_ALLOW_IPS", raising=False)
+    if trusted is not None:
+        monkeypatch.setenv("FORWARDED_ALLOW_IPS", trusted)
+    headers = {"Host": "translate.example.org", "X-Forwarded-Proto": "https"}
+    with httpx2.Client(base_url=url_of(), headers=headers) as client:
+        assert upload(client).json()["translatedFileUrl"].startswith(f"{scheme}://translate.example.org/download_file/")
