@@ -125,11 +125,13 @@ class Searcher:
         while True:
             pool.step()
             states = pool.states_before()
-            done = [
-                each
-                for each in state.sentences
-                if each.first_step <= pool.known_step and states[each.slot] > SlotState.RUNNING
-            ]
+            done = []
+            if max(states) > SlotState.RUNNING:
+                done = [
+                    each
+                    for each in state.sentences
+                    if each.first_step <= pool.known_step and states[each.slot] > SlotState.RUNNING
+                ]
             if 4 * len(done) >= len(state.sentences) or time.perf_counter() >= end:
                 break
         results = self._results(state, pool, done)
@@ -188,8 +190,8 @@ class Searcher:
 
     def _admit(self, state: SearchState, allowed: npt.NDArray[np.bool_] | None) -> _Pool:
         """Give slots to the sentences that wait, and return the pool of all. Use a larger or smaller pool if needed."""
-        layout, count = _layout(state.sentences), _rounded(len(state.sentences), 1)
-        pool = state.pool
+        pool, count = state.pool, _rounded(len(state.sentences), 1)
+        layout = _layout(state.waiting) if state.waiting or pool is None else pool.layout
         if pool:
             layout = _union(pool.layout, layout)
         if pool is None or layout != pool.layout or count > pool.slots.count or 4 * count <= pool.slots.count:

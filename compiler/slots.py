@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
@@ -160,11 +160,15 @@ class SlotLayout:
         slots[:, Field.SIZE : Field.PREFIX] = options
         slots[:, self.totals + 1 : self.forced] = np.float32(-np.inf).view(np.int32)
         tables = slots[:, self.penalties : self.results].view(np.float64)
-        for slot, table, prefix, values in zip(slots, tables, prefixes, penalties, strict=True):
-            count = min(len(values), table.shape[0])
-            table[:count] = _array(values)[:count]
-            slot[Field.PREFIX] = len(prefix)
-            slot[self.forced : self.forced + len(prefix)] = prefix
+        alike: dict[int, list[int]] = {}
+        for number, (prefix, values) in enumerate(zip(prefixes, penalties, strict=True)):
+            alike.setdefault(id(values), []).append(number)
+            if prefix:
+                slots[number, Field.PREFIX] = len(prefix)
+                slots[number, self.forced : self.forced + len(prefix)] = prefix
+        for numbers in alike.values():  # most sentences share one table of penalties
+            table = np.array(penalties[numbers[0]])[: tables.shape[1]]
+            tables[numbers, : len(table)] = table
         return slots
 
     def read(self, slots: Numbers) -> list[list[tuple[list[int], float, float]]]:
@@ -190,11 +194,6 @@ class SlotLayout:
                 ]
             )
         return all_found
-
-
-@lru_cache(maxsize=256)
-def _array(values: Sequence[float]) -> npt.NDArray[np.float64]:
-    return np.array(values)
 
 
 class Slots:
