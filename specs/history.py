@@ -61,10 +61,9 @@ def _without_removed_fields(spec: LocatedValue) -> LocatedValue:
     values = dict(spec.value)
     for (name, field), default in REMOVED.items():
         section = values.get(name)
-        fields = dict(section.value) if section and isinstance(section.value, dict) else {}
-        if field in fields and fields[field].plain() == default:
-            del fields[field]
-            values[name] = replace(section, value=fields)
+        if section is not None and isinstance(section.value, dict):
+            kept = {key: value for key, value in section.value.items() if (key, value.plain()) != (field, default)}
+            values[name] = replace(section, value=kept)
     return replace(spec, value=values)
 
 
