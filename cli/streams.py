@@ -133,9 +133,10 @@ def open_output(
         ZooError: The output is one of the inputs.
     """
     from zoo.files.output import open_output, require_different_files
+    from zoo.text.lines import descriptor_of
 
-    target = _descriptor(sys.stdout) if path is None else path
-    sources = [_descriptor(sys.stdin) if source is None else source for source in inputs]
+    target = descriptor_of(sys.stdout) if path is None else path
+    sources = [descriptor_of(sys.stdin) if source is None else source for source in inputs]
     if target is not None:
         require_different_files(target, [source for source in sources if source is not None])
     if path is None:
@@ -171,11 +172,3 @@ def _keep_partial(path: Path, file: TextIO, lines: int) -> None:
         report().warn(
             f"`{path}` was not written: the command failed or was stopped; `{partial}` has the first {written}"
         )
-
-
-def _descriptor(stream: TextIO) -> int | None:
-    """Return the file descriptor of a standard stream, or None if it has none."""
-    try:
-        return stream.fileno()
-    except (AttributeError, OSError, ValueError):
-        return None

@@ -77,8 +77,7 @@ def train(
     scored. If the average has a worse dev score than the last checkpoint alone, the last checkpoint is kept.
 
     Ctrl-C writes a checkpoint and stops. The same command, or `zoo train RUN/spec.yaml`, resumes and gives the same
-    weights as an uninterrupted training run. With `training.checkpoint_minutes` instead of `training.checkpoint_steps`,
-    the averaged checkpoints depend on the clock.
+    weights as an uninterrupted training run.
     """
     import specs
     from cli.console import report

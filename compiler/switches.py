@@ -116,8 +116,7 @@ def use_one_thread_after_fork() -> None:
 
     A forked process has none of OpenMP's threads, and would wait for them forever.
     """
-    if hasattr(os, "register_at_fork"):
-        os.register_at_fork(after_in_child=_use_one_thread)
+    os.register_at_fork(after_in_child=_use_one_thread)
 
 
 def _use_one_thread() -> None:

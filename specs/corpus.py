@@ -78,7 +78,8 @@ class Grammar(Directed):
 
     grammar: Size = Field(
         le=5_000_000,
-        description="Number of pairs to take from the built-in English-German corpus. Unit: sentence pairs.",
+        description="Number of pairs to take from the built-in English-German corpus. It has 40,000 pairs for `train`, "
+        "and 2,000 each for `dev` and `test`. Unit: sentence pairs.",
     )
 
 

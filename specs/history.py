@@ -23,6 +23,9 @@ _WRITER = re.compile(rf"{re.escape(WRITTEN_BY)}(\S+)\n")
 UPGRADES: dict[int, Callable[[LocatedValue], LocatedValue]] = {}
 """Format -> function that converts the values of a spec from this format to the next one."""
 
+REMOVED = {("training", "checkpoint_minutes"): None, ("compilation", "vocabulary_multiple"): 8}
+"""Section and name of each removed field -> its former default. Files with this value are still read."""
+
 
 class NewerFormatError(ZooError):
     """Error for an undamaged spec file that a newer version of zoo wrote."""
@@ -51,7 +54,17 @@ def upgrade(spec: LocatedValue, version: str | None = None) -> LocatedValue:
     if written_format is not None:
         for number in range(_format_number(written_format, version), FORMAT):
             spec = UPGRADES[number](spec)
-    return spec
+    return _without_removed_fields(spec)
+
+
+def _without_removed_fields(spec: LocatedValue) -> LocatedValue:
+    values = dict(spec.value)
+    for (name, field), default in REMOVED.items():
+        section = values.get(name)
+        if section is not None and isinstance(section.value, dict):
+            kept = {key: value for key, value in section.value.items() if (key, value.plain()) != (field, default)}
+            values[name] = replace(section, value=kept)
+    return replace(spec, value=values)
 
 
 def _format_number(written: LocatedValue, version: str | None) -> int:

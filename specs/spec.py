@@ -12,7 +12,7 @@ from specs.history import FORMAT, WRITTEN_BY
 from specs.languages import Languages, suggest_language
 from specs.notation import dump
 from specs.parts import Tokens
-from specs.section import Section, Size, reject
+from specs.section import Section, reject
 from specs.sublayers import Sublayer
 from specs.training import Training
 from specs.vocabulary import EOS, Vocabulary
@@ -66,11 +66,6 @@ class Compilation(Section):
     disabled_passes: Annotated[tuple[Annotated[str, Field(max_length=100)], ...], Field(strict=False)] = Field(
         max_length=100,
         description="Names of compiler passes to skip (not in the paper). `zoo plan SPEC --passes` lists the passes.",
-    )
-    vocabulary_multiple: Size = Field(
-        le=4_096,
-        description="Pad the pre-softmax projection to a multiple of this number of tokens, so that its matrix product "
-        "is faster (not in the paper). Unit: tokens.",
     )
 
 

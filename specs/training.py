@@ -61,13 +61,9 @@ class Training(Section):
         description="Tokens that share epsilon_ls (not specified in section 5.4). wrong_classes: the V - 1 wrong "
         "tokens, as in tensor2tensor. all_classes: all V tokens."
     )
-    checkpoint_steps: Steps | None = Field(
+    checkpoint_steps: Steps = Field(
         description="Number of steps between checkpoints (section 6.1: 10 minutes, which is 1,500 steps of 0.4 s). "
-        "Set only one of this field and `checkpoint_minutes`; the other must be null. Unit: steps."
-    )
-    checkpoint_minutes: Minutes | None = Field(
-        description="Time between checkpoints (section 6.1: 10). With this field, the steps of checkpoints depend on "
-        "the clock, so two runs of a spec have different averaged weights. Unit: minutes."
+        "Unit: steps."
     )
     max_tokens: Annotated[int, Field(ge=1, le=10**15)] | None = Field(
         description="Stop training after this number of target tokens, unless `steps` is reached first (not in the "
@@ -144,18 +140,5 @@ class Training(Section):
                 "steps",
                 problem=f"`training.cooldown_steps` is {self.cooldown_steps:,}, but training has {self.steps:,} steps",
                 hint="write a smaller number, or `cooldown_steps: null`",
-            )
-        intervals = ("checkpoint_minutes", "checkpoint_steps")
-        if self.checkpoint_steps is None and self.checkpoint_minutes is None:
-            reject(
-                *intervals,
-                problem="`training.checkpoint_steps` and `training.checkpoint_minutes` are both null",
-                hint="write a number for exactly one of them",
-            )
-        if self.checkpoint_steps is not None and self.checkpoint_minutes is not None:
-            reject(
-                *intervals,
-                problem="`training.checkpoint_steps` and `training.checkpoint_minutes` are both set",
-                hint="set one of them to null, for example `training.checkpoint_steps=null`",
             )
         return self

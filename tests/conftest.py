@@ -47,7 +47,7 @@ settings.load_profile("untimed")
 SMALL = {
     "architecture": {"N": 2, "d_model": 16, "d_ff": 24, "h": 2, "d_k": 6, "d_v": 4, "dropout": 0.1},
     "vocabulary": {"size": 101},
-    "compilation": {"vocabulary_multiple": 8, "backend": "eager"},
+    "compilation": {"backend": "eager"},
 }
 """All sizes differ, so that a test fails if two of them are mixed up."""
 

@@ -85,6 +85,24 @@ def test_written_specs_state_their_format() -> None:
         specs.parse(spec.yaml().replace("  patience: null\n", ""), "spec.yaml")
 
 
+@pytest.mark.parametrize(
+    ("after", "field", "other"),
+    [
+        ("checkpoint_steps: 100", "checkpoint_minutes: null", "checkpoint_minutes: 5"),
+        ("disabled_passes: []", "vocabulary_multiple: 8", "vocabulary_multiple: 64"),
+    ],
+)
+def test_fields_that_no_longer_exist_are_ignored_if_they_have_their_former_default(
+    after: str, field: str, other: str
+) -> None:
+    spec = specs.load("tiny")
+    text = spec.yaml()
+    assert after in text
+    assert specs.parse(text.replace(after, f"{after}\n  {field}"), "spec.yaml") == spec
+    with pytest.raises(ZooError, match=f"{other.partition(':')[0]}` is not a field"):
+        specs.parse(text.replace(after, f"{after}\n  {other}"), "spec.yaml")
+
+
 @pytest.mark.parametrize("version", [None, "9.9.9"])
 def test_newer_formats_are_refused(version: str | None) -> None:
     newer = history.FORMAT + 1

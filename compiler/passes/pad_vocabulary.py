@@ -12,16 +12,18 @@ from compiler.options import CompileOptions
 from compiler.weights import Padded, Parameter
 from specs import Spec
 
+_MULTIPLE = 8
+
 
 def pad_vocabulary(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
-    """Pad the table and bias of the pre-softmax projection to a multiple of `compilation.vocabulary_multiple` rows."""
-    multiple, padded = spec.compilation.vocabulary_multiple, dict[str, Parameter]()
+    """Pad the table and bias of the pre-softmax projection to a multiple of 8 rows."""
+    padded: dict[str, Parameter] = {}
     for graph in graphs.values():
         for node in graph.nodes:
             if node.operation.is_vocabulary_projection:
                 for name in node.parameters:
                     origin = graph.parameters[name].origin
-                    if missing := -origin.shape[0] % multiple:
+                    if missing := -origin.shape[0] % _MULTIPLE:
                         padded[name] = Parameter(name, Padded(origin, origin.shape[0] + missing))
     return {purpose: _pad(graph, padded) for purpose, graph in graphs.items()}
 

@@ -114,7 +114,6 @@ def lines(spec: Spec) -> dict[str, Any]:
             count = 2 * sum(1 for _ in _pairs(file))
             ours.append(count / taken["ours"])
             ratios.append(taken["alone"] / taken["ours"])
-        text.close()
     return {
         "lines a second": round(statistics.median(ours)),
         "of SentencePiece alone": [round(statistics.median(ratios), 3), round(min(ratios), 3), round(max(ratios), 3)],

@@ -14,8 +14,8 @@ from itertools import chain, islice
 
 import zoo
 from tests.benchmarks.arguments import TOY_HELP, TOY_SENTENCES
+from tests.grammar.lexicon import LEXICON
 from zoo.data.builtin import sentences
-from zoo.data.builtin.lexicon import LEXICON
 from zoo.documents.document import Markup, align_segments
 from zoo.generation.translator import Translator
 
@@ -39,7 +39,7 @@ def dictionary() -> dict[str, re.Pattern[str]]:
 def marked_sentences() -> Iterator[tuple[str, re.Pattern[str]]]:
     """Yield sentences of the test set with a bold word, and the pattern of its translation."""
     words = dictionary()
-    for pair in sentences("test", 20_000):
+    for pair in sentences("test", 2_000):
         known = [match for match in _WORD.finditer(pair.source) if match[0] in words]
         for match in known[len(pair.source) % max(len(known), 1) :][:1]:
             pattern = words[match[0]]

@@ -51,10 +51,6 @@ class TestOverrides:
     def test_the_last_override_wins(self) -> None:
         assert load("base", ["training.steps=1", "training={steps: 2}", "training.steps=3"]).training.steps == 3
 
-    def test_checkpoint_interval_can_be_exchanged(self) -> None:
-        timed = load("base", ["training.checkpoint_steps=null", "training.checkpoint_minutes=10"]).training
-        assert (timed.checkpoint_steps, timed.checkpoint_minutes) == (None, 10.0)
-
     def test_python_values_may_be_nested_or_dotted(self) -> None:
         nested = load("base", {"architecture": {"h": 4, "d_k": 32}, "training.steps": 7})
         assert nested == load("base", ["architecture.h=4", "architecture.d_k=32", "training.steps=7"])

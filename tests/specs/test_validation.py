@@ -67,8 +67,6 @@ MISTAKES = [
     ("vocabulary: {shared: false}", "`vocabulary.shared` is false", 2, "write `vocabulary: {shared: true}`"),
     ("vocabulary: {target_size: 9}", "a shared vocabulary has one size", 2, "`target_size: null`"),
     ("training: {steps: 5, cooldown_steps: 6}", "has 5 steps", 2, "write a smaller number"),
-    ("training: {checkpoint_minutes: 5}", "are both set", 2, "training.checkpoint_steps=null"),
-    ("training: {checkpoint_steps: null}", "are both null", 2, "exactly one"),
     ("training: {dev_score: null, patience: 3}", "`training.patience` needs a score", 2, "`patience: null`"),
     ("training: {dev_score: f1}", "is not a score of the task `translation`", 2, "write `bleu`, `paper_bleu`"),
     ("training: {source_tokens: 256}", "`training.source_tokens` (256) is too small", 2, "raise"),

@@ -3,33 +3,27 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
-from contextlib import ExitStack, suppress
+from collections.abc import Iterator
 from itertools import zip_longest
 from pathlib import Path
-from tempfile import TemporaryFile
-from typing import IO, Any, Literal
+from typing import Any, Literal
 
 from specs import Archive, Corpus, Files, Grammar, HeldOut, Parsing, Part, Spec, Table, Treebank, ZooError
 from zoo.data import builtin
 from zoo.data.text_files import digest, file_errors, is_sgml, read_sentences
-from zoo.files import manifest, storage
 from zoo.files.archive import extract, extracted
-from zoo.files.atomic import atomic_folder
 from zoo.files.download import fetch, recorded_sha256
 from zoo.report import Report
-from zoo.text.lines import read_lines, without_control
-from zoo.text.trees.bracketed import read_treebank, simplify
-from zoo.text.trees.tree import Tree, unescape_brackets
+from zoo.text.lines import without_control
+from zoo.text.trees.bracketed import read_treebank
+from zoo.text.trees.tree import ROOT, Tree, unescape_brackets
 
 Split = Literal["train", "dev", "test"]
 Pair = tuple[str, str]
 SPLITS: tuple[Split, Split, Split] = ("train", "dev", "test")
 
-_READ_BYTES = 1 << 20
 _BUILTIN_PAIR_BYTES = 150  # average size of a pair of the built-in corpus
 _GZIP_RATIO = 4  # assumed size of a text relative to its compressed file
-_BUILTIN_FILES = ("source.txt", "target.txt")
 
 
 class MissingFileError(ZooError):
@@ -41,38 +35,34 @@ class MissingFileError(ZooError):
 
 
 class ParallelCorpus:
-    """Corpus of a spec as sentence pairs, which each call reads from the files again. Call `close` at the end."""
+    """Corpus of a spec as sentence pairs, which each call reads from the files again."""
 
-    def __init__(self, spec: Spec, report: Report, scratch: Path | None = None) -> None:
+    def __init__(self, spec: Spec, report: Report) -> None:
         """Prepare to read a corpus.
 
         Args:
             spec: Spec that describes the corpus.
             report: Receives warnings and the progress of downloads.
-            scratch: Folder for temporary files with generated sentences of the built-in corpus, which `close` deletes.
-                None: generate the sentences again on each call.
+
+        Raises:
+            ZooError: A part has one file for both sides, or more pairs than the built-in corpus.
         """
-        self.corpus, self._scratch = spec.corpus, scratch
+        self.corpus = spec.corpus
         self._trees = isinstance(spec.task, Parsing)
         self._report = report
         self._members: dict[Archive, tuple[Path, Path]] = {}
-        self._generated: dict[tuple[Split, int], IO[bytes]] = {}
         for split in SPLITS:
             for number, part in enumerate(getattr(self.corpus, split)):
                 if isinstance(part, (Files, Archive)):
                     self._check_sides(part, f"corpus.{split}[{number}]")
+                elif isinstance(part, Grammar):
+                    builtin.sentences(split, part.grammar)
 
     def _check_sides(self, part: Files | Archive, name: str) -> None:
         """Raise ZooError if source and target of a part of the corpus are the same file."""
         if os.path.normpath(part.source) == os.path.normpath(part.target):
             hint = "give two files: line n of the target translates line n of the source"
             raise ZooError(f"`{name}` has the same file for source and target: `{part.source}`", hint=hint)
-
-    def close(self) -> None:
-        """Delete the temporary files."""
-        for file in self._generated.values():
-            file.close()
-        self._generated.clear()
 
     def held_out(self, split: Split) -> int:
         """Return how many pairs of the training text are held out for `split` (dev or test)."""
@@ -95,7 +85,8 @@ class ParallelCorpus:
         """Yield the pairs of part `number` of a split. Raise the same errors as `pairs`."""
         part = getattr(self.corpus, split)[number]
         if isinstance(part, Grammar):
-            yield from turned(self._generated_pairs(split, part), part, self.corpus)
+            pairs = builtin_pairs(split, part.grammar, trees=self._trees)
+            yield from ((target, source) for source, target in pairs) if _is_turned(part, self.corpus) else pairs
         elif isinstance(part, Treebank):
             for path in self._treebank_files(part):
                 # Clean lines before parsing, so that a control character in a word is an error with a line number.
@@ -130,7 +121,7 @@ class ParallelCorpus:
         if isinstance(part, Table):
             return ["table", part.source_column, part.target_column, *map(digest, self._side_files(part))]
         if isinstance(part, Grammar):
-            turned = ["from German"] if is_turned(part, self.corpus) else []
+            turned = ["from German"] if _is_turned(part, self.corpus) else []
             return ["grammar's trees" if self._trees else "grammar", builtin.VERSION, part.grammar, *turned]
         if isinstance(part, Treebank):
             return ["trees", *map(digest, self._treebank_files(part))]
@@ -140,23 +131,6 @@ class ParallelCorpus:
             known = part.sha256 or recorded_sha256(part.archive) or fetch(part.archive, None, self._report).sha256
             return ["archive", known, part.source, part.target]
         return ["files", *(["sgm" if is_sgml(path) else "lines", digest(path)] for path in self._side_files(part))]
-
-    def _generated_pairs(self, split: Split, part: Grammar) -> Iterator[Pair]:
-        """Yield pairs of the built-in corpus. Store them in a temporary file, because generating them again is slow."""
-        if (split, part.grammar) in self._generated:
-            yield from _read_generated(self._generated[split, part.grammar])
-            return
-        if self._scratch is None:
-            yield from builtin_pairs(split, part.grammar, trees=self._trees)
-            return
-        self._scratch.mkdir(parents=True, exist_ok=True)
-        with ExitStack() as until_complete:
-            file = until_complete.enter_context(TemporaryFile(dir=self._scratch))
-            for source, target in builtin_pairs(split, part.grammar, trees=self._trees):
-                file.write(f"{source}\t{target}\n".encode())
-                yield source, target
-            until_complete.pop_all()
-        self._generated[split, part.grammar] = file
 
     def _side_files(self, part: Files | Archive | Table) -> tuple[Path, ...]:
         if isinstance(part, Table):
@@ -228,60 +202,20 @@ def corpus_name(corpus: Corpus) -> str:
     return f"{name} and {len(rest)} more" if rest else name
 
 
-def is_turned(part: Grammar, corpus: Corpus) -> bool:
+def _is_turned(part: Grammar, corpus: Corpus) -> bool:
     """Return whether a part of a corpus uses the built-in English-German pairs with German as the source."""
     return corpus.direction(part)[0] == "de"
 
 
-def turned(pairs: Iterable[Pair], part: Grammar, corpus: Corpus) -> Iterator[Pair]:
-    """Yield English-German pairs, with German as the source if this part of the corpus specifies it."""
-    german_first = is_turned(part, corpus)
-    for source, target in pairs:
-        yield (target, source) if german_first else (source, target)
-
-
 def builtin_pairs(split: Split, count: int, *, trees: bool) -> Iterator[Pair]:
     """Yield pairs of the built-in corpus: sentences with their translations or, if `trees`, with their trees."""
-    for pair in builtin.sentences(split, count):
-        yield tree_pair(simplify(pair.tree)) if trees else (pair.source, pair.target)
-
-
-def cached_builtin_pairs(split: Split, count: int, *, trees: bool = False) -> list[Pair]:
-    """Return the dev or test set of the built-in corpus. The set is cached in the folder of prepared corpora.
-
-    Without the cache, generating the set would take as long as translating it. If the cache cannot be written, the set
-    is generated on each call.
-    """
-    folder = storage.prepared() / f"{split}-{count}-{builtin.VERSION}{'-trees' if trees else ''}"
-    with suppress(ZooError):
-        manifest.check(folder, _BUILTIN_FILES)
-        return list(zip(*(read_lines(folder / name) for name in _BUILTIN_FILES), strict=True))
-    pairs = list(builtin_pairs(split, count, trees=trees))
-    with suppress(ZooError, OSError), atomic_folder(folder) as partial:
-        for name, lines in zip(_BUILTIN_FILES, zip(*pairs, strict=True), strict=True):
-            text = "".join(f"{line}\n" for line in lines)
-            (partial / name).write_text(text, encoding="utf-8", newline="\n")
-        manifest.write(partial)
-    return pairs
+    for source, target, tree in builtin.sentences(split, count):
+        yield (" ".join(builtin.words(tree)), f"({ROOT} {tree})") if trees else (source, target)
 
 
 def tree_pair(tree: Tree) -> Pair:
     """Return the sentence of a tree as the source, and its bracketed notation as the target."""
     return " ".join(map(unescape_brackets, tree.leaves())), str(tree)
-
-
-def _read_generated(file: IO[bytes]) -> Iterator[Pair]:
-    """Yield the pairs in a temporary file. Several iterators may read the same file at the same time."""
-    offset = 0
-    while True:
-        file.seek(offset)
-        lines = file.readlines(_READ_BYTES)
-        offset = file.tell()
-        if not lines:
-            return
-        for line in lines:
-            source, _, target = line.decode().removesuffix("\n").partition("\t")
-            yield source, target
 
 
 def _file_pairs(source: Path, target: Path) -> Iterator[Pair]:

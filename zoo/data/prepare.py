@@ -157,19 +157,18 @@ def prepare(spec: Spec, report: Report, vocabulary: Vocabulary | None = None) ->
     if vocabulary is None:
         check_learnable(spec.vocabulary, spec.task)
     _check_suffixes(spec, report)
-    with closing(ParallelCorpus(spec, report, storage.prepared())) as corpus:
-        folder = storage.prepared() / fingerprint(spec, corpus, vocabulary)
-        if prepared := _open_existing(folder, report):
-            return prepared
-        # Most words are one token of two bytes, and each line has 16 bytes of offsets. Generated sentences of the
-        # built-in corpus temporarily use this disk, too.
-        require_space(folder, 2 * corpus.bytes() + (1 << 24), "the prepared corpus")
-        # Another process may create the folder first.
-        with suppress(FolderExistsError), atomic_folder(folder, replace=False) as partial:
-            _Preparation(spec, corpus, vocabulary, partial, report).write()
-            if fingerprint(spec, corpus, vocabulary) != folder.name:
-                problem = "the files of the corpus changed while they were read"
-                raise ZooError(problem, hint="run the command again when the files are complete", exit_code=1)
+    corpus = ParallelCorpus(spec, report)
+    folder = storage.prepared() / fingerprint(spec, corpus, vocabulary)
+    if prepared := _open_existing(folder, report):
+        return prepared
+    # Most words are one token of two bytes, and each line has 16 bytes of offsets.
+    require_space(folder, 2 * corpus.bytes() + (1 << 24), "the prepared corpus")
+    # Another process may create the folder first.
+    with suppress(FolderExistsError), atomic_folder(folder, replace=False) as partial:
+        _Preparation(spec, corpus, vocabulary, partial, report).write()
+        if fingerprint(spec, corpus, vocabulary) != folder.name:
+            problem = "the files of the corpus changed while they were read"
+            raise ZooError(problem, hint="run the command again when the files are complete", exit_code=1)
     prepared = PreparedCorpus(folder)
     report.info(f"the prepared corpus is in {folder}; its folders dev and test contain these sets as text, too")
     return prepared
@@ -209,8 +208,7 @@ def _open_existing(folder: Path, report: Report) -> PreparedCorpus | None:
 
 def known_counts(spec: Spec) -> CleaningCounts | None:
     """Return the cleaning counts of a spec's prepared corpus, or None if the corpus is not prepared."""
-    with closing(ParallelCorpus(spec, Report())) as corpus:
-        path = storage.prepared() / fingerprint(spec, corpus) / _COUNTS_FILE
+    path = storage.prepared() / fingerprint(spec, ParallelCorpus(spec, Report())) / _COUNTS_FILE
     return CleaningCounts(**read_json(path)) if path.is_file() else None
 
 

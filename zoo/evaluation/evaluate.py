@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from pathlib import Path
 from typing import Unpack
 
-from specs import Grammar, HeldOut, Parsing, Spec, ZooError
+from specs import HeldOut, Spec, ZooError
 from specs.corpus import Direction
-from zoo.data.corpus import Pair, ParallelCorpus, Split, cached_builtin_pairs, turned
+from zoo.data.corpus import Pair, ParallelCorpus, Split
 from zoo.data.prepare import prepare
 from zoo.evaluation.outputs import EvaluationSet, ModelOutputs, format_examples, save_outputs
 from zoo.evaluation.scores import MACHINE_KEY, Scores, compute_scores
@@ -108,14 +107,9 @@ def read_split(spec: Spec, split: Split, report: Report, vocabulary: Vocabulary 
         return EvaluationSet(*prepared.texts(split), prepared.directions(split) if spec.languages else None)
     pairs: list[Pair] = []
     directions: list[Direction] = []
-    with closing(ParallelCorpus(spec, report)) as text:
-        for number, part in enumerate(parts):
-            if isinstance(part, Grammar):
-                builtin = cached_builtin_pairs(split, part.grammar, trees=isinstance(spec.task, Parsing))
-                part_pairs = turned(builtin, part, spec.corpus)
-            else:
-                part_pairs = text.part_pairs(split, number)
-            pairs += [(clean(source), clean(target)) for source, target in part_pairs]
-            directions += [spec.corpus.direction(part)] * (len(pairs) - len(directions))
+    text = ParallelCorpus(spec, report)
+    for number, part in enumerate(parts):
+        pairs += [(clean(source), clean(target)) for source, target in text.part_pairs(split, number)]
+        directions += [spec.corpus.direction(part)] * (len(pairs) - len(directions))
     sources, references = [source for source, _ in pairs], [target for _, target in pairs]
     return EvaluationSet(sources, references, directions if spec.languages else None)

@@ -198,7 +198,7 @@ def remove_path(path: Path) -> None:
 def remove_leftovers(folder: Path) -> None:
     """Call `restore_replaced`, and remove temporary paths that killed processes of this machine left in a folder."""
     restore_replaced(folder)
-    if os.name != "posix" or not folder.is_dir():
+    if not folder.is_dir():
         return
     for path in folder.iterdir():
         _, mark, writer = path.name.partition(_host_mark())

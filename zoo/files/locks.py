@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import weakref
 from collections.abc import Iterator
@@ -13,11 +14,6 @@ from filelock import FileLock, Timeout
 
 from specs import ZooError
 from zoo.report import Report
-
-try:
-    import fcntl
-except ImportError:  # Windows
-    fcntl = None  # type: ignore[assignment]
 
 _UNSUPPORTED = {errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP}
 
@@ -80,8 +76,6 @@ def hold_while_alive(user: object, folder: Path) -> None:
     Raises:
         FolderRemovedError: Another process removed the folder meanwhile.
     """
-    if fcntl is None:
-        return
     with suppress(FileNotFoundError):
         descriptor = os.open(folder, os.O_RDONLY)
         weakref.finalize(user, os.close, descriptor)
@@ -100,9 +94,6 @@ def try_exclusive(path: Path) -> Iterator[bool]:
         Whether no other process uses it. If True, it stays locked during the body of `with`. Also True if the system
         has no locks.
     """
-    if fcntl is None:
-        yield True
-        return
     descriptor = os.open(path, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

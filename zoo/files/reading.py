@@ -22,7 +22,6 @@ Parsed JSON takes about thirty times as much memory as its file.
 MAX_VOCABULARY_BYTES = 100_000_000
 """Limit for a vocabulary file, enough for a million tokens."""
 _RESTORE_HINT = "restore the file from its source"
-_NONBLOCKING = getattr(os, "O_NONBLOCK", 0)  # otherwise, opening a FIFO blocks until a process writes to it
 
 
 class UnreadableError(ZooError):
@@ -54,7 +53,8 @@ def open_file(path: Path) -> Iterator[BufferedReader]:
     """
     with _convert_errors(path):
         try:
-            descriptor = os.open(path, os.O_RDONLY | _NONBLOCKING)
+            # Without O_NONBLOCK, opening a FIFO would block until a process writes to it.
+            descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
         except ValueError:  # the name contains a null byte
             raise FileNotFoundError from None
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):

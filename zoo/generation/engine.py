@@ -357,8 +357,7 @@ def _forget_threads() -> None:
         engine._forget_threads()
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forget_threads)
+os.register_at_fork(after_in_child=_forget_threads)
 
 
 def resolve_workers(program: Scorer, requested: int | Literal["auto"]) -> int:

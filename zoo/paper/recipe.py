@@ -56,7 +56,7 @@ def _days() -> tuple[float, str]:
 
 def _every(spec: str) -> Callable[[], tuple[float, str]]:
     def minutes() -> tuple[float, str]:
-        steps, seconds = specs.load(spec).training.checkpoint_steps or 0, STEP_SECONDS[spec]
+        steps, seconds = specs.load(spec).training.checkpoint_steps, STEP_SECONDS[spec]
         return steps * seconds / 60, f"{spec} writes one every {steps:,} steps of {seconds} s"
 
     return minutes

@@ -317,4 +317,4 @@ def _measure(passes: _Passes) -> Calibration:
 
 def _is_busy() -> bool:
     """Return whether more processes are running than this machine has cores."""
-    return hasattr(os, "getloadavg") and os.getloadavg()[0] > cores() + 0.5
+    return os.getloadavg()[0] > cores() + 0.5

@@ -101,13 +101,7 @@ class Service:
             return await self.admission.unless_disconnected(request, work)
 
     async def translate_each(
-        self,
-        key: str,
-        texts: Sequence[str],
-        source: str | None,
-        target: str,
-        options: Options,
-        model: str | None = None,
+        self, key: str, texts: Sequence[str], source: str | None, target: str, options: Options, model: str | None
     ) -> AsyncIterator[tuple[int, Answer | ServingError]]:
         """Check a request as `translate` does, and return an iterator over its results as soon as they are known.
 

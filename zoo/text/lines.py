@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from select import select
-from typing import IO, BinaryIO, Self, TypeVar
+from typing import IO, Any, BinaryIO, Self, TypeVar
 
 from specs import ZooError
 from zoo.files.reading import open_file
@@ -165,7 +165,7 @@ class LineStream:
 
     def __init__(self, stream: BinaryIO, name: str) -> None:
         """Read from a binary stream. `name` is its name in error messages."""
-        self._stream, self._descriptor = stream, _descriptor(stream)  # deleting the stream would close it
+        self._stream, self._descriptor = stream, descriptor_of(stream)  # deleting the stream would close it
         self._complete: deque[bytes] = deque()
         self._partial, self._partial_bytes = list[bytes](), 0
         self._name, self._number = name, 0  # the number of complete lines that were received
@@ -255,7 +255,7 @@ def never_paused() -> bool:
     return False
 
 
-def _descriptor(stream: BinaryIO) -> int | None:
+def descriptor_of(stream: IO[Any]) -> int | None:
     """Return the stream's file descriptor, or None if it is not a file of the operating system."""
     try:
         return stream.fileno()

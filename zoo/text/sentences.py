@@ -142,9 +142,9 @@ def language_tokens(text: str) -> str:
     return match[0] if match else ""
 
 
-def excerpt(text: str, width: int = 40) -> str:
-    """Return the first `width` characters of a text in quotes, to identify the text in a message."""
-    return repr(text if len(text) <= width else text[: width - 3] + "...")
+def excerpt(text: str) -> str:
+    """Return the first 40 characters of a text in quotes, to identify the text in a message."""
+    return repr(text if len(text) <= 40 else f"{text[:37]}...")
 
 
 def check_length(text: str, label: str) -> None:

@@ -77,9 +77,8 @@ def verify_resume(spec: Spec, *, device: str = "auto", report: Report | None = N
 
 def _short(spec: Spec) -> Spec:
     """Return the spec with STEPS steps, frequent checkpoints and no other limits."""
-    changes = {"steps": STEPS, "checkpoint_steps": CHECKPOINT_STEPS, "checkpoint_minutes": None}
-    changes |= {"average": 1, "log_steps": 1, "max_tokens": None, "max_minutes": None}
-    changes |= {"dev_score": None, "patience": None}
+    changes: dict[str, int | None] = dict.fromkeys(("max_tokens", "max_minutes", "dev_score", "patience"), None)
+    changes |= {"steps": STEPS, "checkpoint_steps": CHECKPOINT_STEPS, "average": 1, "log_steps": 1}
     return spec.model_copy(update={"training": spec.training.model_copy(update=changes)})
 
 

@@ -164,7 +164,7 @@ class Trainer:
         processes, training = self.processes, self.spec.training
         line: dict[str, Any] = {}
         ended = stop = False
-        saved = before = time.monotonic()
+        before = time.monotonic()
         with closing(prefetch(self.inputs())) as inputs:
             while not (ended or stop):
                 step = next(inputs)
@@ -173,9 +173,8 @@ class Trainer:
                 tokens = self.progress.tokens + step.size.target_tokens
                 self.progress = replace(self.progress, **step.position._asdict(), tokens=tokens)
                 shown.advance(1, total=self._expected_steps())
-                due, ended, stop = processes.any(
-                    processes.first and self._due(saved), processes.first and self.ended, stopped()
-                )
+                due = self.progress.step % training.checkpoint_steps == 0
+                ended, stop = processes.any(processes.first and self.ended, stopped())
                 logged = due or ended or stop or self.progress.step % training.log_steps == 0
                 if logged or self.device.type == "cpu":
                     self._count_skipped()
@@ -191,7 +190,7 @@ class Trainer:
                 if due:
                     self._save(state, line, due=True)
                     state = None
-                    saved = before = time.monotonic()
+                    before = time.monotonic()
                     (ended,) = processes.any(processes.first and self.ended)
         return ended, stop, line
 
@@ -294,14 +293,6 @@ class Trainer:
         """
         source, target = (round(tokens / size.rows) for tokens in (size.source_tokens, size.target_tokens))
         return 3 * self._flops(batch=size.rows, source=source, target=target)
-
-    def _due(self, saved: float) -> bool:
-        """Return whether the spec's schedule requires a checkpoint now. `saved` is the time of the last checkpoint."""
-        training = self.spec.training
-        if training.checkpoint_steps is not None:
-            return self.progress.step % training.checkpoint_steps == 0
-        assert training.checkpoint_minutes is not None
-        return time.monotonic() - saved >= 60 * training.checkpoint_minutes
 
     def inputs(self) -> Iterator[StepInput]:
         """Yield the inputs of the following steps. The iterator never ends."""

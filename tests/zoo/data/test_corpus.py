@@ -8,8 +8,9 @@ import pytest
 import specs
 from specs import ZooError
 from zoo.data import builtin
-from zoo.data.corpus import ParallelCorpus, cached_builtin_pairs, corpus_name, missing_part
+from zoo.data.corpus import ParallelCorpus, builtin_pairs, corpus_name, missing_part, tree_pair
 from zoo.report import Report
+from zoo.text.trees.bracketed import read_tree, simplify
 
 FILES = {"train": [{"source": "a.en", "target": "a.de"}], "dev": [{"held_out": 2}], "test": []}
 TREES = """
@@ -231,41 +232,14 @@ def test_names_of_corpora():
     assert corpus_name(specs.load("tiny", {"corpus": FILES}).corpus) == "a.en"
 
 
-@pytest.fixture
-def generated(monkeypatch):
-    """Record the sets of the built-in corpus that are generated."""
-    sets, sentences = [], builtin.sentences
-
-    def recording(split, count):
-        sets.append((split, count))
-        return sentences(split, count)
-
-    monkeypatch.setattr(builtin, "sentences", recording)
-    return sets
+def test_pairs_of_the_builtin_corpus_are_sentences_with_translations_or_trees():
+    pairs = list(builtin_pairs("dev", 200, trees=False))
+    assert pairs == [(pair.source, pair.target) for pair in builtin.sentences("dev", 200)]
+    trees = [tree_pair(simplify(read_tree(pair.tree))) for pair in builtin.sentences("dev", 200)]
+    assert list(builtin_pairs("dev", 200, trees=True)) == trees
 
 
-def test_a_builtin_set_is_generated_once(generated):
-    first = cached_builtin_pairs("test", 20)
-    assert first == [(pair.source, pair.target) for pair in builtin.sentences("test", 20)]
-    generated.clear()
-    assert cached_builtin_pairs("test", 20) == first
-    assert generated == []
-    assert cached_builtin_pairs("dev", 20) != first
-    assert cached_builtin_pairs("test", 5) == first[:5]
-    assert generated == [("dev", 20), ("test", 5)]
-
-
-def test_a_damaged_cache_is_generated_again(generated, home):
-    first = cached_builtin_pairs("test", 3)
-    (file,) = home.rglob("target.txt")
-    file.write_text(file.read_text().replace("e", "a"))
-    assert cached_builtin_pairs("test", 3) == first
-    assert cached_builtin_pairs("test", 3) == first
-    assert len(generated) == 2
-
-
-def test_builtin_sets_do_not_need_a_writable_cache(home):
-    home.write_text("a file")
-    assert len(cached_builtin_pairs("dev", 2)) == 2
-    with pytest.raises(ZooError, match="cannot generate"):
-        cached_builtin_pairs("dev", 10**6)
+def test_more_pairs_than_the_builtin_corpus_has_are_refused_before_anything_is_read():
+    with pytest.raises(ZooError, match="has 2,000 pairs for `dev`, but 2,001 are requested") as caught:
+        ParallelCorpus(specs.load("tiny", {"corpus.dev": [{"grammar": 2001}]}), Report())
+    assert caught.value.hint == "request 0 to 2,000 pairs"

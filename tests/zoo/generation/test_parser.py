@@ -23,7 +23,7 @@ from zoo.text.trees.tree import Tree
 from zoo.text.trees.words import tokenize_words
 from zoo.text.vocabulary import Vocabulary
 
-PAIRS = [tree_pair(simplify(pair.tree)) for pair in builtin.sentences("dev", 60)]
+PAIRS = [tree_pair(simplify(read_tree(pair.tree))) for pair in builtin.sentences("dev", 60)]
 SMALL = {"d_model": 16, "d_ff": 24, "h": 2, "d_k": 6, "d_v": 4}
 SENTENCES = ["the dog ( IOP ) sleeps .", "Sleep !", "no", "a b c d e f g h i j k l m", "-LRB- x -RRB-"]
 

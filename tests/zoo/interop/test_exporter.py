@@ -41,7 +41,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "learned positions, silu": {"positions": {"kind": "learned", "rows": 70}, "activation": "silu"},
     "halves from 2, gelu": {"positions": {"kind": "sinusoidal_halves", "first": 2}, "activation": "gelu"},
     "two tables, biases": {"tied_embeddings": "target", "projection_bias": True, "output_bias": True},
-    "two tables, untied output": {"tied_embeddings": "embeddings"},
+    "two tables, untied output, gelu_tanh": {"tied_embeddings": "embeddings", "activation": "gelu_tanh"},
     "three tables": {"tied_embeddings": "none", "N": {"encoder": 1, "decoder": 2}},
 }
 SSRU = {"decoder": [{"kind": "ssru"}, {"kind": "cross_attention"}, {"kind": "feed_forward"}]}

@@ -185,7 +185,7 @@ def test_unsupported_settings_are_rejected_by_name(folder: Any) -> None:
     for config, message in (
         ({"normalize_before": True}, "`normalize_before: true`"),
         ({"scale_embedding": False}, "`scale_embedding: false`"),
-        ({"activation_function": "gelu_new"}, "`activation_function: gelu_new`"),
+        ({"activation_function": "quick_gelu"}, "`activation_function: quick_gelu`"),
         ({"decoder_ffn_dim": 99}, "`decoder_ffn_dim: 99`"),
         ({"no_repeat_ngram_size": 3}, "`no_repeat_ngram_size: 3`"),
         ({"bad_words_ids": [[3, 4]]}, "words of several tokens"),

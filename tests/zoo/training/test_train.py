@@ -140,15 +140,6 @@ def test_training_ends_after_a_number_of_tokens_or_minutes(world: World) -> None
     assert list_checkpoints(Run(Path("short")))[-1].step == 1
 
 
-def test_checkpoints_by_minutes(world: World) -> None:
-    """A tiny interval makes each step due. A huge one leaves only the checkpoint at the end."""
-    by_time = ["training.checkpoint_steps=null", "training.steps=5", "training.average=5"]
-    train_steps(world(*by_time, "training.checkpoint_minutes=1.0e-9"), "often")
-    assert [c.step for c in list_checkpoints(Run(Path("often")))] == [1, 2, 3, 4, 5]
-    train_steps(world(*by_time, "training.checkpoint_minutes=1000.0"), "never")
-    assert [c.step for c in list_checkpoints(Run(Path("never")))] == [5]
-
-
 def test_finished_run_keeps_its_scores(finished_run: Run, world: World, words: Any) -> None:
     evaluate_model(finished_run.folder, "test")
     written = finished_run.scores.stat().st_mtime_ns, finished_run.weights.stat().st_mtime_ns

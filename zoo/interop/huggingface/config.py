@@ -37,7 +37,15 @@ NO_EFFECT = (
     *("init_std", "extra_pos_embeddings"),
 )
 """Ignored settings: for training, for performance, for other models, and for learned positions."""
-_ACTIVATIONS = {"swish": "silu", "silu": "silu", "relu": "relu", "gelu": "gelu"}
+ACTIVATIONS = {
+    "relu": "relu",
+    "gelu": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "silu": "silu",
+    "swish": "silu",
+}
+"""Supported activations of transformers."""
 _EPSILON = {"marian": 1e-6, "transformers": 1e-5}
 """Epsilon of layer norms in each toolkit."""
 
@@ -56,12 +64,28 @@ def architecture_fields(config: Settings, positions: PositionConvention) -> dict
     config.ignore(*NO_EFFECT)
     if not config.boolean("scale_embedding", False):  # the default of transformers
         raise config.error("scale_embedding", "leaves embeddings unscaled, but zoo multiplies them by sqrt(d_model)")
+    return {
+        **common_fields(config, activation="gelu", attention_dropout=0.0),
+        # The sinusoids of transformers are those of the paper in another order (`weights.to_interleaved`).
+        "positions": {"kind": "sinusoidal_halves" if positions == "marian" else "sinusoidal"},
+        "norm": {"placement": "post", "epsilon": _EPSILON[positions]},
+    }
+
+
+def common_fields(config: Settings, *, activation: str, attention_dropout: float) -> dict[str, Any]:
+    """Return the fields of `architecture` that Marian, M2M-100 and mBART models of transformers express equally.
+
+    Args:
+        config: The content of `config.json`.
+        activation: The default of `activation_function`.
+        attention_dropout: The default of `attention_dropout`.
+
+    Raises:
+        ZooError: A setting is not supported.
+    """
     d_model, h = config.integer("d_model", 1024, minimum=1), same_integer(config, "attention_heads", 16)
     if d_model % h or d_model % 2 or d_model < 4:
         raise config.error("d_model", f"is odd, or cannot be divided among {h} heads")
-    activation = config.text("activation_function", "gelu")
-    if activation not in _ACTIVATIONS:
-        raise config.error("activation_function", "is an activation that zoo does not support")
     return {
         "N": {side: config.integer(f"{side}_layers", 12, minimum=1) for side in SIDES},
         "d_model": d_model,
@@ -70,15 +94,20 @@ def architecture_fields(config: Settings, positions: PositionConvention) -> dict
         "d_k": d_model // h,
         "d_v": d_model // h,
         "dropout": config.number("dropout", 0.1),
-        "attention_dropout": config.number("attention_dropout", 0.0),
+        "attention_dropout": config.number("attention_dropout", attention_dropout),
         "activation_dropout": config.number("activation_dropout", 0.0),
-        "activation": _ACTIVATIONS[activation],
-        # The sinusoids of transformers are those of the paper in another order (`weights.to_interleaved`).
-        "positions": {"kind": "sinusoidal_halves" if positions == "marian" else "sinusoidal"},
-        "norm": {"placement": "post", "epsilon": _EPSILON[positions]},
+        "activation": read_activation(config, "activation_function", activation),
         "projection_bias": True,
         "output_bias": True,
     }
+
+
+def read_activation(config: Settings, key: str, default: str) -> str:
+    """Return zoo's name of the activation in a setting. Raise ZooError if zoo does not support it."""
+    name = config.text(key, default)
+    if name not in ACTIVATIONS:
+        raise config.error(key, "is an activation that zoo does not support")
+    return ACTIVATIONS[name]
 
 
 def has_common_embedding(config: Settings) -> bool:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from zoo.interop.formats import EngineTranslation
+from zoo.interop.huggingface.folder import import_transformers
 
 _BATCH_SIZE = 16
 
@@ -18,11 +19,11 @@ class TransformersEngine:
 
     def __init__(
         self,
-        version: str,
         tokenizer: Any,
         model: Any,
-        decode: Callable[[list[int], list[str]], str],
         beam: int,
+        decode: Callable[[list[int], list[str]], str] | None = None,
+        variant: str = "",
         excluded: Collection[int] = (),
         forced: int | None = None,
         prefix: str = "",
@@ -30,17 +31,18 @@ class TransformersEngine:
         """Wrap an open model.
 
         Args:
-            version: The name and version of the engine, for messages.
             tokenizer: The tokenizer of transformers.
             model: The model of transformers.
-            decode: Returns the text of a translation, given its token IDs and their names.
             beam: The beam size of the model's own settings.
+            decode: Returns the text of a translation, given its token IDs and their names. None: use the tokenizer.
+            variant: Description of a change to the model, for messages.
             excluded: transformers' IDs of tokens that are excluded from the softmax.
             forced: transformers' ID of the token that each translation begins with, such as a language token.
             prefix: Text before each source, such as a language token.
         """
-        self.version = version
-        self._tokenizer, self._model, self._decode = tokenizer, model, decode
+        self.version = f"transformers {import_transformers().__version__}{variant}"
+        self._tokenizer, self._model = tokenizer, model
+        self._decode = decode or (lambda ids, names: tokenizer.decode(ids, skip_special_tokens=True))
         self._beam, self._excluded, self._prefix = beam, list(excluded), prefix
         self._options = {} if forced is None else {"forced_bos_token_id": forced}
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import safetensors.torch
 import torch
 from torch import Tensor
 
 from compiler.lowering.positions import sinusoidal_encoding
-from specs import BOS, EOS, PAD, Learned, Sinusoidal, Spec, ZooError
+from specs import BOS, EOS, PAD, Architecture, Learned, Sinusoidal, Spec, ZooError
 from zoo.files.atomic import write_json
 from zoo.interop.formats import USE_ONNX, Bundle, ExportCheck, ImportFormat
 from zoo.interop.huggingface.folder import CONFIG, GENERATION_CONFIG, import_transformers
@@ -30,20 +30,52 @@ from zoo.text.vocabulary import Vocabulary
 
 _MAX_POSITIONS = 4_096
 _EPSILON = 1e-5  # of transformers' layer norms
-_LAYERS = {
+LAYERS = {
     "encoder": ["self_attention", "feed_forward"],
     "decoder": ["self_attention", "cross_attention", "feed_forward"],
 }
 _ATTENTIONS = {"self_attention": "self_attn", "cross_attention": "encoder_attn"}
 _PROJECTIONS = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
-_ACTIVATIONS = {"relu": "relu", "silu": "swish", "gelu": "gelu"}
+WRITTEN_ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu_new", "silu": "silu"}
+"""Each activation's name in transformers."""
 
 
-class HuggingFaceMarianExport:
+class TransformersExport:
+    """Base class of the export formats for transformers. It checks exported models."""
+
+    model_class: ClassVar[str]
+    """The class of transformers that opens an exported model."""
+
+    def foreign_ids(self, bundle: Bundle) -> Tensor:
+        """Return transformers' token IDs, in the order of zoo's IDs."""
+        return torch.arange(max(bundle.spec.vocabulary.sizes))
+
+    def check(self, bundle: Bundle, folder: Path) -> ExportCheck | None:
+        """Compare transformers' log-probabilities with the reference log-probabilities of the bundle.
+
+        Return None if transformers is not installed.
+        """
+        if find_spec("transformers") is None:
+            return None
+        transformers, ids = import_transformers(), self.foreign_ids(bundle)
+        model: Any = getattr(transformers, self.model_class).from_pretrained(folder)
+        model.eval()
+        source, target = bundle.proof.stream, bundle.proof.target
+        with torch.no_grad():
+            mask = (torch.arange(source.values.shape[1]) < source.lengths[:, None]).long()
+            inputs = {"input_ids": ids[source.values], "attention_mask": mask, "decoder_input_ids": ids[target[:, :-1]]}
+            logits = model(**inputs).logits
+        log_probabilities = logits.log_softmax(-1).gather(2, ids[target[:, 1:]].unsqueeze(2)).squeeze(2)
+        difference = (log_probabilities - bundle.proof.log_probabilities).masked_fill(target[:, 1:] == PAD, 0)
+        return ExportCheck(f"transformers {transformers.__version__}", float(difference.abs().max()))
+
+
+class HuggingFaceMarianExport(TransformersExport):
     """The export format `hf-marian`. Implements `zoo.interop.formats.ExportFormat`."""
 
     name = "hf-marian"
     description = "a folder of transformers' MarianMTModel"
+    model_class = "MarianMTModel"
 
     def reader(self, bundle: Bundle) -> ImportFormat | None:
         """Return the import format for transformers' Marian models."""
@@ -67,46 +99,11 @@ class HuggingFaceMarianExport:
         differs = f"the epsilon of layer norms is {_EPSILON:g} in transformers, and {epsilon:g} in the spec"
         return [*([differs] if epsilon != _EPSILON else []), *search_differences(spec)]
 
-    def check(self, bundle: Bundle, folder: Path) -> ExportCheck | None:
-        """Compare transformers' log-probabilities with the reference log-probabilities of the bundle.
-
-        Return None if transformers is not installed.
-        """
-        if find_spec("transformers") is None:
-            return None
-        transformers = import_transformers()
-        model: Any = transformers.MarianMTModel.from_pretrained(folder)
-        return compare_with_proof(bundle, model, torch.arange(max(bundle.spec.vocabulary.sizes)))
-
-
-def compare_with_proof(bundle: Bundle, model: Any, ids: Tensor) -> ExportCheck:
-    """Compare the log-probabilities of a model of transformers with the reference log-probabilities of the bundle.
-
-    Args:
-        bundle: The published model.
-        model: The exported model, opened in transformers.
-        ids: transformers' token IDs, in the order of zoo's IDs.
-    """
-    model.eval()
-    source, target = bundle.proof.stream, bundle.proof.target
-    with torch.no_grad():
-        mask = (torch.arange(source.values.shape[1]) < source.lengths[:, None]).long()
-        inputs = {"input_ids": ids[source.values], "attention_mask": mask, "decoder_input_ids": ids[target[:, :-1]]}
-        logits = model(**inputs).logits
-    log_probabilities = logits.log_softmax(-1).gather(2, ids[target[:, 1:]].unsqueeze(2)).squeeze(2)
-    difference = (log_probabilities - bundle.proof.log_probabilities).masked_fill(target[:, 1:] == PAD, 0)
-    return ExportCheck(f"transformers {import_transformers().__version__}", float(difference.abs().max()))
-
 
 def require_marian(spec: Spec) -> None:
     """Raise ZooError if MarianMTModel cannot express the architecture of a spec."""
     a = spec.architecture
-    for side, supported in _LAYERS.items():
-        if (kinds := [sublayer.kind for sublayer in getattr(a, side)]) != supported:
-            names = ", ".join(kinds)
-            raise unsupported(
-                f"its {side} has layers of {names}, but MarianMTModel has layers of {', '.join(supported)}"
-            )
+    require_layers(spec, "MarianMTModel has")
     if own := next(a.own_options, None):
         raise unsupported(f"it has the option `{own}`, which MarianMTModel does not have")
     if a.norm.kind != "layer_norm" or a.norm.placement != "post" or a.norm.embeddings:
@@ -122,6 +119,19 @@ def require_marian(spec: Spec) -> None:
     languages = spec.languages
     if languages and (languages.target_token or not is_language_token(languages.token_of(languages.codes[0]))):
         raise unsupported("MarianTokenizer recognises only language tokens such as `>>de<<`, and only before sources")
+
+
+def require_layers(spec: Spec, models_have: str) -> None:
+    """Raise ZooError unless the layers of a spec are those of the original Transformer.
+
+    Args:
+        spec: The spec.
+        models_have: Subject and verb of the error message, such as "T5 has".
+    """
+    for side, supported in LAYERS.items():
+        if (kinds := [sublayer.kind for sublayer in getattr(spec.architecture, side)]) != supported:
+            names = ", ".join(supported)
+            raise unsupported(f"its {side} has layers of {', '.join(kinds)}, but {models_have} layers of {names}")
 
 
 def unsupported(reason: str) -> ZooError:
@@ -213,23 +223,10 @@ def marian_config(spec: Spec) -> dict[str, Any]:
     """Return the content of `config.json`."""
     a = spec.architecture
     source_size, target_size = spec.vocabulary.sizes
-    sides = {
-        f"{side}_{key}": value
-        for side in SIDES
-        for key, value in (("attention_heads", a.h), ("ffn_dim", a.d_ff), ("layerdrop", 0.0))
-    }
     return {
         "architectures": ["MarianMTModel"],
         "model_type": "marian",
-        "is_encoder_decoder": True,
-        "activation_function": _ACTIVATIONS[a.activation],
-        "d_model": a.d_model,
-        **sides,
-        "encoder_layers": a.depths.encoder,
-        "decoder_layers": a.depths.decoder,
-        "dropout": a.dropout,
-        "attention_dropout": a.attention_dropout,
-        "activation_dropout": a.activation_dropout,
+        **common_config(a),
         "vocab_size": source_size,
         "decoder_vocab_size": target_size,
         "max_position_embeddings": _position_rows(spec),
@@ -241,6 +238,26 @@ def marian_config(spec: Spec) -> dict[str, Any]:
         "bos_token_id": None,
         "eos_token_id": EOS,
         "decoder_start_token_id": BOS,
+    }
+
+
+def common_config(a: Architecture) -> dict[str, Any]:
+    """Return the settings in `config.json` that Marian, M2M-100 and mBART models express equally."""
+    sides = {
+        f"{side}_{key}": value
+        for side in SIDES
+        for key, value in (("attention_heads", a.h), ("ffn_dim", a.d_ff), ("layerdrop", 0.0))
+    }
+    return {
+        "is_encoder_decoder": True,
+        "activation_function": WRITTEN_ACTIVATIONS[a.activation],
+        "d_model": a.d_model,
+        **sides,
+        "encoder_layers": a.depths.encoder,
+        "decoder_layers": a.depths.decoder,
+        "dropout": a.dropout,
+        "attention_dropout": a.attention_dropout,
+        "activation_dropout": a.activation_dropout,
         "forced_eos_token_id": None,
         "use_cache": True,
         "dtype": "float32",

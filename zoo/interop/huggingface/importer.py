@@ -88,21 +88,20 @@ class HuggingFaceMarianImport(ModelTypeImport):
     def open_engine(self, path: Path, model: ImportedModel) -> Engine:
         """Open the model in transformers, in float32. It computes with the positions that were imported."""
         transformers = import_transformers()
-        version = f"transformers {transformers.__version__}"
         tokenizer: Any = transformers.MarianTokenizer.from_pretrained(str(path))
         network: Any = transformers.MarianMTModel.from_pretrained(str(path), dtype=torch.float32)
         generation = network.generation_config
         words = generation.bad_words_ids if generation.renormalize_logits else []
-        excluded = [id for word in words or [] for id in word]
+        excluded, variant = [id for word in words or [] for id in word], ""
         if model.origin["positions"] == "marian":
-            version += " with Marian's positions"
+            variant = " with Marian's positions"
             excluded.append(network.config.decoder_start_token_id)
             _adapt_to_marian(network, model.spec.architecture.norm.epsilon)
 
         def decode(ids: list[int], names: list[str]) -> str:
             return str(tokenizer.spm_target.decode_pieces(names))
 
-        return TransformersEngine(version, tokenizer, network, decode, model.spec.decoding.beam, excluded)
+        return TransformersEngine(tokenizer, network, model.spec.decoding.beam, decode, variant, excluded)
 
 
 def _with_languages(request: ImportRequest, path: Path) -> ImportRequest:

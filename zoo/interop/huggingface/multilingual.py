@@ -11,7 +11,7 @@ from torch import Tensor
 
 from specs import Architecture
 from zoo.interop.formats import Engine, ImportedModel, ImportRequest, imported_spec
-from zoo.interop.huggingface.config import NO_EFFECT, same_integer
+from zoo.interop.huggingface.config import NO_EFFECT, common_fields
 from zoo.interop.huggingface.engine import TransformersEngine
 from zoo.interop.huggingface.folder import ModelTypeImport, import_transformers
 from zoo.interop.huggingface.generation import generation_settings
@@ -24,7 +24,6 @@ from zoo.interop.huggingface.multilingual_vocabulary import (
     read_multilingual_vocabulary,
     tokenizer_class,
 )
-from zoo.interop.huggingface.t5 import ACTIVATIONS
 from zoo.interop.huggingface.weight_files import open_weights
 from zoo.interop.numbering import NEVER
 from zoo.interop.settings import Settings
@@ -118,12 +117,7 @@ class MultilingualImport(ModelTypeImport):
         tokenizer: Any = getattr(transformers, model.origin["tokenizer"]).from_pretrained(str(path), src_lang=source)
         network: Any = transformers.AutoModelForSeq2SeqLM.from_pretrained(str(path), dtype=torch.float32)
         forced = tokenizer.convert_tokens_to_ids(model.spec.languages.token_of(target))
-
-        def decode(ids: list[int], names: list[str]) -> str:
-            return str(tokenizer.decode(ids, skip_special_tokens=True))
-
-        version = f"transformers {transformers.__version__}"
-        return TransformersEngine(version, tokenizer, network, decode, model.spec.decoding.beam, forced=forced)
+        return TransformersEngine(tokenizer, network, model.spec.decoding.beam, forced=forced)
 
 
 def _start(config: Settings, settings: Settings) -> int:
@@ -150,29 +144,12 @@ def architecture_fields(config: Settings) -> dict[str, Any]:
     is_mbart = config.text("model_type") == "mbart"
     config.require(_ALLOWED)
     config.ignore(*NO_EFFECT)
-    d_model, h = config.integer("d_model", 1024, minimum=1), same_integer(config, "attention_heads", 16)
-    if d_model % h or d_model % 2 or d_model < 4:
-        raise config.error("d_model", f"is odd, or cannot be divided among {h} heads")
-    activation = config.text("activation_function", "gelu" if is_mbart else "relu")
-    if activation not in ACTIVATIONS:
-        raise config.error("activation_function", "is an activation that zoo does not support")
     learned = {"kind": "learned", "rows": config.integer("max_position_embeddings", 1024, minimum=4)}
     return {
-        "N": {side: config.integer(f"{side}_layers", 12, minimum=1) for side in SIDES},
-        "d_model": d_model,
-        "d_ff": same_integer(config, "ffn_dim", 4096),
-        "h": h,
-        "d_k": d_model // h,
-        "d_v": d_model // h,
-        "dropout": config.number("dropout", 0.1),
-        "attention_dropout": config.number("attention_dropout", 0.0 if is_mbart else 0.1),
-        "activation_dropout": config.number("activation_dropout", 0.0),
-        "activation": ACTIVATIONS[activation],
+        **common_fields(config, activation="gelu" if is_mbart else "relu", attention_dropout=0.0 if is_mbart else 0.1),
         "positions": learned if is_mbart else {"kind": "sinusoidal_halves", "first": FIRST_POSITION},
         "norm": {"placement": "pre", "epsilon": 1e-5, "embeddings": is_mbart},
         "scale_embeddings": config.boolean("scale_embedding", not is_mbart),
-        "projection_bias": True,
-        "output_bias": True,
     }
 
 

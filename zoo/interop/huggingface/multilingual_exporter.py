@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -16,16 +15,18 @@ from torch import Tensor
 
 from specs import BOS, EOS, PAD, UNK, Sinusoidal, Spec
 from zoo.files.atomic import write_json
-from zoo.interop.formats import Bundle, ExportCheck, ImportFormat
+from zoo.interop.formats import Bundle, ImportFormat
 from zoo.interop.huggingface.exporter import (
-    compare_with_proof,
+    TransformersExport,
+    common_config,
+    require_layers,
     require_sentencepiece,
     search_differences,
     unsupported,
     written_layer,
     written_norm,
 )
-from zoo.interop.huggingface.folder import CONFIG, GENERATION_CONFIG, TOKENIZER_CONFIG, import_transformers
+from zoo.interop.huggingface.folder import CONFIG, GENERATION_CONFIG, TOKENIZER_CONFIG
 from zoo.interop.huggingface.language_codes import MBART50
 from zoo.interop.huggingface.multilingual import FIRST_POSITION, MultilingualImport
 from zoo.interop.huggingface.multilingual_vocabulary import (
@@ -49,21 +50,17 @@ from zoo.interop.sentencepiece_model import SentencePieceModel, TokenType
 from zoo.interop.tensors import SIDES
 from zoo.text.tokenizer import Tokenizer
 
-_LAYERS = {
-    "encoder": ["self_attention", "feed_forward"],
-    "decoder": ["self_attention", "cross_attention", "feed_forward"],
-}
-_ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu_new", "silu": "silu"}
 _START_NAME = f"{SPECIAL_NAMES[START]}<{START}>"
 """Name of the row of `<s>` in a model that begins translations with another token."""
 _UNNAMED = re.compile(r"<\d+>")
 
 
-class MultilingualExport:
+class MultilingualExport(TransformersExport):
     """The export format `hf-multilingual`. Implements `zoo.interop.formats.ExportFormat`."""
 
     name = "hf-multilingual"
     description = "a folder of transformers' M2M-100, NLLB-200 or mBART-50"
+    model_class = "AutoModelForSeq2SeqLM"
 
     def reader(self, bundle: Bundle) -> ImportFormat | None:
         """Return the import format of the same name."""
@@ -86,15 +83,9 @@ class MultilingualExport:
         _write_vocabulary(bundle, class_, folder, ids)
         return list(search_differences(spec))
 
-    def check(self, bundle: Bundle, folder: Path) -> ExportCheck | None:
-        """Compare transformers' log-probabilities with the reference log-probabilities of the bundle.
-
-        Return None if transformers is not installed.
-        """
-        if find_spec("transformers") is None:
-            return None
-        model: Any = import_transformers().AutoModelForSeq2SeqLM.from_pretrained(folder)
-        return compare_with_proof(bundle, model, ForeignIds.of(bundle).foreign)
+    def foreign_ids(self, bundle: Bundle) -> Tensor:
+        """Return transformers' token IDs, in the order of zoo's IDs."""
+        return ForeignIds.of(bundle).foreign
 
 
 def require_multilingual(spec: Spec) -> TokenizerClass:
@@ -102,10 +93,7 @@ def require_multilingual(spec: Spec) -> TokenizerClass:
     a, languages = spec.architecture, spec.languages
     if a.source.kind != "tokens":
         raise unsupported(f"its encoder reads {a.source.kind}, not tokens")
-    for side, supported in _LAYERS.items():
-        if (kinds := [sublayer.kind for sublayer in getattr(a, side)]) != supported:
-            names = ", ".join(kinds)
-            raise unsupported(f"its {side} has layers of {names}, but these models have {', '.join(supported)}")
+    require_layers(spec, "these models have")
     if own := next(a.own_options, None):
         raise unsupported(f"it has the option `{own}`, which these models do not have")
     if a.norm.kind != "layer_norm" or a.norm.placement != "pre" or a.norm.epsilon != 1e-5:
@@ -278,23 +266,10 @@ def multilingual_config(spec: Spec, ids: ForeignIds) -> dict[str, Any]:
     """Return the content of `config.json`."""
     a = spec.architecture
     is_mbart = a.norm.embeddings
-    sides = {
-        f"{side}_{key}": value
-        for side in SIDES
-        for key, value in (("attention_heads", a.h), ("ffn_dim", a.d_ff), ("layerdrop", 0.0))
-    }
     return {
         "architectures": [f"{'MBart' if is_mbart else 'M2M100'}ForConditionalGeneration"],
         "model_type": "mbart" if is_mbart else "m2m_100",
-        "is_encoder_decoder": True,
-        "activation_function": _ACTIVATIONS[a.activation],
-        "d_model": a.d_model,
-        **sides,
-        "encoder_layers": a.depths.encoder,
-        "decoder_layers": a.depths.decoder,
-        "dropout": a.dropout,
-        "attention_dropout": a.attention_dropout,
-        "activation_dropout": a.activation_dropout,
+        **common_config(a),
         "vocab_size": len(ids.rows),
         "max_position_embeddings": a.max_positions or spec.decoding.max_source_length + 2,
         "scale_embedding": a.scale_embeddings,
@@ -303,9 +278,6 @@ def multilingual_config(spec: Spec, ids: ForeignIds) -> dict[str, Any]:
         "bos_token_id": START,
         "eos_token_id": END,
         "decoder_start_token_id": ids.start,
-        "forced_eos_token_id": None,
-        "use_cache": True,
-        "dtype": "float32",
     }
 
 

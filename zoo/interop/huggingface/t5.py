@@ -10,7 +10,7 @@ import torch
 
 from specs import Architecture, Relative
 from zoo.interop.formats import Engine, ImportedModel, ImportRequest, imported_spec
-from zoo.interop.huggingface.config import NO_EFFECT
+from zoo.interop.huggingface.config import ACTIVATIONS, NO_EFFECT
 from zoo.interop.huggingface.engine import TransformersEngine
 from zoo.interop.huggingface.folder import ModelTypeImport, import_transformers
 from zoo.interop.huggingface.generation import generation_settings
@@ -40,15 +40,6 @@ _NO_EFFECT = (
     "is_local",
     "decoder_layerdrop",
 )
-ACTIVATIONS = {
-    "relu": "relu",
-    "gelu": "gelu",
-    "gelu_new": "gelu_tanh",
-    "gelu_pytorch_tanh": "gelu_tanh",
-    "silu": "silu",
-    "swish": "silu",
-}
-"""Supported activations of transformers."""
 _PROJECTIONS = {"query": "q", "key": "k", "value": "v", "output": "o"}
 _UNUSED = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
 """Tensor of old files that transformers ignores."""
@@ -103,14 +94,9 @@ class T5Import(ModelTypeImport):
         transformers = import_transformers()
         tokenizer: Any = transformers.T5Tokenizer.from_pretrained(str(path))
         network: Any = transformers.AutoModelForSeq2SeqLM.from_pretrained(str(path), dtype=torch.float32)
-
-        def decode(ids: list[int], names: list[str]) -> str:
-            return str(tokenizer.decode(ids, skip_special_tokens=True))
-
-        version = f"transformers {transformers.__version__}"
         languages, beam = model.spec.languages, model.spec.decoding.beam
         prefix = f"{languages.token_of(model.spec.default_direction[1])} " if languages else ""
-        return TransformersEngine(version, tokenizer, network, decode, beam, prefix=prefix)
+        return TransformersEngine(tokenizer, network, beam, prefix=prefix)
 
 
 def special_tokens(config: Settings, settings: Settings, start: int | None = None) -> SpecialTokens:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -14,14 +13,16 @@ from torch import Tensor
 
 from specs import BOS, EOS, PAD, UNK, FeedForward, Relative, Spec
 from zoo.files.atomic import write_json
-from zoo.interop.formats import Bundle, ExportCheck, ImportFormat
+from zoo.interop.formats import Bundle, ImportFormat
 from zoo.interop.huggingface.exporter import (
-    compare_with_proof,
+    WRITTEN_ACTIVATIONS,
+    TransformersExport,
+    require_layers,
     require_sentencepiece,
     search_differences,
     unsupported,
 )
-from zoo.interop.huggingface.folder import CONFIG, GENERATION_CONFIG, TOKENIZER_CONFIG, import_transformers
+from zoo.interop.huggingface.folder import CONFIG, GENERATION_CONFIG, TOKENIZER_CONFIG
 from zoo.interop.huggingface.layers import written_layer_tensors
 from zoo.interop.huggingface.t5 import T5Import, layer_tensors
 from zoo.interop.huggingface.t5_vocabulary import SENTENCEPIECE
@@ -30,20 +31,16 @@ from zoo.interop.numbering import NEVER
 from zoo.interop.sentencepiece_model import SentencePieceModel, TokenType
 from zoo.text.tokenizer import Tokenizer
 
-LAYERS = {
-    "encoder": ["self_attention", "feed_forward"],
-    "decoder": ["self_attention", "cross_attention", "feed_forward"],
-}
-_ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu_new", "silu": "silu"}
 END, _UNKNOWN = 1, 2
 """IDs in every exported model. T5Tokenizer has no other ID for the unknown token."""
 
 
-class T5Export:
+class T5Export(TransformersExport):
     """The export format `hf-t5`. Implements `zoo.interop.formats.ExportFormat`."""
 
     name = "hf-t5"
     description = "a folder of transformers' T5ForConditionalGeneration"
+    model_class = "T5ForConditionalGeneration"
 
     def reader(self, bundle: Bundle) -> ImportFormat | None:
         """Return the import format of the same name."""
@@ -78,25 +75,15 @@ class T5Export:
         )
         return [*([bytes_differ] if spec.vocabulary.byte_fallback else []), *search_differences(spec)]
 
-    def check(self, bundle: Bundle, folder: Path) -> ExportCheck | None:
-        """Compare transformers' log-probabilities with the reference log-probabilities of the bundle.
-
-        Return None if transformers is not installed.
-        """
-        if find_spec("transformers") is None:
-            return None
-        model: Any = import_transformers().T5ForConditionalGeneration.from_pretrained(folder)
-        return compare_with_proof(bundle, model, ExportedIds.of(bundle.tensors["embedding"], bundle.tensors).foreign)
+    def foreign_ids(self, bundle: Bundle) -> Tensor:
+        """Return transformers' token IDs, in the order of zoo's IDs."""
+        return ExportedIds.of(bundle.tensors["embedding"], bundle.tensors).foreign
 
 
 def require_t5(spec: Spec) -> None:
     """Raise ZooError if T5ForConditionalGeneration cannot express the architecture of a spec."""
     a = spec.architecture
-    for side, supported in LAYERS.items():
-        if (kinds := [sublayer.kind for sublayer in getattr(a, side)]) != supported:
-            raise unsupported(
-                f"its {side} has layers of {', '.join(kinds)}, but T5 has layers of {', '.join(supported)}"
-            )
+    require_layers(spec, "T5 has")
     if own := next(
         (name for name in a.own_options if name.rpartition(".")[2] not in ("gated", "bias", "activation")), None
     ):
@@ -213,7 +200,7 @@ def _config(spec: Spec, ids: ExportedIds) -> dict[str, Any]:
     a = spec.architecture
     assert isinstance(a.positions, Relative)
     feed_forward = _feed_forwards(spec)[0]
-    activation = _ACTIVATIONS[a.option(feed_forward, "activation")]
+    activation = WRITTEN_ACTIVATIONS[a.option(feed_forward, "activation")]
     projection = f"gated-{activation}" if feed_forward.gated else activation
     return {
         "architectures": ["T5ForConditionalGeneration"],

@@ -13,12 +13,12 @@ import torch
 
 from specs import Architecture, FeedForward, ZooError
 from zoo.interop.formats import Engine, ImportedModel, ImportRequest, imported_spec
-from zoo.interop.huggingface.config import NO_EFFECT
+from zoo.interop.huggingface.config import NO_EFFECT, read_activation
 from zoo.interop.huggingface.engine import TransformersEngine
 from zoo.interop.huggingface.folder import TOKENIZER_CONFIG, ModelTypeImport, import_transformers
 from zoo.interop.huggingface.generation import generation_settings
 from zoo.interop.huggingface.layers import LayerTensor, read_layer_tensors
-from zoo.interop.huggingface.t5 import ACTIVATIONS, ALLOWED, special_tokens
+from zoo.interop.huggingface.t5 import ALLOWED, special_tokens
 from zoo.interop.huggingface.t5_vocabulary import TokenizerTokens, convert_tokens, read_optional_json, special_names
 from zoo.interop.huggingface.vocabulary import SpecialTokens
 from zoo.interop.huggingface.weight_files import open_weights
@@ -91,12 +91,7 @@ class T5GemmaImport(ModelTypeImport):
         transformers = import_transformers()
         tokenizer: Any = transformers.GemmaTokenizer.from_pretrained(str(path))
         network: Any = transformers.AutoModelForSeq2SeqLM.from_pretrained(str(path), dtype=torch.float32)
-
-        def decode(ids: list[int], names: list[str]) -> str:
-            return str(tokenizer.decode(ids, skip_special_tokens=True))
-
-        version = f"transformers {transformers.__version__}"
-        return TransformersEngine(version, tokenizer, network, decode, model.spec.decoding.beam)
+        return TransformersEngine(tokenizer, network, model.spec.decoding.beam)
 
 
 def _side_settings(config: Settings, side: str) -> Settings:
@@ -185,16 +180,14 @@ def _theta(side: Settings) -> float:
 
 def _sublayers(side: Settings, attentions: tuple[str, ...]) -> list[dict[str, Any]]:
     """Return the sub-layers of a layer, with their own sizes."""
-    activation = side.text("hidden_activation", "gelu_pytorch_tanh")
-    if activation not in ACTIVATIONS:
-        raise side.error("hidden_activation", "is an activation that zoo does not support")
+    activation = read_activation(side, "hidden_activation", "gelu_pytorch_tanh")
     heads, kv_heads = (
         side.integer("num_attention_heads", 8, minimum=1),
         side.integer("num_key_value_heads", 4, minimum=1),
     )
     grouped = {} if kv_heads == heads else {"kv_heads": kv_heads}
     d_ff = side.integer("intermediate_size", 9216, minimum=1)
-    feed_forward = {"gated": True, "bias": False, "activation": ACTIVATIONS[activation], "d_ff": d_ff}
+    feed_forward = {"gated": True, "bias": False, "activation": activation, "d_ff": d_ff}
     return [
         *({"kind": kind, "h": heads, **grouped} for kind in attentions),
         {"kind": "feed_forward", **feed_forward},

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import safetensors.torch
 import torch
+from torch import Tensor
 
 from specs import BOS, FeedForward, Rotary, Spec
 from zoo.files.atomic import write_json
-from zoo.interop.formats import Bundle, ExportCheck, ImportFormat
-from zoo.interop.huggingface.exporter import compare_with_proof, search_differences, unsupported
-from zoo.interop.huggingface.folder import CONFIG, GENERATION_CONFIG, import_transformers
+from zoo.interop.formats import Bundle, ImportFormat
+from zoo.interop.huggingface.exporter import (
+    WRITTEN_ACTIVATIONS,
+    TransformersExport,
+    require_layers,
+    search_differences,
+    unsupported,
+)
+from zoo.interop.huggingface.folder import CONFIG, GENERATION_CONFIG
 from zoo.interop.huggingface.layers import written_layer_tensors
-from zoo.interop.huggingface.t5_exporter import END, LAYERS, ExportedIds, generation_config, write_vocabulary
+from zoo.interop.huggingface.t5_exporter import END, ExportedIds, generation_config, write_vocabulary
 from zoo.interop.huggingface.t5gemma import SENTENCEPIECE, T5GemmaImport, layer_tensors
 from zoo.interop.huggingface.weight_files import FILES
 from zoo.interop.sentencepiece_model import SentencePieceModel
@@ -27,15 +33,16 @@ _OWN_OPTIONS = {
     "cross_attention": ("h", "kv_heads"),
     "feed_forward": ("d_ff", "gated", "bias", "activation"),
 }
-_ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "gelu_tanh": "gelu_pytorch_tanh", "silu": "silu"}
+_ACTIVATIONS = WRITTEN_ACTIVATIONS | {"gelu_tanh": "gelu_pytorch_tanh"}
 _NO_WINDOW = 1 << 20  # positions; transformers demands a number even if no layer has a window
 
 
-class T5GemmaExport:
+class T5GemmaExport(TransformersExport):
     """The export format `hf-t5gemma`. Implements `zoo.interop.formats.ExportFormat`."""
 
     name = "hf-t5gemma"
     description = "a folder of transformers' T5GemmaForConditionalGeneration"
+    model_class = "T5GemmaForConditionalGeneration"
 
     def reader(self, bundle: Bundle) -> ImportFormat | None:
         """Return the import format of the same name."""
@@ -70,26 +77,17 @@ class T5GemmaExport:
         write_vocabulary(bundle, folder / SENTENCEPIECE, ids, settings)
         return list(search_differences(spec))
 
-    def check(self, bundle: Bundle, folder: Path) -> ExportCheck | None:
-        """Compare transformers' log-probabilities with the reference log-probabilities of the bundle.
-
-        Return None if transformers is not installed.
-        """
-        if find_spec("transformers") is None:
-            return None
-        model: Any = import_transformers().T5GemmaForConditionalGeneration.from_pretrained(folder)
-        ids = ExportedIds.of(bundle.tensors["target_embedding"], bundle.tensors)
-        return compare_with_proof(bundle, model, ids.foreign)
+    def foreign_ids(self, bundle: Bundle) -> Tensor:
+        """Return transformers' token IDs, in the order of zoo's IDs."""
+        return ExportedIds.of(bundle.tensors["target_embedding"], bundle.tensors).foreign
 
 
 def require_t5gemma(spec: Spec) -> None:
     """Raise ZooError if T5GemmaForConditionalGeneration cannot express the architecture of a spec."""
     a = spec.architecture
-    for side, supported in LAYERS.items():
+    require_layers(spec, "T5Gemma has")
+    for side in SIDES:
         sublayers = getattr(a, side)
-        if (kinds := [sublayer.kind for sublayer in sublayers]) != supported:
-            names = ", ".join(supported)
-            raise unsupported(f"its {side} has layers of {', '.join(kinds)}, but T5Gemma has layers of {names}")
         for index, sublayer in enumerate(sublayers):
             if own := next((name for name in sublayer.own_options if name not in _OWN_OPTIONS[sublayer.kind]), None):
                 raise unsupported(f"it has the option `{side}[{index}].{own}`, which T5Gemma does not have")

@@ -1,24 +1,19 @@
 """Sentences of the built-in corpus, sampled at random and divided into train, dev and test."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 from hashlib import blake2b
-from itertools import islice
 
-from specs import ZooError, nearest
-from zoo.data.builtin.clause_plan import ClauseRequest
-from zoo.data.builtin.clause_sampler import ClauseSampler
-from zoo.data.builtin.clauses import Argument, Clause, Sentence, SubordinateClause
-from zoo.data.builtin.lexicon import LEXICON, Lexicon
-from zoo.data.builtin.morphology import ClauseType
-from zoo.data.builtin.nominal_sampler import RandomChoices
-from zoo.data.builtin.nominals import NounPhrase
-from zoo.text.trees.tree import Tree, detokenise
+from tests.grammar.clause_plan import ClauseRequest
+from tests.grammar.clause_sampler import ClauseSampler
+from tests.grammar.clauses import Argument, Clause, Sentence, SubordinateClause
+from tests.grammar.lexicon import LEXICON, Lexicon
+from tests.grammar.morphology import ClauseType
+from tests.grammar.nominal_sampler import RandomChoices
+from tests.grammar.nominals import NounPhrase
+from zoo.data.builtin import Pair
+from zoo.text.trees.tree import detokenise
 
-VERSION = 1
-"""Version of the grammar. Increase it whenever a generated sentence changes, because prepared corpora depend on it."""
-MAX_PAIRS = {"train": 5_000_000, "dev": 50_000, "test": 50_000}
-"""Number of distinct pairs that each set is guaranteed to have."""
 MAX_WORDS = 22
 """Maximum number of words in an English sentence."""
 PLAIN_SHARE = 0.25
@@ -26,69 +21,31 @@ PLAIN_SHARE = 0.25
 _REMOVE_MARKS = str.maketrans("", "", ".,?'")
 
 
-@dataclass(frozen=True, slots=True)
-class Pair:
-    """English sentence, its German translation, and its constituency tree."""
-
-    source: str
-    target: str
-    tree: Tree
-
-
-def sentences(split: str, count: int, seed: int = 0) -> Iterator[Pair]:
-    """Yield distinct sentence pairs of the train, dev or test set.
-
-    The same arguments give the same pairs on every machine.
-
-    The sets have no sentence in common, even with different seeds.
+def generate(counts: Mapping[str, int]) -> dict[str, list[Pair]]:
+    """Generate the first pairs of each set. The same counts give the same pairs on every machine.
 
     Args:
-        split: The set: `train`, `dev` or `test`.
-        count: Number of pairs.
-        seed: Seed of the random choices.
-
-    Raises:
-        ZooError: The set does not exist, or has fewer than `count` pairs.
+        counts: Number of pairs of the sets `train`, `dev` and `test`.
     """
-    if split not in MAX_PAIRS:
-        name = nearest(split, MAX_PAIRS)
-        hint = f"did you mean `{name}`?" if name else f"use one of {', '.join(MAX_PAIRS)}"
-        raise ZooError(f"`{split}` is not a set of the built-in corpus", hint=hint)
-    if not 0 <= count <= MAX_PAIRS[split]:
-        raise ZooError(
-            f"the built-in corpus cannot generate {count:,} pairs for `{split}`",
-            hint=f"request 0 to {MAX_PAIRS[split]:,} pairs",
-        )
-    return islice(_distinct_pairs(split, seed), count)
-
-
-def split_of(source: str) -> str:
-    """Return the set of an English sentence: `train`, or, for a tenth of all sentences each, `dev` or `test`."""
-    return _split_of_identity(_identity(source))
-
-
-def _distinct_pairs(split: str, seed: int) -> Iterator[Pair]:
-    random = RandomChoices(str(seed))
+    random = RandomChoices("0")
     sampler = SentenceSampler(random)
-    seen: set[bytes] = set()
-    while True:
+    sets: dict[str, dict[str, Pair]] = {split: {} for split in counts}
+    while any(len(sets[split]) < count for split, count in counts.items()):
         sentence = sampler.sentence()
         plain = random.chance(PLAIN_SHARE)
         tree = sentence.english(plain)
         source = detokenise(tree.leaves())
-        identity = _identity(source)
-        if _split_of_identity(identity) == split and identity not in seen and source.count(" ") < MAX_WORDS:
-            seen.add(identity)
-            yield Pair(source, sentence.german(plain), tree)
+        identity = source.lower().translate(_REMOVE_MARKS)
+        split = _split_of(identity)
+        if len(sets[split]) < counts[split] and source.count(" ") < MAX_WORDS:
+            sets[split].setdefault(identity, Pair(source, sentence.german(plain), str(tree)))
+    return {split: list(pairs.values()) for split, pairs in sets.items()}
 
 
-def _identity(source: str) -> bytes:
-    """Return a hash of a sentence that does not depend on capitals and punctuation."""
-    return blake2b(source.lower().translate(_REMOVE_MARKS).encode(), digest_size=8).digest()
-
-
-def _split_of_identity(identity: bytes) -> str:
-    return {0: "dev", 1: "test"}.get(int.from_bytes(identity, "big") % 10, "train")
+def _split_of(identity: str) -> str:
+    """Return the set of a sentence without capitals and punctuation. A tenth of all sentences each is dev or test."""
+    digest = blake2b(identity.encode(), digest_size=8).digest()
+    return {0: "dev", 1: "test"}.get(int.from_bytes(digest, "big") % 10, "train")
 
 
 class SentenceSampler:

@@ -111,7 +111,7 @@ _PARADIGMS = {
     "adjective": _STRONG,
     "uninflected": (("",) * 4,) * 4,
 }
-"""Paradigms of determiners, by the names in `zoo.data.builtin.tables`."""
+"""Paradigms of determiners, by the names in `tests.grammar.tables`."""
 
 _PRONOUNS = {
     Agreement(1, GenderNumber.MASCULINE): ("ich", "mich", "mir"),

@@ -1,4 +1,4 @@
-"""Words of the built-in corpus in tables, as text. `zoo.data.builtin.lexicon` parses the tables.
+"""Words of the built-in corpus in tables, as text. `tests.grammar.lexicon` parses the tables.
 
 Each English word has exactly one translation.
 """

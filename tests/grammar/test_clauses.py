@@ -1,8 +1,8 @@
 """Sentences translated by hand, several for each phenomenon, built from the grammar's own parts."""
 
-from zoo.data.builtin.clause_plan import SUBJECT_MARKING
-from zoo.data.builtin.clause_sampler import GENITIVE, THAT, WHETHER
-from zoo.data.builtin.clauses import (
+from tests.grammar.clause_plan import SUBJECT_MARKING
+from tests.grammar.clause_sampler import GENITIVE, THAT, WHETHER
+from tests.grammar.clauses import (
     Adjunct,
     Argument,
     Clause,
@@ -12,10 +12,10 @@ from zoo.data.builtin.clauses import (
     Sentence,
     SubordinateClause,
 )
-from zoo.data.builtin.lexicon import LEXICON
-from zoo.data.builtin.morphology import Agreement, ClauseType, GenderNumber
-from zoo.data.builtin.nominal_sampler import PRONOUNS, WEATHER_IT
-from zoo.data.builtin.nominals import (
+from tests.grammar.lexicon import LEXICON
+from tests.grammar.morphology import Agreement, ClauseType, GenderNumber
+from tests.grammar.nominal_sampler import PRONOUNS, WEATHER_IT
+from tests.grammar.nominals import (
     WHAT,
     WHO,
     AdjectivePhrase,

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from random import Random
 from typing import TypeVar
 
-from zoo.data.builtin.lexicon import Adjective, Determiner, Lexicon, Sorts
-from zoo.data.builtin.morphology import Agreement, GenderNumber
-from zoo.data.builtin.nominals import AdjectivePhrase, Coordination, Name, Nominal, NounPhrase, Pronoun
+from tests.grammar.lexicon import Adjective, Determiner, Lexicon, Sorts
+from tests.grammar.morphology import Agreement, GenderNumber
+from tests.grammar.nominals import AdjectivePhrase, Coordination, Name, Nominal, NounPhrase, Pronoun
 
 T = TypeVar("T")
 

@@ -1,12 +1,12 @@
-"""All words of the built-in corpus, parsed from `zoo.data.builtin.tables`."""
+"""All words of the built-in corpus, parsed from `tests.grammar.tables`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from zoo.data.builtin import tables
-from zoo.data.builtin.morphology import (
+from tests.grammar import tables
+from tests.grammar.morphology import (
     Case,
     Definiteness,
     EnglishVerb,

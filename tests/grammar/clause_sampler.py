@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
-from zoo.data.builtin.clause_plan import SUBJECT_MARKING, ClauseDraft, ClauseRequest, FrameIndex, VerbFrame
-from zoo.data.builtin.clauses import Adjunct, Argument, Clause, Constituent, Position, Predicate, SubordinateClause
-from zoo.data.builtin.lexicon import CaseMarking, Conjunction, Lexicon, PlacePreposition, Slot, Sorts
-from zoo.data.builtin.morphology import Case, ClauseType
-from zoo.data.builtin.nominal_sampler import WEATHER_IT, NominalConstraints, NominalSampler, RandomChoices
-from zoo.data.builtin.nominals import WHAT, WHO, Nominal, NounPhrase, Pronoun, RelativePronoun
+from tests.grammar.clause_plan import SUBJECT_MARKING, ClauseDraft, ClauseRequest, FrameIndex, VerbFrame
+from tests.grammar.clauses import Adjunct, Argument, Clause, Constituent, Position, Predicate, SubordinateClause
+from tests.grammar.lexicon import CaseMarking, Conjunction, Lexicon, PlacePreposition, Slot, Sorts
+from tests.grammar.morphology import Case, ClauseType
+from tests.grammar.nominal_sampler import WEATHER_IT, NominalConstraints, NominalSampler, RandomChoices
+from tests.grammar.nominals import WHAT, WHO, Nominal, NounPhrase, Pronoun, RelativePronoun
 
 GENITIVE = CaseMarking("of", "", Case.GENITIVE)
 THAT = Conjunction("that", "dass", "dass")

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 from itertools import chain
 
-from zoo.data.builtin.lexicon import Adverb, CaseMarking, Conjunction, Verb
-from zoo.data.builtin.morphology import (
+from tests.grammar.lexicon import Adverb, CaseMarking, Conjunction, Verb
+from tests.grammar.morphology import (
     DO,
     Agreement,
     Case,
@@ -18,7 +18,7 @@ from zoo.data.builtin.morphology import (
     Words,
     reflexive_pronoun,
 )
-from zoo.data.builtin.nominals import AdjectivePhrase, Nominal
+from tests.grammar.nominals import AdjectivePhrase, Nominal
 from zoo.text.trees.tree import Tree, capitalise, detokenise, leaf, node
 
 _CONTRACTIONS = {

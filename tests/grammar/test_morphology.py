@@ -1,7 +1,7 @@
 """German and English inflection, against the paradigms of a grammar book."""
 
-from zoo.data.builtin.lexicon import LEXICON, german_verb
-from zoo.data.builtin.morphology import (
+from tests.grammar.lexicon import LEXICON, german_verb
+from tests.grammar.morphology import (
     Agreement,
     Case,
     EnglishVerb,

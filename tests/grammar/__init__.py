@@ -1,4 +1,4 @@
-"""Built-in corpus: a synchronous grammar that generates English-German sentence pairs with English trees.
+"""Grammar of the built-in corpus: it generates English-German sentence pairs with English trees.
 
 A sentence is sampled as one structure, which is then converted to an English tree and to German text. Each module only
 uses modules that come earlier in this list:
@@ -8,8 +8,7 @@ uses modules that come earlier in this list:
     nominals, clauses                 phrases, clauses and sentences, their word order, and their conversion to text
     nominal_sampler, clause_sampler   random choice of the content (clause_plan: inputs of clause_sampler)
     corpus                            sentences, divided into train, dev and test
+
+If you change the grammar, increase `VERSION` in `zoo/data/builtin.py`, and write the files in `zoo/data/builtin_pairs`
+again with `python -m tests.grammar`.
 """
-
-from zoo.data.builtin.corpus import VERSION, Pair, sentences
-
-__all__ = ["VERSION", "Pair", "sentences"]

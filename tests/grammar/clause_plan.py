@@ -4,10 +4,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from zoo.data.builtin.clauses import Constituent
-from zoo.data.builtin.lexicon import CaseMarking, Lexicon, Slot, Verb
-from zoo.data.builtin.morphology import Case, ClauseType, Tense
-from zoo.data.builtin.nominals import Nominal, NounPhrase
+from tests.grammar.clauses import Constituent
+from tests.grammar.lexicon import CaseMarking, Lexicon, Slot, Verb
+from tests.grammar.morphology import Case, ClauseType, Tense
+from tests.grammar.nominals import Nominal, NounPhrase
 
 SUBJECT_MARKING = CaseMarking("", "", Case.NOMINATIVE)
 CLAUSE_KINDS = frozenset({"that", "question", "infinitive"})

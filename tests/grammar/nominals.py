@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Protocol
 
-from zoo.data.builtin.lexicon import Adjective, Determiner, Noun
-from zoo.data.builtin.morphology import (
+from tests.grammar.lexicon import Adjective, Determiner, Noun
+from tests.grammar.morphology import (
     KEIN,
     Agreement,
     Case,

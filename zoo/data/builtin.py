@@ -1,0 +1,67 @@
+"""Built-in corpus: English-German sentence pairs with English constituency trees, read from the folder `builtin_pairs`.
+
+A grammar in `tests/grammar` generated the pairs. The folder has two compressed files for each of train, dev and test:
+one with the trees, whose words are the English sentences, and one with the German sentences.
+"""
+
+import bz2
+import re
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+from specs import ZooError, nearest
+from zoo.text.trees.tree import detokenise
+
+VERSION = 1
+"""Version of the pairs. Increase it whenever a pair changes, because prepared corpora depend on it."""
+MAX_PAIRS = {"train": 40_000, "dev": 2_000, "test": 2_000}
+"""Number of pairs of each set."""
+FOLDER = Path(__file__).with_name("builtin_pairs")
+_WORD = re.compile(r" ([^()]+)\)")
+
+
+class Pair(NamedTuple):
+    """English sentence, its German translation, and its constituency tree in bracketed notation."""
+
+    source: str
+    target: str
+    tree: str
+
+
+def sentences(split: str, count: int) -> Iterator[Pair]:
+    """Yield the first sentence pairs of the train, dev or test set. All pairs of the three sets are distinct.
+
+    Args:
+        split: The set: `train`, `dev` or `test`.
+        count: Number of pairs.
+
+    Raises:
+        ZooError: The set does not exist, or has fewer than `count` pairs.
+    """
+    if split not in MAX_PAIRS:
+        name = nearest(split, MAX_PAIRS)
+        hint = f"did you mean `{name}`?" if name else f"use one of {', '.join(MAX_PAIRS)}"
+        raise ZooError(f"`{split}` is not a set of the built-in corpus", hint=hint)
+    if not 0 <= count <= MAX_PAIRS[split]:
+        raise ZooError(
+            f"the built-in corpus has {MAX_PAIRS[split]:,} pairs for `{split}`, but {count:,} are requested",
+            hint=f"request 0 to {MAX_PAIRS[split]:,} pairs",
+        )
+    return islice(_pairs(split), count)
+
+
+def words(tree: str) -> list[str]:
+    """Return the words of a tree in bracketed notation, from left to right."""
+    return _WORD.findall(tree)
+
+
+def _pairs(split: str) -> Iterator[Pair]:
+    trees_file, targets_file = (FOLDER / f"{split}.{column}.bz2" for column in ("trees", "de"))
+    with (
+        bz2.open(trees_file, "rt", encoding="utf-8") as trees,
+        bz2.open(targets_file, "rt", encoding="utf-8") as targets,
+    ):
+        for tree, target in zip(trees, targets, strict=True):
+            yield Pair(detokenise(words(tree)), target.rstrip("\n"), tree.rstrip("\n"))
