@@ -1,8 +1,7 @@
 """Generate the reference of spec fields and commands, the plots, and the site's copies of CHANGELOG and CONTRIBUTING.
 
-MkDocs loads this file as a hook. Everything that it generates exists only while the site is built. Pages in `docs/` mark
-the place of generated content with a comment, such as `<!-- generated: commands -->`, so that the pages and the links to
-them also work where nobody builds the site.
+MkDocs loads this file as a hook. Generated content exists only while the site is built. A comment such as
+`<!-- generated: commands -->` marks its place in a page. So the pages, and links to them, also work on code hosts.
 """
 
 from __future__ import annotations
@@ -146,7 +145,12 @@ def commands() -> str:
         text: str = get_docs_for_click(obj=command, ctx=context, name="zoo")
     text = re.sub(r"\[(?:bold|dim|red|green|yellow)[^\]]*\]|\[/[a-z]*\]", "", text)
     text = re.sub(r"(?m)(?:^(?:zoo|echo|printf|COMMAND) .*\n\n?)+", _example_block, text)
-    return text.partition("\n")[2]  # the page has its own title
+    head, separator, sections = text.partition("\n## ")
+    head = head.partition("\n")[2]  # the page has its own title
+    for name, each in command.commands.items():
+        entry = f"* [`{name}`](#zoo-{name}): {each.get_short_help_str(200)}"
+        head = re.sub(rf"(?m)^\* `{name}`: .*$", lambda _, entry=entry: entry, head)
+    return head + separator + sections
 
 
 def _example_block(match: re.Match[str]) -> str:
