@@ -1,6 +1,7 @@
-"""Generate the reference pages of the documentation: spec fields from their descriptions, commands from typer.
+"""Generate the reference of spec fields and commands, the plots, and the site's copies of CHANGELOG and CONTRIBUTING.
 
-MkDocs loads this file as a hook. Generated pages exist only while the site is built.
+MkDocs loads this file as a hook. Generated content exists only while the site is built. A comment such as
+`<!-- generated: commands -->` marks its place in a page. So the pages, and links to them, also work on code hosts.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import yaml
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
@@ -24,36 +26,39 @@ sys.path.insert(0, str(Path(__file__).parent))
 from plots import plots  # MkDocs hooks are not a package, so `plots` is imported by path
 
 ROOT = Path(__file__).parents[1]
-FIELDS_HEADER = """# Spec fields
-
-A spec is a YAML file. It usually extends a shipped spec and sets only the fields that differ. All shipped specs extend
-`specs/base.yaml`, and the column "in `base`" gives its values. To set a field on the command line, use
-`SECTION.FIELD=VALUE`, for example `zoo train base training.steps=500`. Each description gives the paper's symbol and
-section, and the unit.
-
-"""
-
-
-LOW_BOOST = "---\nsearch:\n  boost: 0.2\n---\n\n"
-"""Front matter of the generated pages, so that a search finds the guides first."""
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add the generated pages to the site."""
-    pages = {"reference/spec.md": spec_page(), "reference/commands.md": commands_page()}
+    """Add the plots and the files of the root folder to the site."""
+    pages = {f"images/{name}.svg": content for name, content in plots().items()}
+    for name in ("CHANGELOG", "CONTRIBUTING"):
+        text = (ROOT / f"{name}.md").read_text(encoding="utf-8")
+        pages[f"{name.lower()}.md"] = text.replace("](docs/", "](")
     for path, content in pages.items():
-        files.append(File.generated(config, path, content=LOW_BOOST + content))
-    for path, content in plots().items():
         files.append(File.generated(config, path, content=content))
     return files
 
 
-def spec_page() -> str:
-    """Return the reference page of all spec fields as Markdown."""
+def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """Insert the generated content of a page. Pages with a generated reference come last in the results of a search."""
+
+    def content(match: re.Match[str]) -> str:
+        kind, _, argument = match[1].partition(" ")
+        if kind == "plot":
+            name, _, description = argument.partition(": ")
+            return f"![{description}](../images/{name}.svg)"
+        page.meta["search"] = {"boost": 0.2}
+        return {"spec-fields": spec_fields, "commands": commands}[kind]()
+
+    return re.sub("<!-- generated: (.+?) -->", content, markdown)
+
+
+def spec_fields() -> str:
+    """Return the tables of all spec fields as Markdown."""
     base = yaml.safe_load((ROOT / "specs" / "base.yaml").read_text(encoding="utf-8"))
     sections = {name: field for name, field in Spec.model_fields.items() if _models(field.annotation)}
     general = [(name, field, base.get(name)) for name, field in Spec.model_fields.items() if name not in sections]
-    lines = [FIELDS_HEADER, "## General\n", *_table(general)]
+    lines = ["## General\n", *_table(general)]
     for name, field in sections.items():
         lines += _section(name, field, base.get(name))
     return "\n".join(lines)
@@ -128,8 +133,8 @@ def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
-def commands_page() -> str:
-    """Return the reference page of all commands as Markdown, made by typer from their help texts."""
+def commands() -> str:
+    """Return the reference of all commands as Markdown, made by typer from their help texts."""
     import typer.main
     from typer.cli import get_docs_for_click
 
@@ -140,7 +145,12 @@ def commands_page() -> str:
         text: str = get_docs_for_click(obj=command, ctx=context, name="zoo")
     text = re.sub(r"\[(?:bold|dim|red|green|yellow)[^\]]*\]|\[/[a-z]*\]", "", text)
     text = re.sub(r"(?m)(?:^(?:zoo|echo|printf|COMMAND) .*\n\n?)+", _example_block, text)
-    return text.replace("# `zoo`", "# Commands", 1)
+    head, separator, sections = text.partition("\n## ")
+    head = head.partition("\n")[2]  # the page has its own title
+    for name, each in command.commands.items():
+        entry = f"* [`{name}`](#zoo-{name}): {each.get_short_help_str(200)}"
+        head = re.sub(rf"(?m)^\* `{name}`: .*$", lambda _, entry=entry: entry, head)
+    return head + separator + sections
 
 
 def _example_block(match: re.Match[str]) -> str:

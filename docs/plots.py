@@ -40,11 +40,11 @@ All models had the same number of steps, at most 4,500.
 
 
 def plots() -> dict[str, str]:
-    """Return the SVG text of each plot. The keys are the paths of the plots in the site."""
+    """Return the SVG text of each plot. The keys are the names of the plots."""
     return {
-        "images/decoding-by-processor.svg": _svg(_decoding()),
-        "images/layers-by-length.svg": _svg(_layers()),
-        "images/parsing-by-trees.svg": _svg(_parsing()),
+        "decoding-by-processor": _svg(_decoding()),
+        "layers-by-length": _svg(_layers()),
+        "parsing-by-trees": _svg(_parsing()),
     }
 
 

@@ -34,6 +34,9 @@ def test_tables(zoo: Zoo, table: str) -> None:
     if table == "table3":
         (row,) = [line for line in result.out.splitlines() if line.startswith("A  h=1,")]
         assert row.split()[3:8] == ["-", "63.05", "-", "5.29", "-"]
+        assert row.endswith("zoo train table3/a-h1"), "the command that adds the missing scores"
+        Path("elsewhere").mkdir()
+        assert "zoo train table3/big --run elsewhere/big" in zoo("paper", table, "--runs", "elsewhere").out
 
 
 def test_runs_and_claims_as_json(zoo: Zoo, trained: Callable[..., Run]) -> None:

@@ -78,13 +78,17 @@ BLOCKS = [block for page in PAGES for block in blocks_of(page)]
 def commands() -> Iterator[tuple[str, list[str]]]:
     """Yield every `zoo ...` command of the shell blocks and of the text, with its place."""
     for block in BLOCKS:
-        if block.language in ("sh", "console"):
-            lines = block.text.replace("\\\n", " ").splitlines()
-            yield from ((str(block), part) for line in lines for part in _zoo_commands(line))
+        yield from ((str(block), words) for words in _block_commands(block))
     for page in PAGES:
         for words in re.findall(r"`zoo ([a-z][^`]*)`", page.read_text(encoding="utf-8")):
             text = re.sub(r"[\[\]]", "", words.replace("\n", " "))
             yield page.name, shlex.split(text)
+
+
+def _block_commands(block: Block) -> Iterator[list[str]]:
+    if block.language in ("sh", "console"):
+        for line in block.text.replace("\\\n", " ").splitlines():
+            yield from _zoo_commands(line)
 
 
 def _zoo_commands(line: str) -> Iterator[list[str]]:
@@ -112,6 +116,24 @@ def test_commands_and_options_exist() -> None:
     assert checked > 80
 
 
+def test_guides_use_the_commands_for_everyday_tasks() -> None:
+    guides = [blocks_of(page) for page in PAGES if page.parent.name == "how-to"]
+    used = {words[0] for blocks in guides for block in blocks for words in _block_commands(block)}
+    assert {"run", "doctor", "clean", "remove", "compile"} <= used
+
+
+def test_start_page_shows_the_three_ways_in() -> None:
+    page = (ROOT / "docs" / "index.md").read_text(encoding="utf-8")
+    for phrase in ("zoo train specs/big.yaml", "zoo decode --spec base", 'zoo.load("transformer-big-ende")'):
+        assert phrase in page
+    assert specs.load("specs/big.yaml").name == "transformer-big-ende"
+    (shown,) = (
+        yaml.safe_load(block.text) for block in blocks_of(ROOT / "docs" / "index.md") if block.language == "yaml"
+    )
+    spec = yaml.safe_load((ROOT / "specs" / "big.yaml").read_text(encoding="utf-8"))
+    assert shown == {key: value for key, value in spec.items() if key != "description"}
+
+
 def test_named_specs_load_with_their_overrides() -> None:
     files = {block.file for block in BLOCKS}
     loaded = 0
@@ -125,11 +147,14 @@ def test_named_specs_load_with_their_overrides() -> None:
 
 
 def test_links_lead_to_files() -> None:
-    for page in PAGES:
-        for link in re.findall(r"\]\(([^)#\s]+)", page.read_text(encoding="utf-8")):
-            generated = link.endswith((".svg", "spec.md", "commands.md"))
-            if not link.startswith("http") and not generated:
-                assert (page.parent / link).exists(), f"{page}: {link}"
+    """Links also work on code hosts, which do not build the site."""
+    folders = ("docs", "tests", *PACKAGES)
+    for page in (*ROOT.glob("*.md"), *(page for folder in folders for page in (ROOT / folder).rglob("*.md"))):
+        text = re.sub(r"^```.*?^```$", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+        for link in re.findall(r"\]\(([^)#\s]+)|(?:href|src)=\"([^\"#]+)", text):
+            target = "".join(link)
+            if not target.startswith(("https://", "http://", "mailto:")):
+                assert (page.parent / target).exists(), f"{page}: {target}"
 
 
 def test_readme_has_two_commands_and_fits_on_one_page() -> None:
@@ -145,7 +170,7 @@ def test_readme_has_two_commands_and_fits_on_one_page() -> None:
 
 def test_zoo_is_installed_from_its_source_folder() -> None:
     """No package index has zoo."""
-    files = [*PAGES, ROOT / "CONTRIBUTING.md", *(path for name in PACKAGES for path in (ROOT / name).rglob("*.py"))]
+    files = [*PAGES, *ROOT.glob("C*.md"), *(path for name in PACKAGES for path in (ROOT / name).rglob("*.py"))]
     for file in files:
         text = " ".join(file.read_text(encoding="utf-8").split())
         assert not re.search(r"pip install [^`\n]{0,60}transformer-zoo", text), file

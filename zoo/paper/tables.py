@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import specs
 from zoo.evaluation.metrics import get_metric
+from zoo.models.folder import RUNS
 from zoo.paper import table1, table2, table3, table4
 from zoo.paper.claims import CheckedClaim, Status, power_of_ten
 from zoo.paper.evidence import Evidence
@@ -182,7 +183,7 @@ def _own_cost(cost: table2.OwnCost) -> tuple[str, ...]:
 def _table3(entries: Entries, evidence: Evidence) -> Iterator[Table]:
     columns = (
         *("", "row…", "M parameters>", "ours>", "fitting vocabulary>"),
-        *("perplexity>", "ours>", "BLEU>", "ours>", "measured…"),
+        *("perplexity>", "ours>", "BLEU>", "ours>", "measured, or command that measures…"),
     )
     common, measured = _scales(entries, evidence)
     rows = []
@@ -192,7 +193,7 @@ def _table3(entries: Entries, evidence: Evidence) -> Iterator[Table]:
         tokens = f"{fit[0]:,} to {fit[-1]:,}" if fit else "-"
         ours = cells[0][1] if row.parameters else f"{table3.parameters(row.spec) / 1e6:.2f}"
         parameters = (cells[0][0], ours, tokens)
-        rows.append((row.part, row.says, *parameters, *cells[1], *cells[2], measured.get(row.key, "-")))
+        rows.append((row.part, row.says, *parameters, *cells[1], *cells[2], measured[row.key]))
     vocabulary = specs.load("table3/base").vocabulary.size
     notes = (
         *([f"Measured with {', '.join(common)}. The last column lists further differences."] if common else []),
@@ -207,19 +208,27 @@ def _scales(entries: Entries, evidence: Evidence) -> tuple[list[str], dict[str, 
     """Separate the settings that the runs of all measured rows share, such as the number of steps, from other settings.
 
     Returns:
-        The shared settings. For the key of each measured row, a description of its runs, with their other settings.
+        The shared settings. For the key of each row, a description of its runs, with their other settings. If the row
+        was not measured, the command that measures it.
     """
     runs = {run.folder: run for run in evidence.runs}
     findings = {row.key: entries[f"table3.{row.key}.bleu"].finding for row in table3.ROWS}
     first = {key: runs[finding.runs[0]] for key, finding in findings.items() if finding.runs}
     scales = [run.scale_parts for run in first.values()]
     common = [part for part in scales[0] if all(part in scale for scale in scales)] if len(scales) > 1 else []
-    measured = {}
+    measured = {row.key: _missing(row, findings[row.key].because, evidence) for row in table3.ROWS}
     for key, run in first.items():
         words = findings[key].because.removesuffix(f": {run.scale}")
         rest = [part for part in run.scale_parts if part not in common]
         measured[key] = f"{words}: {', '.join(rest)}" if rest else words
     return common, measured
+
+
+def _missing(row: table3.VariationRow, because: str, evidence: Evidence) -> str:
+    """Return the command that measures a row, or the reason why its runs have no score."""
+    if evidence.of(row.spec):
+        return because
+    return f"zoo train {row.spec}" + ("" if evidence.root == RUNS else f" --run {evidence.root / row.key}")
 
 
 def _table4(entries: Entries, evidence: Evidence) -> Iterator[Table]:

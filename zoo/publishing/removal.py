@@ -169,7 +169,7 @@ _IN_USE = {
     "model": "a process uses it",
 }
 _NAME_PATTERNS = {
-    "compiled": re.compile(r"\w+-[0-9a-f]{24}"),
+    "compiled": re.compile(r"(\w+|packed-.+)-[0-9a-f]{24}"),
     "prepared": re.compile(r"[0-9a-f]{16}|(dev|test)-[0-9]+-.+"),
     "fetched": re.compile(r"[0-9a-f]{8}-.+|members"),
     "pulled": re.compile(r".+@[0-9a-f]{64}"),

@@ -77,11 +77,18 @@ def test_planned_flops_are_those_of_full_batches() -> None:
     assert 0.2 < base / 3.3e18 < 0.4
 
 
+def test_table_3_gives_the_command_that_scores_a_run(make_run: MakeRun) -> None:
+    make_run("table3/base", "one", scores={"test": {"bleu": 20.0}})
+    found = evidence(None, Report())
+    (table,) = tables("table3", ledger(found), found)
+    assert "`zoo evaluate --model runs/one --set dev`" in table.rows[0][-1]
+
+
 def test_common_scale_of_table_3_is_a_note(make_run: MakeRun) -> None:
     def measured() -> tuple[list[str], tuple[str, ...]]:
         found = evidence(None, Report())
         (table,) = tables("table3", ledger(found), found)
-        return [row[-1] for row in table.rows if row[-1] != "-"], table.notes
+        return [row[-1] for row in table.rows if not row[-1].startswith("zoo train")], table.notes
 
     scores = {"dev": {"bleu": 20.0}}
     make_run("table3/base", "one", {"architecture": {"N": 2, "d_ff": 64}}, scores)
@@ -185,7 +192,7 @@ def test_table_3_contains_measured_numbers(make_run: MakeRun) -> None:
     )
     assert rows["h=1, d_k=d_v=512"][2:9] == ("-", "63.05", "-", "5.29", "7.500", "24.9", "20.00")
     assert "N=1, d_model=32" in rows["h=1, d_k=d_v=512"][9]
-    assert rows["N=2"][2:] == ("36", "33.64", "40,624 to 42,577", "6.11", "-", "23.7", "-", "-")
+    assert rows["N=2"][2:] == ("36", "33.64", "40,624 to 42,577", "6.11", "-", "23.7", "-", "zoo train table3/c-n2")
 
 
 def test_own_runs_have_a_cost_and_own_parsers_an_f1(make_run: MakeRun) -> None:

@@ -74,6 +74,11 @@ def test_caches_are_removed_and_free_the_announced_bytes(
     assert plan_cleanup().removable == ()
 
 
+def test_packed_models_are_removed(home: Path) -> None:
+    packed = fill(storage.compiled(), f"packed-everyday-float32-{'0' * 24}")
+    assert paths(("compiled",)) == [packed]
+
+
 def test_only_selected_runs_are_removed(trained: Trained) -> None:
     first, second, third = (trained(f"runs/{name}").folder for name in ("a", "b/c", "d"))
     assert paths(("runs",)) == [first, second, third]
