@@ -140,7 +140,7 @@ def norm_linear(
         norm = cuda.norms.Norm(x, y, c, gain, norm_bias, epsilon, 0.0, None, 0)
         return cuda.products.norm_product(norm, cuda.products.Product(matrix, bias, relu))
     both = x.new_empty(len(x), 1, inner + outer)
-    z, product = both.split((inner, outer), -1)
+    z, product = both[..., :inner], both[..., inner:]
     if uses_kernels(x):
         cuda.norms.residual_norm(cuda.norms.Norm(x, y, c, gain, norm_bias, epsilon, 0.0, None, 0), z)
     else:

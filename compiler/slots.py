@@ -405,7 +405,10 @@ class _Beam:
                 continue
             values = np.where(allowed, log_probabilities[row], np.float32(-np.inf))
             values[[PAD, BOS]] = -np.inf
-            best = np.lexsort((np.arange(len(values)), -values))[: self.candidates]
+            count = min(self.candidates, len(values))
+            worst = np.partition(values, -count)[-count]  # sorting all tokens would be slow
+            best = np.flatnonzero(values >= worst)
+            best = best[np.lexsort((best, -values[best]))][:count]
             for token in [EOS] if length == self.max_length and not self.shrinking else best.tolist():
                 if values[token] != -np.inf:
                     found.append((total + values[token], row, values[token], token))
