@@ -83,11 +83,10 @@ def residual_norm(
     Sums and statistics are computed in float32, whatever the type of x is.
     """
     probability = probability if training else 0.0
-    if uses_kernels(x) and not torch.is_grad_enabled():
-        return cuda.norms.residual_norm(cuda.norms.Norm(x, y, c, gain, bias, epsilon, probability, seed, key))[0]
     if uses_kernels(x):
         x = getattr(x, _TWIN, x)
-        out, twin = _apply_all(_ResidualNorm, x, y, c, gain, bias, epsilon, probability, seed, key)
+        results = _apply(_ResidualNorm, x, y, c, gain, bias, epsilon, probability, seed, key)
+        out, twin = cast("tuple[Tensor, Tensor]", results)
         setattr(out, _TWIN, twin)
         return out
     total = x.float()
@@ -133,25 +132,13 @@ def norm_linear(
     matrix: Float[Tensor, "inner outer"],
     bias: Float[Tensor, " outer"] | None = None,
     relu: bool = False,
-) -> Float[Tensor, "rows 1 inner+outer"]:
-    """Return z = LayerNorm(x + y + c) and `step_linear` of z, next to each other: one kernel if there are few rows."""
-    inner, outer = matrix.shape
+) -> tuple[Float[Tensor, "rows 1 inner"], Float[Tensor, "rows 1 outer"]]:
+    """Return z = LayerNorm(x + y + c), and `step_linear` of z. A few rows have one kernel for both."""
     if _is_narrow(x):
         norm = cuda.norms.Norm(x, y, c, gain, norm_bias, epsilon, 0.0, None, 0)
         return cuda.products.norm_product(norm, cuda.products.Product(matrix, bias, relu))
-    both = x.new_empty(len(x), 1, inner + outer)
-    z, product = both[..., :inner], both[..., inner:]
-    if uses_kernels(x):
-        cuda.norms.residual_norm(cuda.norms.Norm(x, y, c, gain, norm_bias, epsilon, 0.0, None, 0), z)
-    else:
-        z.copy_(residual_norm(x, y, c, gain, norm_bias, epsilon))
-    if relu and bias is not None:
-        torch._addmm_activation(bias, z[:, 0], matrix, out=product[:, 0])
-    elif bias is not None:
-        torch.addmm(bias, z[:, 0], matrix, out=product[:, 0])
-    else:
-        torch.mm(z[:, 0], matrix, out=product[:, 0])
-    return both
+    z = residual_norm(x, y, c, gain, norm_bias, epsilon)
+    return z, step_linear(z, matrix, bias, relu)
 
 
 def _is_narrow(x: Tensor) -> bool:
@@ -224,10 +211,6 @@ def whole_loss(
 
 def _apply(function: type[torch.autograd.Function], *arguments: Any) -> Tensor:
     return cast("Callable[..., Tensor]", function.apply)(*arguments)
-
-
-def _apply_all(function: type[torch.autograd.Function], *arguments: Any) -> tuple[Tensor, ...]:
-    return cast("Callable[..., tuple[Tensor, ...]]", function.apply)(*arguments)
 
 
 class _SeededDropout(torch.autograd.Function):

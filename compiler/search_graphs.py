@@ -16,6 +16,7 @@ from compiler.operations.packed import LinearRelu, ResidualNorm
 from compiler.operations.projection import Linear
 from compiler.operations.slots import (
     NormLinear,
+    Part,
     ReadState,
     SlotCrossAttention,
     SlotEmbedding,
@@ -75,8 +76,8 @@ def _fuse_products(graph: Graph) -> Graph:
             operation: Any = product.operation
             both = NormLinear(norm, operation, len(node.parameters))
             parts.append(replace(node, name=name, operation=both, parameters=(*node.parameters, *product.parameters)))
-            node = replace(node, operation=Slice(-1, 0, width), inputs=(name,), parameters=())
-            joined[product.name] = replace(product, operation=Slice(-1, width), inputs=(name,), parameters=())
+            node = replace(node, operation=Part(-1, 0, width), inputs=(name,), parameters=())
+            joined[product.name] = replace(product, operation=Part(-1, width, None, 1), inputs=(name,), parameters=())
         parts.append(joined.get(node.name, node))
     return infer_types(replace(graph, nodes=tuple(parts)))
 

@@ -22,11 +22,11 @@ BACKWARD_PROGRAMS = 1056
 
 @triton.jit
 def _sum_rows(
-    x, x_stride, y, c, rows, columns, inside, width, seed, key, threshold, scale,
+    x, y, c, rows, columns, inside, width, seed, key, threshold, scale,
     has_y: tl.constexpr, has_c: tl.constexpr, drops: tl.constexpr,
 ):  # fmt: skip
     index = rows[:, None] * width + columns[None, :]
-    z = tl.load(x + rows[:, None] * x_stride + columns[None, :], inside, other=0.0).to(tl.float32)
+    z = tl.load(x + index, inside, other=0.0).to(tl.float32)
     factor = tl.full(index.shape, 1.0, tl.float32)
     if has_y:
         if drops:
@@ -40,22 +40,20 @@ def _sum_rows(
 
 @triton.jit(do_not_specialize=["key", "threshold"])
 def _forward(
-    x, x_stride, y, c, gain, bias, out, out_stride, means, deviations, count, width, epsilon, seed, key, threshold,
-    scale,
+    x, y, c, gain, bias, out, means, deviations, count, width, epsilon, seed, key, threshold, scale,
     has_y: tl.constexpr, has_c: tl.constexpr, drops: tl.constexpr, block_rows: tl.constexpr, block_width: tl.constexpr,
 ):  # fmt: skip
     rows, columns = tl.program_id(0) * block_rows + tl.arange(0, block_rows), tl.arange(0, block_width)
     inside = (rows < count)[:, None] & (columns < width)[None, :]
-    _, z, _ = _sum_rows(
-        x, x_stride, y, c, rows, columns, inside, width, seed, key, threshold, scale, has_y, has_c, drops
+    index, z, _ = _sum_rows(
+        x, y, c, rows, columns, inside, width, seed, key, threshold, scale, has_y, has_c, drops
     )  # fmt: skip
     mean = tl.sum(z, 1) / width
     centred = tl.where(inside, z - mean[:, None], 0.0)
     deviation = 1 / tl.sqrt(tl.sum(centred * centred, 1) / width + epsilon)
     g = tl.load(gain + columns, columns < width, other=0.0).to(tl.float32)
     b = tl.load(bias + columns, columns < width, other=0.0).to(tl.float32)
-    place = out + rows[:, None] * out_stride + columns[None, :]
-    tl.store(place, centred * deviation[:, None] * g[None, :] + b[None, :], inside)
+    tl.store(out + index, centred * deviation[:, None] * g[None, :] + b[None, :], inside)
     tl.store(means + rows, mean, rows < count)
     tl.store(deviations + rows, deviation, rows < count)
 
@@ -75,7 +73,7 @@ def _backward(
         rows = start + tl.arange(0, block_rows)
         inside = (rows < count)[:, None] & (columns < width)[None, :]
         index, z, factor = _sum_rows(
-        x, width, y, c, rows, columns, inside, width, seed, key, threshold, scale, has_y, has_c, drops
+        x, y, c, rows, columns, inside, width, seed, key, threshold, scale, has_y, has_c, drops
     )  # fmt: skip
         mean, deviation = (
             tl.load(means + rows, rows < count, other=0.0),
@@ -138,11 +136,6 @@ def _dropping(probability: float) -> tuple[int, float]:
     return round(probability * 2**32), 1 / (1 - probability)
 
 
-def _row_stride(x: Tensor) -> int:
-    """Return the distance of rows: that of the last axis with more than one entry, before the axis of features."""
-    return next((x.stride(axis) for axis in range(x.dim() - 2, -1, -1) if x.shape[axis] > 1), x.shape[-1])
-
-
 class Norm(NamedTuple):
     """Arguments of LayerNorm(x + Dropout(y + c)). The forward and the backward pass use the same arguments."""
 
@@ -157,22 +150,16 @@ class Norm(NamedTuple):
     key: int
 
 
-def residual_norm(norm: Norm, out: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
-    """Return LayerNorm(x + Dropout(y + c)), and mean and 1 / standard deviation of each row, for the backward pass.
-
-    Args:
-        norm: The arguments. Rows of x may lie apart from each other, as columns of a larger tensor do.
-        out: Where to write the result. Its rows may lie apart, too.
-    """
+def residual_norm(norm: Norm) -> tuple[Tensor, Tensor, Tensor]:
+    """Return LayerNorm(x + Dropout(y + c)), and mean and 1 / standard deviation of each row, for the backward pass."""
     width = norm.x.shape[-1]
     count, (block_rows, block_width) = norm.x.numel() // width, _blocks(width)
-    out = norm.x.new_empty(norm.x.shape) if out is None else out
-    means, deviations = norm.x.new_empty((2, count), dtype=torch.float32)
+    out, means, deviations = torch.empty_like(norm.x), *norm.x.new_empty((2, count), dtype=torch.float32)
     threshold, scale = _dropping(norm.probability)
     _forward[(triton.cdiv(count, block_rows),)](
-        norm.x, _row_stride(norm.x), norm.y, norm.c, norm.gain, norm.bias, out, _row_stride(out), means, deviations,
-        count, width, norm.epsilon, norm.seed, norm.key, threshold, scale, norm.y is not None, norm.c is not None,
-        norm.probability > 0, block_rows, block_width, num_warps=WARPS,
+        norm.x, norm.y, norm.c, norm.gain, norm.bias, out, means, deviations, count, width, norm.epsilon,
+        norm.seed, norm.key, threshold, scale, norm.y is not None, norm.c is not None, norm.probability > 0,
+        block_rows, block_width, num_warps=WARPS,
     )  # fmt: skip
     return out, means, deviations
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import torch
 import triton
 import triton.language as tl
 from torch import Tensor
@@ -24,7 +25,7 @@ WIDTH = 2048
 
 @triton.jit
 def _product(
-    x, y, c, gain, bias, matrix, outer_bias, out, x_stride, y_stride, out_stride, count, inner, outer, epsilon,
+    x, y, c, gain, bias, matrix, outer_bias, normed, out, count, inner, outer, epsilon,
     has_norm: tl.constexpr, has_y: tl.constexpr, has_c: tl.constexpr, has_bias: tl.constexpr, relu: tl.constexpr,
     early: tl.constexpr, rows: tl.constexpr, chunks: tl.constexpr, width: tl.constexpr, block: tl.constexpr,
 ):  # fmt: skip
@@ -39,11 +40,10 @@ def _product(
         gdc_launch_dependents()
         gdc_wait()
     inside = (r < count)[:, None] & (k < inner)[None, :]
-    z = tl.load(x + r[:, None] * x_stride + k[None, :], inside, other=0.0).to(tl.float32)
-    first = 0
+    z = tl.load(x + r[:, None] * inner + k[None, :], inside, other=0.0).to(tl.float32)
     if has_norm:
         if has_y:
-            z += tl.load(y + r[:, None] * y_stride + k[None, :], inside, other=0.0).to(tl.float32)
+            z += tl.load(y + r[:, None] * inner + k[None, :], inside, other=0.0).to(tl.float32)
         if has_c:
             z += tl.load(c + k, k < inner, other=0.0).to(tl.float32)[None, :]
         mean = tl.sum(z, 1) / inner
@@ -51,21 +51,19 @@ def _product(
         deviation = 1 / tl.sqrt(tl.sum(centred * centred, 1) / inner + epsilon)
         z = (centred * deviation[:, None] * g[None, :] + b[None, :]).to(w.dtype).to(tl.float32)
         if tl.program_id(0) == 0:
-            tl.store(out + r[:, None] * out_stride + k[None, :], z, inside)
-        first = inner
+            tl.store(normed + r[:, None] * inner + k[None, :], z, inside)
     result = tl.sum(z[:, :, None] * w.to(tl.float32)[None, :, :], 1)
     for chunk in tl.static_range(1, chunks):
         here = chunk * width + k
         w = tl.load(place + chunk * width * outer, (here < inner)[:, None] & is_column[None, :], other=0.0)
         inside = (r < count)[:, None] & (here < inner)[None, :]
-        z = tl.load(x + r[:, None] * x_stride + here[None, :], inside, other=0.0).to(tl.float32)
+        z = tl.load(x + r[:, None] * inner + here[None, :], inside, other=0.0).to(tl.float32)
         result += tl.sum(z[:, :, None] * w.to(tl.float32)[None, :, :], 1)
     if has_bias:
         result += tl.load(outer_bias + columns, is_column, other=0.0).to(tl.float32)[None, :]
     if relu:
         result = tl.maximum(result, 0.0)
-    written = (r < count)[:, None] & is_column[None, :]
-    tl.store(out + r[:, None] * out_stride + first + columns[None, :], result, written)
+    tl.store(out + r[:, None] * outer + columns[None, :], result, (r < count)[:, None] & is_column[None, :])
 
 
 def early(x: Tensor) -> dict[str, bool]:
@@ -83,27 +81,25 @@ class Product(NamedTuple):
 
 def product(x: Tensor, given: Product) -> Tensor:
     """Return the product of rows [n, 1, inner] and a matrix [inner, outer], with n at most `MAX_ROWS`."""
-    out = x.new_empty(*x.shape[:-1], given.matrix.shape[1])
-    _launch(x, None, out, given, min(WIDTH, triton.next_power_of_2(x.shape[-1])), 8)
-    return out
+    return _launch(x, None, None, given, min(WIDTH, triton.next_power_of_2(x.shape[-1])), 8)
 
 
-def norm_product(norm: Norm, given: Product) -> Tensor:
-    """Return y = LayerNorm(x + y + c) and the product of y, next to each other, [n, 1, inner + outer]."""
-    inner, outer = given.matrix.shape
-    out = norm.x.new_empty(*norm.x.shape[:-1], inner + outer)
-    _launch(norm.x, norm, out, given, triton.next_power_of_2(inner), 16 if len(out) <= 4 else 8)
-    return out
+def norm_product(norm: Norm, given: Product) -> tuple[Tensor, Tensor]:
+    """Return y = LayerNorm(x + y + c), and the product of y."""
+    normed = torch.empty_like(norm.x)
+    block = 16 if len(normed) <= 4 else 8
+    return normed, _launch(norm.x, norm, normed, given, triton.next_power_of_2(norm.x.shape[-1]), block)
 
 
-def _launch(x: Tensor, norm: Norm | None, out: Tensor, given: Product, width: int, block: int) -> None:
+def _launch(x: Tensor, norm: Norm | None, normed: Tensor | None, given: Product, width: int, block: int) -> Tensor:
     """Run the kernel. A program computes `block` columns, and reads `width` rows of the matrix at a time."""
     inner, outer = given.matrix.shape
     y, c, gain, bias, epsilon = (norm.y, norm.c, norm.gain, norm.bias, norm.epsilon) if norm else (None,) * 4 + (0.0,)
-    y_stride, options = 0 if y is None else y.stride(0), early(x)
+    out, options = x.new_empty(*x.shape[:-1], outer), early(x)
     _product[(triton.cdiv(outer, block),)](
-        x, y, c, gain, bias, given.matrix, given.bias, out, x.stride(0), y_stride, out.stride(0), len(x), inner, outer,
-        epsilon, norm is not None, y is not None, c is not None, given.bias is not None, given.relu, bool(options),
+        x, y, c, gain, bias, given.matrix, given.bias, normed, out, len(x), inner, outer, epsilon, norm is not None,
+        y is not None, c is not None, given.bias is not None, given.relu, bool(options),
         triton.next_power_of_2(len(x)), triton.cdiv(inner, width), width, block,
         num_warps=max(1, min(8, width // 128)), **options,
     )  # fmt: skip
+    return out

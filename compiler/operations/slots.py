@@ -22,6 +22,7 @@ from compiler.operations.operation import (
 )
 from compiler.operations.packed import ResidualNorm
 from compiler.operations.projection import Linear
+from compiler.operations.views import Slice
 from compiler.runtime import sinusoid_table
 from compiler.size import ONE, Size
 from compiler.slots import Slots
@@ -133,9 +134,10 @@ class StepLinear(Linear):
 
 @dataclass(frozen=True)
 class NormLinear(Operation):
-    """A norm of a decoder step, and the product that follows it, next to each other.
+    """A norm of a decoder step, and the product that follows it.
 
-    Inputs: those of `norm`. Parameters: those of `norm`, then those of `product`. Result: [rows, 1, i + o].
+    Inputs: those of `norm`. Parameters: those of `norm`, then those of `product`. Result: both next to each other,
+    [rows, 1, i + o]. Emitted code has them as two tensors, which `Part` selects.
     """
 
     norm: ResidualNorm
@@ -157,6 +159,16 @@ class NormLinear(Operation):
         matrix, *bias = parameters[self.norm_parameters :]
         values = self.norm.arguments(inputs, parameters[: self.norm_parameters])
         return f"norm_linear({values}, {matrix}, {bias[0] if bias else None}, {self.product.relu})"
+
+
+@dataclass(frozen=True)
+class Part(Slice):
+    """The norm or the product of a `NormLinear`."""
+
+    index: int = 0
+
+    def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
+        return f"{inputs[0]}[{self.index}]"
 
 
 @dataclass(frozen=True)

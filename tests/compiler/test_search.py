@@ -221,7 +221,7 @@ def test_the_arrays_of_a_slot_fill_it_without_overlap() -> None:
 
 
 def test_a_layer_of_a_decoder_step_has_few_kernels(small: Callable[..., Spec]) -> None:
-    """Six products, two attentions and three norms. All operations that are not views are kernels."""
+    """Six products, of which three contain the norm before them, and two attentions. Views are no kernels."""
     steps = [search_graphs(small(N=layers), TRANSLATE, "bfloat16")[Purpose.DECODE_STEP] for layers in (1, 2)]
     one, two = (sum(not node.operation.view for node in step.nodes) for step in steps)
-    assert two - one <= 11
+    assert two - one <= 8

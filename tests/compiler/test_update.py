@@ -182,7 +182,9 @@ class CountKernels(TorchDispatchMode):
 def kernels_as_operations(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let each autograd function of `compiler.fused` compute one addition, in place of its kernels."""
 
-    def apply(function: type[torch.autograd.Function], x: Tensor, *others: Any) -> Tensor:
+    def apply(function: type[torch.autograd.Function], x: Tensor, *others: Any) -> Any:
+        if function is fused._ResidualNorm:
+            return (x + 1,) * 2
         if function is fused._LinearRelu:
             return x @ others[0]
         if function is fused._WholeLoss:
