@@ -236,6 +236,11 @@ class Slots:
         """Number of rows that a step of the decoder computes."""
         return self.count * self.layout.rows
 
+    @property
+    def bytes(self) -> int:
+        """Size of all buffers."""
+        return sum(buffer.nbytes for buffer in (self.table, self.memory, *self.caches, *self.recurrent))
+
     def column(self, field: Field) -> Int[Tensor, " count"]:
         """Return a column of all slots."""
         return self.table[:, field]

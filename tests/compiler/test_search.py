@@ -166,6 +166,31 @@ def test_cancelled_sentences_leave_and_their_slots_are_used_again(
     assert_same(in_python(program, search, [given[n] for n in kept]), [histories[n] for n in kept])
 
 
+def test_the_slots_of_an_abandoned_search_are_used_again(
+    searching: Callable[..., tuple[EmittedProgram, Searcher]],
+) -> None:
+    program, searcher = searching()
+    recorded = []
+    searcher.record = lambda function: recorded.append(function) or function  # type: ignore[func-returns-value]
+    search, given = BeamSearch(3, 0.6), sources(1)
+    abandoned: ProgramBatch[Any] = ProgramBatch(searcher, [search.new_history(source) for source in given])
+    abandoned.step()
+    abandoned.abandon()
+    steps = len(recorded)
+    assert_same(in_python(program, search, given), in_slots(searcher, search, [given]))
+    assert len(recorded) == steps
+
+
+def test_unused_slots_are_kept_up_to_a_total_size(
+    searching: Callable[..., tuple[EmittedProgram, Searcher]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, searcher = searching()
+    monkeypatch.setattr("compiler.search.FREE_BYTES", 0)
+    for size in (2, 3, 6):
+        in_slots(searcher, BeamSearch(size, 0.6), [sources(2)])
+    assert len(searcher._free) <= 2
+
+
 def test_hypotheses_may_reach_the_last_learned_position(
     searching: Callable[..., tuple[EmittedProgram, Searcher]],
 ) -> None:

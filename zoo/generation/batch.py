@@ -102,6 +102,9 @@ class Batch(Generic[State]):
         """
         return self.step(rows)
 
+    def abandon(self) -> None:
+        """Do nothing, because the state belongs to this batch alone."""
+
     @no_grad
     def join(self, other: Batch[State]) -> Batch[State]:
         """Return a batch with the sentences of this batch, followed by the sentences of `other`.

@@ -322,7 +322,8 @@ class _Worker(Generic[State]):
                 del members[history]
             if not members:
                 del self._running[kind]
-                self._batches.pop(kind, None)
+                if batch := self._batches.pop(kind, None):
+                    batch.abandon()
 
     def _fail(self, request: Request, error: BaseException) -> None:
         request.fail(error)

@@ -64,6 +64,9 @@ class RunningBatch(Protocol):
     def join(self, other: Any) -> RunningBatch:
         """Return a batch with the sentences of this batch, followed by the sentences of `other`."""
 
+    def abandon(self) -> None:
+        """End the search, because nobody waits for any of its sentences."""
+
 
 class ProgramBatch(Generic[State]):
     """Batch of sentences whose beam search runs in the program. The results equal those of `Batch`, bit for bit.
@@ -122,6 +125,10 @@ class ProgramBatch(Generic[State]):
         self._state = self.program.join(self._state, other._state)
         self.histories = [*self.histories, *other.histories]
         return self
+
+    def abandon(self) -> None:
+        """Let the program reuse the memory of the search."""
+        self._state = self.program.keep(self._state, [])
 
 
 def _options(history: SearchHistory, rule: SuppressedTokens | None) -> BeamOptions:
