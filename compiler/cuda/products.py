@@ -81,11 +81,12 @@ class Product(NamedTuple):
 
 def product(x: Tensor, given: Product) -> Tensor:
     """Return the product of rows [n, 1, inner] and a matrix [inner, outer], with n at most `MAX_ROWS`."""
-    return _launch(x, None, None, given, min(WIDTH, triton.next_power_of_2(x.shape[-1])), 8)
+    return _launch(x.contiguous(), None, None, given, min(WIDTH, triton.next_power_of_2(x.shape[-1])), 8)
 
 
 def norm_product(norm: Norm, given: Product) -> tuple[Tensor, Tensor]:
     """Return y = LayerNorm(x + y + c), and the product of y."""
+    norm = norm._replace(x=norm.x.contiguous(), y=None if norm.y is None else norm.y.contiguous())
     normed = torch.empty_like(norm.x)
     block = 16 if len(normed) <= 4 else 8
     return normed, _launch(norm.x, norm, normed, given, triton.next_power_of_2(norm.x.shape[-1]), block)
