@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _MASK = 0xFFFFFFFF
-_TWIN = "_twin"
+_RESIDUAL_COPY = "_residual_copy"
 """Attribute of a norm's result: the same tensor as a second result, which the next residual connection reads. So the
 backward pass of the norm receives two gradients, and adds them while it reads them."""
 
@@ -84,10 +84,10 @@ def residual_norm(
     """
     probability = probability if training else 0.0
     if uses_kernels(x):
-        x = getattr(x, _TWIN, x)
+        x = getattr(x, _RESIDUAL_COPY, x)
         results = _apply(_ResidualNorm, x, y, c, gain, bias, epsilon, probability, seed, key)
-        out, twin = cast("tuple[Tensor, Tensor]", results)
-        setattr(out, _TWIN, twin)
+        out, copy = cast("tuple[Tensor, Tensor]", results)
+        setattr(out, _RESIDUAL_COPY, copy)
         return out
     total = x.float()
     if y is not None:
@@ -134,7 +134,7 @@ def norm_linear(
     relu: bool = False,
 ) -> tuple[Float[Tensor, "rows 1 inner"], Float[Tensor, "rows 1 outer"]]:
     """Return z = LayerNorm(x + y + c), and `step_linear` of z. A few rows have one kernel for both."""
-    if _is_narrow(x):
+    if _is_narrow(x) and x.shape[-1] <= cuda.products.WIDTH:
         norm = cuda.norms.Norm(x, y, c, gain, norm_bias, epsilon, 0.0, None, 0)
         return cuda.products.norm_product(norm, cuda.products.Product(matrix, bias, relu))
     z = residual_norm(x, y, c, gain, norm_bias, epsilon)
@@ -238,12 +238,12 @@ class _ResidualNorm(torch.autograd.Function):
         return out, out.detach()
 
     @staticmethod
-    def backward(ctx: Any, *gradients_of_twins: Tensor | None) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *received: Tensor | None) -> tuple[Tensor | None, ...]:
         (*tensors, seed, means, deviations), (epsilon, probability, key) = ctx.saved_tensors, ctx.options
         x, y, c, gain, bias = tensors
         norm = cuda.norms.Norm(x, y, c, gain, bias, epsilon, probability, seed, key)
-        received = [gradient.contiguous() for gradient in gradients_of_twins if gradient is not None]
-        gradients = cuda.norms.residual_norm_backward(received, norm, means, deviations)
+        given = [gradient.contiguous() for gradient in received if gradient is not None]
+        gradients = cuda.norms.residual_norm_backward(given, norm, means, deviations)
         cast_gradients = (
             d if t is None or d is None else d.to(t.dtype) for d, t in zip(gradients, tensors, strict=True)
         )

@@ -30,7 +30,8 @@ from compiler.slots import Field, SlotLayout, Slots, SlotState, advance
 MAX_BEAM = 16
 """The largest beam size that the kernels select hypotheses for."""
 MAX_FREE, FREE_BYTES = 8, 4e9
-"""Number and total size of unused pools to keep, so that their graphs need not be recorded again."""
+"""Number of unused pools to keep, so that their graphs need not be recorded again, and total size of their buffers in
+bytes. The pool that was used last is always kept."""
 MIN_POSITIONS, MIN_TOKENS = 64, 32
 """The smallest numbers of positions of a slot, and of source tokens that are encoded at once."""
 
@@ -226,7 +227,7 @@ class Searcher:
     def _return_pool(self, pool: _Pool) -> None:
         pool.reset()
         self._free = [*self._free, pool][-MAX_FREE:]
-        while sum(each.slots.bytes for each in self._free[:-1]) > FREE_BYTES:
+        while sum(each.slots.bytes for each in self._free) > FREE_BYTES and len(self._free) > 1:
             self._free.pop(0)
 
 

@@ -20,7 +20,7 @@ VECTOR: tl.constexpr = tl.constexpr(8)
 
 @triton.jit
 def _read(start, first, row_stride, classes, block: tl.constexpr):
-    """Return the columns and the logits of a block, [block / VECTOR, VECTOR]. Columns that are no class are -inf."""
+    """Return the columns and the logits of a block, [block / VECTOR, VECTOR]. Logits of padding columns are -inf."""
     columns = first + tl.arange(0, block // VECTOR)[:, None] * VECTOR + tl.arange(0, VECTOR)[None, :]
     z = tl.load(start + columns, columns < row_stride, other=float("-inf")).to(tl.float32)
     return columns, tl.where(columns < classes, z, float("-inf"))
@@ -32,7 +32,7 @@ def _cross_entropy(
     wrong_classes: tl.constexpr, suppresses: tl.constexpr, block: tl.constexpr, alignment: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64)
-    row_stride = row_units * alignment  # so that the compiler knows by what it can be divided, and reads vectors
+    row_stride = row_units * alignment  # so that Triton can vectorise the loads
     label = tl.load(labels + row)
     start = logits + row * row_stride
     if label == pad:
@@ -77,8 +77,10 @@ def _cross_entropy(
                 gradient = tl.where(z > suppressed, gradient, 0.0)
             tl.store(start + columns, tl.where(columns < classes, gradient, 0.0), columns < row_stride)
         tl.debug_barrier()
-        if own_logit > suppressed:
-            tl.store(start + label, tl.exp(own_logit - log_z) - own)
+        own_gradient = tl.exp(own_logit - log_z) - own
+        if suppresses:
+            own_gradient = tl.where(own_logit > suppressed, own_gradient, 0.0)
+        tl.store(start + label, own_gradient)
 
 
 def cross_entropy(

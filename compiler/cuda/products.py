@@ -7,6 +7,7 @@ when they have read their part of the matrix (programmatic dependent launch).
 
 from __future__ import annotations
 
+from functools import cache
 from typing import NamedTuple
 
 import torch
@@ -17,10 +18,10 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from compiler.cuda.norms import Norm
 
-MAX_ROWS = 8
-"""Largest number of rows. With more rows, cuBLAS is faster."""
+MAX_ROWS = 4
+"""Largest number of rows for which the kernel was measured and is faster than cuBLAS."""
 WIDTH = 2048
-"""Largest number of rows of the matrix that a program reads at a time."""
+"""Largest number of rows of the matrix that a program reads at a time, and largest width of a norm."""
 
 
 @triton.jit
@@ -67,12 +68,20 @@ def _product(
 
 
 def early(x: Tensor) -> dict[str, bool]:
-    """Return the options that launch a kernel before the kernel before it has finished. The kernel has to wait."""
-    return {"launch_pdl": True} if x.is_cuda else {}
+    """Return the launch options of a kernel that starts before the kernel before it has finished, and then waits.
+
+    They are empty before compute capability 9.0, which cannot do this.
+    """
+    return {"launch_pdl": True} if x.is_cuda and _capability(x.device) >= (9, 0) else {}
+
+
+@cache
+def _capability(device: torch.device) -> tuple[int, int]:
+    return torch.cuda.get_device_capability(device)
 
 
 class Product(NamedTuple):
-    """Arguments of x W, or of max(0, x W + b) with `relu`."""
+    """Arguments of x W + b, where b may be None. With `relu`, of max(0, x W + b)."""
 
     matrix: Tensor
     bias: Tensor | None
@@ -85,11 +94,10 @@ def product(x: Tensor, given: Product) -> Tensor:
 
 
 def norm_product(norm: Norm, given: Product) -> tuple[Tensor, Tensor]:
-    """Return y = LayerNorm(x + y + c), and the product of y."""
+    """Return z = LayerNorm(x + y + c), and the product of z. Rows have at most `WIDTH` elements."""
     norm = norm._replace(x=norm.x.contiguous(), y=None if norm.y is None else norm.y.contiguous())
     normed = torch.empty_like(norm.x)
-    block = 16 if len(normed) <= 4 else 8
-    return normed, _launch(norm.x, norm, normed, given, triton.next_power_of_2(norm.x.shape[-1]), block)
+    return normed, _launch(norm.x, norm, normed, given, triton.next_power_of_2(norm.x.shape[-1]), 16)
 
 
 def _launch(x: Tensor, norm: Norm | None, normed: Tensor | None, given: Product, width: int, block: int) -> Tensor:

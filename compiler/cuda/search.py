@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 
 KEYS = 16
 """Number of keys that a program of an attention reads at a time. It has one warp."""
-VOCABULARY_BLOCK, BEST_WARPS = 1024, 1
-"""Number of logits that a program of the selection reads at a time, and its warps."""
+VOCABULARY_BLOCK = 1024
+"""Number of logits that a program of the selection reads at a time. It has one warp."""
 PROGRAMS = 2048
 """Number of programs between which the logits of all rows are divided, if there are enough logits."""
-COLUMNS, SELECT_WARPS = 64, 4
-"""Number of positions of a hypothesis that are moved at a time, and warps of the program that selects for a slot."""
+COLUMNS = 64
+"""Number of positions of a hypothesis that are moved at a time."""
 
 # Columns of a slot (`compiler.slots.Field`), and states.
 _STATE: tl.constexpr = tl.constexpr(0)
@@ -177,7 +177,7 @@ def _best(
     rows: tl.constexpr, count: tl.constexpr, block: tl.constexpr, alignment: tl.constexpr,
 ):  # fmt: skip
     row, part = tl.program_id(0), tl.program_id(1)
-    vocabulary = units * alignment  # so that the compiler knows by what it can be divided, and loads vectors
+    vocabulary = units * alignment  # so that Triton can vectorise the loads
     slot = table + row // rows * width
     total = tl.load(slot + totals + row % rows).to(tl.float32, bitcast=True)
     if (tl.load(slot + _STATE) == _RUNNING) & (total != float("-inf")):
@@ -402,14 +402,14 @@ def select(slots: Slots, logits: Tensor) -> None:
     _best[(slots.rows, parts)](
         logits, vocabulary // alignment, slots.table, layout.width, layout.totals, slots.allowed, highest, sums, values,
         tokens, PAD, BOS, each * VOCABULARY_BLOCK, layout.rows, count, VOCABULARY_BLOCK, alignment,
-        num_warps=BEST_WARPS,
+        num_warps=1,
     )  # fmt: skip
     _select[(slots.count,)](
         slots.table, layout.width, slots.states, logits, vocabulary, slots.allowed, highest, sums, values, tokens,
         parts, layout.tokens, layout.totals, layout.forced, layout.penalties, layout.results, layout.sequences,
         layout.ancestors, layout.capacity, EOS, layout.rows, triton.next_power_of_2(layout.rows), count,
         triton.next_power_of_2(parts), triton.next_power_of_2(parts * count), triton.next_power_of_2(layout.n_best),
-        COLUMNS, num_warps=SELECT_WARPS,
+        COLUMNS,
     )  # fmt: skip
 
 

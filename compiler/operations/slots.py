@@ -136,8 +136,8 @@ class StepLinear(Linear):
 class NormLinear(Operation):
     """A norm of a decoder step, and the product that follows it.
 
-    Inputs: those of `norm`. Parameters: those of `norm`, then those of `product`. Result: both next to each other,
-    [rows, 1, i + o]. Emitted code has them as two tensors, which `Part` selects.
+    The inputs are the inputs of `norm`. The parameters are the parameters of `norm`, then those of `product`. The
+    result is both next to each other, [rows, 1, i + o]. In emitted code, it is a tuple, from which `Part` selects.
     """
 
     norm: ResidualNorm
@@ -163,9 +163,12 @@ class NormLinear(Operation):
 
 @dataclass(frozen=True)
 class Part(Slice):
-    """The norm or the product of a `NormLinear`."""
+    """Select the norm or the product of a `NormLinear`."""
 
     index: int = 0
+
+    def sliced_range(self) -> None:  # type: ignore[override]
+        """Return None, because the emitted value is a tuple, which nothing may slice or split."""
 
     def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
         return f"{inputs[0]}[{self.index}]"

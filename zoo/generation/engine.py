@@ -322,7 +322,7 @@ class _Worker(Generic[State]):
                 del members[history]
             if not members:
                 del self._running[kind]
-                if batch := self._batches.pop(kind, None):
+                if (batch := self._batches.pop(kind, None)) is not None:
                     batch.abandon()
 
     def _fail(self, request: Request, error: BaseException) -> None:

@@ -127,7 +127,7 @@ class ProgramBatch(Generic[State]):
         return self
 
     def abandon(self) -> None:
-        """Let the program reuse the memory of the search."""
+        """End the search, and free its slots."""
         self._state = self.program.keep(self._state, [])
 
 

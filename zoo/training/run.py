@@ -22,14 +22,13 @@ from zoo.report import Report
 from zoo.version import __version__
 
 CHANGEABLE_FIELDS = (
-    *("description", "licence", "corpus.folder", "compilation.backend"),
+    *("description", "licence", "corpus.folder"),
     *("training.steps", "training.max_tokens", "training.max_minutes", "training.patience"),
     *("training.average", "training.log_steps", "training.accumulation_steps"),
 )
 """Fields of the spec that may change when a run is resumed. None of them affects steps that are already done. In later
 steps, `accumulation_steps` changes rounding and dropout masks. The corpus is identified by its content, not by its
-folder, and the backend by the run's identity. With `cooldown_steps`, the learning rate depends on `steps`, which then
-must not change."""
+folder. With `cooldown_steps`, the learning rate depends on `steps`, which then must not change."""
 
 
 @dataclass(frozen=True)
@@ -161,10 +160,9 @@ class Run(ModelFolder):
             raise ZooError(problem, hint=_OTHER_CORPUS_HINT)
         if current.backend != identity.backend:
             raise ZooError(
-                f"`{self.folder}` was started with the backend `{current.backend}`, but this machine uses "
+                f"`{self.folder}` was started with the backend `{current.backend}`, but now uses "
                 f"`{identity.backend}`, which rounds differently and has different dropout masks",
-                hint=f"to resume, add `compilation.backend={current.backend}` to the command, if `zoo doctor` lists it "
-                f"as available; `--fresh` removes the run and starts over with `{identity.backend}`",
+                hint=f"`--fresh` removes the run and starts over with `{identity.backend}`",
             )
         if current.software != identity.software:
             report.info(f"now using {identity.software} instead of {current.software}: later steps may differ")

@@ -160,7 +160,7 @@ class Updater:
             parts = self.spec.training.accumulation_steps
             one = self.processes.count == parts == 1
             return "one CUDA graph" if one else "several CUDA graphs, and gradients are summed between them"
-        reason = "weights are sharded" if self._sharded else update_refusal(self.spec)
+        reason = "weights are sharded" if self._sharded else update_refusal(self.program.spec)
         return f"launched kernel by kernel, which is slower than a CUDA graph: {reason}"
 
     def _split(self, batch: Batch, parts: int) -> list[Batch]:

@@ -157,7 +157,9 @@ def _train(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report: R
         prepared = prepare(spec, report, given)
     report.info(f"train: {prepared.counts}")
     device = str(processes.device)
-    program = trainable(spec, weights=model.weights.tensors if model else None, device=device)
+    resumes = not fresh and bool(list_checkpoints(run)) and run.data.is_file()
+    chosen = _with_backend_of(run, spec) if resumes and spec.compilation.backend == "auto" else spec
+    program = trainable(chosen, weights=model.weights.tensors if model else None, device=device)
     data = TrainingSet.from_prepared(
         spec, prepared, run_in_thread(prepared.verify) if processes.first_on_machine else None
     )
@@ -198,6 +200,12 @@ def _train(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report: R
     if not ended:
         report.info(f"stopped at step {trainer.progress.step:,}; `zoo train {run.spec_file}` resumes")
     return ended
+
+
+def _with_backend_of(run: Run, spec: Spec) -> Spec:
+    """Return the spec with the backend that a run was started with, because `auto` may choose a different one now."""
+    compilation = spec.compilation.model_copy(update={"backend": run.identity.backend})
+    return spec.model_copy(update={"compilation": compilation})
 
 
 def _start(
