@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from specs.errors import ZooError, nearest
@@ -53,6 +54,7 @@ class Source:
             raise ZooError(problem, where=where, hint="save the file as UTF-8") from None
 
 
+@cache
 def names() -> tuple[str, ...]:
     """Return the names of all shipped specs, such as "big" and "table3/a-h1". Names without a folder come first."""
     found = [path.relative_to(FOLDER).with_suffix("").as_posix() for path in FOLDER.rglob("*.yaml")]

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
 # Must be set before torch is imported, and holds for the processes that tests start, too. On tiny tensors, several
 # threads mostly wait for each other. Tests that depend on threads use the fixture `all_cores`.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+# Waiting threads must not take the processor time of other workers of pytest-xdist: they would wait many times longer.
+os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 # Hide GPUs, so that tests give the same results on all machines. `python -m tests.benchmarks.gpu correct` shows them to
 # the tests that need one.
 if "ZOO_TEST_GPU" not in os.environ:
@@ -26,6 +29,8 @@ from compiler import build
 from compiler.host import cores
 from compiler.kernels import library
 from specs import Spec
+from zoo.data import builtin
+from zoo.data.builtin import sentences as generate_pairs
 from zoo.files.atomic import write_json
 from zoo.generation import compilation
 from zoo.models.registries import registry
@@ -106,9 +111,9 @@ def trained(small: Callable[..., Spec], tokens: Vocabulary, home: Path) -> Calla
     return make
 
 
-@pytest.fixture(scope="session")
-def kernels(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], None]:
-    """Return a replacement of the kernels' compiler that compiles once for all tests of all worker processes."""
+@pytest.fixture(scope="session", autouse=True)
+def kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[Path], None]]:
+    """Replace the kernels' compiler by one that compiles once for all tests and fixtures of all worker processes."""
     base = tmp_path_factory.getbasetemp()
     shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "kernels"
     compile = library._compile
@@ -122,7 +127,19 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Path], None]:
                 partial.rename(shared)
         shutil.copytree(shared, folder, dirs_exist_ok=True)
 
-    return compile_once
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(library, "_compile", compile_once)
+        yield compile_once
+
+
+@cache
+def held_out_pairs(split: str, count: int) -> Sequence[builtin.Pair]:
+    """Return the dev or test set of the built-in corpus. All tests of a process share it: 750 pairs take seconds."""
+    return tuple(generate_pairs(split, count))
+
+
+def builtin_pairs(split: str, count: int) -> Iterable[builtin.Pair]:
+    return (generate_pairs if split == "train" else held_out_pairs)(split, count)
 
 
 _THREADS = torch.get_num_threads()
@@ -145,17 +162,12 @@ def _denormal_numbers() -> Iterator[None]:
 
 
 @pytest.fixture(autouse=True)
-def home(
-    tmp_path: Path,
-    tmp_path_factory: pytest.TempPathFactory,
-    monkeypatch: pytest.MonkeyPatch,
-    kernels: Callable[[Path], None],
-) -> Path:
+def home(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Give every test its own home and current folder, no network, no included model, and long timeouts."""
     included = tmp_path_factory.mktemp("included")
     (included / MARKER).write_text("{}")
     monkeypatch.setattr(registry, "INCLUDED", included)
-    monkeypatch.setattr(library, "_compile", kernels)
+    monkeypatch.setattr(builtin, "sentences", builtin_pairs)
     monkeypatch.setattr(compilation, "QUIET_SECONDS", 300.0)  # messages must not depend on how busy the machine is
     monkeypatch.setattr(training_estimate, "_is_busy", lambda: False)
     folder = tmp_path / "home"

@@ -58,9 +58,11 @@ def _lines() -> Iterator[tuple[str, str]]:
 
 def test_no_retired_word_is_used() -> None:
     patterns = {re.compile(rf"\b(?:{words})(?!\w)"): instead for words, instead in RETIRED.items()}
+    any_pattern = re.compile(rf"\b(?:{'|'.join(RETIRED)})(?!\w)")  # many times faster than each pattern on each line
     found = [
         f"{place}: `{match[0]}`, write {instead}"
         for place, line in _lines()
+        if any_pattern.search(line)
         for pattern, instead in patterns.items()
         if (match := pattern.search(line))
     ]

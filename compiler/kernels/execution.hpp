@@ -3,6 +3,7 @@
 
 #include "abi.hpp"
 #include "attention.hpp"
+#include "packing.hpp"
 #include "product.hpp"
 #include "rows.hpp"
 #include "state.hpp"
@@ -11,9 +12,6 @@
 #include <stdexcept>
 
 namespace {
-
-// Exception for an opcode that the kernels do not implement.
-struct UnknownInstruction {};
 
 struct Program {
     std::vector<Instruction> encode, step;

@@ -8,6 +8,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -110,8 +111,13 @@ OPTIONS = {
 """Public interface: scripts rely on these names."""
 
 
+@cache
+def app() -> Any:
+    return typer.main.get_command(build_app())
+
+
 def parameters(name: str) -> list[Any]:
-    commands: Any = typer.main.get_command(build_app())
+    commands = app()
     for word in name.split():
         commands = commands.commands[word]
     return commands.params  # type: ignore[no-any-return]
@@ -124,7 +130,7 @@ def test_commands_and_options_are_stable() -> None:
     }
     assert names == OPTIONS
     expected = [["--version"], ["--install-completion"], ["--show-completion"]]
-    assert [each.opts for each in typer.main.get_command(build_app()).params] == expected
+    assert [each.opts for each in app().params] == expected
 
 
 def test_every_command_and_every_option_has_a_help_text() -> None:

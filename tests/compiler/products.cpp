@@ -1,9 +1,11 @@
 // Checks the kernels' products on the processor that it is compiled for. `tests/compiler/test_processors.py` runs it, if
 // necessary in an emulator. It compares them with sums in double precision, and requires that a row does not depend on other rows.
-#include "native.cpp"
+#include "packing.hpp"
+#include "product.hpp"
 
 #include <cstdio>
 #include <random>
+#include <vector>
 
 namespace {
 

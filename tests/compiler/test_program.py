@@ -163,7 +163,7 @@ def test_half_qkv_initialisation_halves_the_variance_of_queries_keys_and_values(
     )
     for name, tensor in plain.items():
         gain = 0.5**0.5 if name.rpartition(".")[2] in ("query", "key", "value") else 1.0
-        assert torch.allclose(narrow[name], gain * tensor, rtol=1e-6), name
+        torch.testing.assert_close(narrow[name], gain * tensor, rtol=1e-6, atol=1e-7, msg=name)
 
 
 def test_the_same_seed_gives_the_same_weights_whichever_passes_run(small: Callable[..., Spec]) -> None:

@@ -142,14 +142,14 @@ def test_bad_documents_are_refused(name: str, content: bytes, message: str) -> N
 def test_damaged_archives_are_refused(suffix: str) -> None:
     whole = archive_of(suffix, TEXTS.get(suffix, TEXTS[".html"]) * 30)
     generator, refused = random.Random(suffix), 0
-    for _ in range(200):
+    for _ in range(60):
         damaged = bytearray(whole)
         damaged[generator.randrange(len(damaged))] ^= 0xFF
         try:
             translated(suffix, bytes(damaged))
         except ZooError:
             refused += 1
-    assert refused > 20
+    assert refused > 5
 
 
 def test_documents_that_grow_without_bound_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:

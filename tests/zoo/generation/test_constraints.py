@@ -183,9 +183,9 @@ def program(request, toy, tmp_path_factory):
 @pytest.mark.parametrize("name", TREE_STRATEGIES)
 def test_every_output_is_a_tree_alone_and_in_a_batch(program, search, name):
     draw, strategy = random.Random(name), TREE_STRATEGIES[name]
-    words = [n for n in range(1, 9) for _ in range(3)]
+    words = [n for n in (1, 2, 5, 8) for _ in range(3)]
     min_lengths = [n if n == 1 else n + 2 for n in words]
-    lengths = [n + extra for n, extra in zip(min_lengths, [0, 2, 40] * 8, strict=True)]
+    lengths = [n + extra for n, extra in zip(min_lengths, [0, 2, 40] * 4, strict=True)]
     sources = [tuple(draw.choices(range(4, 12), k=n)) for n in words]
     results = search(program, sources, lengths, strategy, word_counts=words)
     for count, length, hypotheses in zip(words, lengths, results, strict=True):
