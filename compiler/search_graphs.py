@@ -181,7 +181,7 @@ def _self_attention(
 def _cross_attention(
     by_name: Mapping[str, Node], encode: Graph, encoded: Mapping[str, Node], merged: Node, attention: Node
 ) -> tuple[Node, str]:
-    """Return attention to the memory in slots as one operation, and the value that contains keys and values."""
+    """Join attention to the memory into one operation. Also return the name of the value with keys and values."""
     query, (_, key_name, value_name, _) = by_name[attention.inputs[0]], attention.inputs
     if not {key_name, value_name} <= encode.outputs.keys():
         raise Unpackable("its decoder projects the memory in each step: enable the pass `hoist_memory`")

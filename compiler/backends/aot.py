@@ -76,7 +76,7 @@ aot = Backend(
     summary="compiled ahead of time by AOTInductor, without the weights",
     unavailable_reason=_unavailable_reason,
     build=_build,
-    device="cpu",  # torch 2.11 cannot load any package on a GPU: the process ends with a segmentation fault
+    device="cpu",  # on an H100 with torch 2.11, loading any package ends the process with a segmentation fault
     precisions=("float32", "bfloat16"),
     refuse=refuse,
 )

@@ -38,12 +38,12 @@ def sentences(split: str, count: int) -> Iterator[Pair]:
         count: Number of pairs.
 
     Raises:
-        ZooError: The set does not exist, or has fewer than `count` pairs.
+        ZooError: The split does not exist, or has fewer than `count` pairs.
     """
     if split not in MAX_PAIRS:
         name = nearest(split, MAX_PAIRS)
         hint = f"did you mean `{name}`?" if name else f"use one of {', '.join(MAX_PAIRS)}"
-        raise ZooError(f"`{split}` is not a set of the built-in corpus", hint=hint)
+        raise ZooError(f"`{split}` is not a split of the built-in corpus", hint=hint)
     if not 0 <= count <= MAX_PAIRS[split]:
         raise ZooError(
             f"the built-in corpus has {MAX_PAIRS[split]:,} pairs for `{split}`, but {count:,} are requested",

@@ -27,8 +27,8 @@ class GenerationOptions(TypedDict, total=False):
     """Options of a search. If an option is missing or None, the value in the spec's section `decoding` is used.
 
     The default of `seed` is the spec's `training.seed`. The default of `max_batch_tokens` is
-    `DEFAULT_MAX_BATCH_TOKENS`. A call with another value of `max_batch_tokens` or `workers` than its translator has
-    worker threads of its own.
+    `DEFAULT_MAX_BATCH_TOKENS`. A call whose `max_batch_tokens` or `workers` differ from the translator's uses
+    separate worker threads.
     """
 
     search: str | None

@@ -328,7 +328,7 @@ def _ignore(*_: object) -> None:
 
 def closed_error() -> ZooError:
     """Return the error for a request to an engine that is closed."""
-    return ZooError("the search engine is closed", hint="open the model again with `zoo.load(NAME)`", exit_code=1)
+    return ZooError("the model is closed", hint="open the model again with `zoo.load(NAME)`", exit_code=1)
 
 
 def _padded_tokens(members: Collection[SearchHistory]) -> int:

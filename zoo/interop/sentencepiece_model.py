@@ -290,7 +290,7 @@ def _encode_model(
 
 
 class Field(NamedTuple):
-    """Field of a message of Protocol Buffers."""
+    """Field of a Protocol Buffers message."""
 
     number: int
     value: int | bytes

@@ -43,7 +43,7 @@ def ledger(evidence: Evidence) -> tuple[CheckedClaim, ...]:
 
 
 def summary(entries: tuple[CheckedClaim, ...]) -> dict[str, int]:
-    """Return the number of claims for each status. The keys are the texts of `Status`."""
+    """Return the number of claims for each status. The keys are the values of `Status`."""
     return {status.value: sum(entry.finding.status is status for entry in entries) for status in Status}
 
 

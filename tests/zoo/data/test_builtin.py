@@ -39,8 +39,8 @@ def test_each_set_has_its_number_of_pairs(split):
 @pytest.mark.parametrize(
     ("split", "count", "problem", "hint"),
     [
-        ("tests", 1, "`tests` is not a set of the built-in corpus", "did you mean `test`?"),
-        ("x", 1, "`x` is not a set of the built-in corpus", "use one of train, dev, test"),
+        ("tests", 1, "`tests` is not a split of the built-in corpus", "did you mean `test`?"),
+        ("x", 1, "`x` is not a split of the built-in corpus", "use one of train, dev, test"),
         ("dev", 2_001, "has 2,000 pairs for `dev`, but 2,001 are requested", "request 0 to 2,000 pairs"),
         ("test", -1, "but -1 are requested", "request 0 to 2,000 pairs"),
     ],

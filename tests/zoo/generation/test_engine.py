@@ -438,9 +438,9 @@ def test_closing_the_engine_ends_all_requests(hooked):
     assert stopped.wait(timeout=100)
     engine.close()
     for future in futures:
-        with pytest.raises(ZooError, match="the search engine is closed"):
+        with pytest.raises(ZooError, match="the model is closed"):
             future.result(timeout=100)
-    with pytest.raises(ZooError, match="the search engine is closed"):
+    with pytest.raises(ZooError, match="the model is closed"):
         engine.submit(sources(3), BEAM)
 
 
@@ -453,7 +453,7 @@ def test_closing_the_engine_ends_a_request_that_does_not_fit_into_memory(hooked)
         raise torch.OutOfMemoryError
 
     program.hooks = {1: run_out_of_memory}
-    with pytest.raises(ZooError, match="the search engine is closed"):
+    with pytest.raises(ZooError, match="the model is closed"):
         engine.submit(LONG_TEXTS[:3], BEAM).result(timeout=100)
     engine.close()
 
