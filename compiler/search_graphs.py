@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from compiler.graph import Graph, Graphs, Node, Purpose, infer_types, prune
 from compiler.operations.operation import MaskRole, ValueKind, ValueType
-from compiler.operations.packed import LinearRelu, ResidualNorm
-from compiler.operations.projection import Linear
 from compiler.operations.slots import (
     NormLinear,
     Part,
@@ -64,14 +62,14 @@ def _fuse_products(graph: Graph) -> Graph:
     """Join each norm with the product after it. One kernel computes both if there are few hypotheses."""
     nodes, readers = list[Node](), dict[str, list[Node]]()
     for node in graph.nodes:
-        if type(node.operation) in (Linear, LinearRelu):
-            node = replace(node, operation=StepLinear(relu=isinstance(node.operation, LinearRelu)))
+        if node.operation.is_projection and node.operation.quantised():  # None: it is in int8
+            node = replace(node, operation=StepLinear(relu=node.operation.is_relu))
             readers.setdefault(node.inputs[0], []).append(node)
         nodes.append(node)
     joined, parts = dict[str, Node](), list[Node]()
     for node in nodes:
-        norm, products = node.operation, readers.get(node.name, [])
-        if isinstance(norm, ResidualNorm) and len(products) == 1:
+        norm, products = cast("Any", node.operation), readers.get(node.name, [])
+        if norm.is_layer_norm and len(products) == 1:
             (product,), name, width = products, f"{node.name}_and_product", node.type.shape[-1].constant
             operation: Any = product.operation
             both = NormLinear(norm, operation, len(node.parameters))

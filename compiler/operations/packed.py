@@ -125,6 +125,7 @@ class SeededDropout(Dropout):
 class LinearRelu(Linear):
     """max(0, x W + b): x [..., i], W [i, o], b [o] -> [..., o] (3.3)."""
 
+    is_relu = True
     code = "linear_relu({0}, {1}, {2})"
     calls = ("compiler.fused.linear_relu",)
 
