@@ -32,15 +32,14 @@ def decoding(setting: Setting) -> Iterator[tuple[str, Figures]]:
     for batch, mark in batches.items():
         figures = _figures(setting, spec, program, batch)
         yield f"batch {batch}", {**figures, "of the mark": figures["sentences/s"] / mark}
-    searcher, program.searcher = program.searcher, None
-    for batch in batches:
-        yield f"batch {batch}, step by step", _figures(setting, spec, program, batch, rounds=1)
-    program.searcher = searcher
     for batch in batches:
         if importlib.util.find_spec("transformers") is None:
             yield "Hugging Face", {"absent": "transformers is not installed: `pip install transformers`"}
             break
         yield f"Hugging Face, batch {batch}", _generate(setting, spec, batch)
+    program.searcher = None
+    for batch in batches:
+        yield f"batch {batch}, step by step", _figures(setting, spec, program, batch, rounds=1)
 
 
 def _figures(setting: Setting, spec: Spec, program: EmittedProgram, batch: int, rounds: int = 3) -> Figures:
