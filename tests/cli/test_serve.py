@@ -118,6 +118,18 @@ def test_keys_are_created_and_stored_as_hashes(zoo: Zoo, home: Path) -> None:
         assert zoo("serve", *arguments).status == 2
 
 
+def test_no_key_is_created_in_a_file_that_the_server_does_not_read(zoo: Zoo, home: Path) -> None:
+    Path("keys.txt").write_text("secret # bob\n", encoding="utf-8")
+    result = zoo("serve", "--new-key", "alice", "--keys", "keys.txt")
+    assert (result.status, result.out, "keys.txt:1" in result.err, "delete the line" in result.err) == (
+        2,
+        "",
+        True,
+        True,
+    )
+    assert Path("keys.txt").read_text(encoding="utf-8") == "secret # bob\n"
+
+
 @pytest.mark.parametrize("name", ["alice", "", "--keys", "a#b", "a\nb", "a\tb", "a" * 101])
 def test_a_key_needs_a_new_name_of_one_line(zoo: Zoo, home: Path, name: str) -> None:
     assert zoo("serve", "--new-key", "alice", "--keys", "keys.txt").status == 0
@@ -135,9 +147,11 @@ def test_problems_are_reported_before_the_server_starts(zoo: Zoo, trained: Calla
     result = zoo("serve", "--model", "runs/tiny", "--keys", "keys.txt")
     assert (result.status, "keys.txt:1" in result.err, "--new-key" in result.err) == (2, True, True)
     Path("keys.txt").write_text("", encoding="utf-8")
-    assert zoo("serve", "--model", "runs/tiny", "--keys", "keys.txt").status == 2
+    for file in ("keys.txt", "missing.txt"):
+        result = zoo("serve", "--model", "runs/tiny", "--keys", file)
+        assert (result.status, f"--new-key NAME --keys {file}" in result.err) == (2, True)
     result = zoo("serve", "--model", "runs/tiny", "--host", "203.0.113.1")
-    assert (result.status, "cannot listen" in result.err) == (1, True)
+    assert (result.status, "cannot listen" in result.err, "--host" in result.err) == (1, True, True)
 
 
 def test_a_missing_extra_is_named(zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> None:

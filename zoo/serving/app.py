@@ -84,6 +84,8 @@ def _to_serving_error(error: Exception) -> ServingError:
         return error
     if isinstance(error, RequestValidationError):
         first = error.errors()[0]
+        if first["type"] == "json_invalid" or (first["loc"] == ("body",) and first["type"] != "value_error"):
+            return ServingError(400, "the body is not a JSON object sent with `Content-Type: application/json`")
         place = ".".join(str(part) for part in first["loc"] if part != "body")
         problem = str(first["msg"]).removeprefix("Value error, ")
         return ServingError(400, f"`{place}`: {problem}" if place else problem)
@@ -178,7 +180,8 @@ def open_socket(host: str, port: int) -> socket.socket:
     except OSError as error:
         listener.close()
         problem = f"cannot listen on `{host}` port {port}: {error.strerror or error}"
-        raise ZooError(problem, hint="choose another port with `--port`", exit_code=1) from None
+        hint = "choose another port with `--port`, or another address of this machine with `--host`"
+        raise ZooError(problem, hint=hint, exit_code=1) from None
     return listener
 
 

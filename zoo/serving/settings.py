@@ -66,12 +66,13 @@ class Keys(dict[str, int | None]):
         """Use the given keys or, if a file is given, those in the file.
 
         Raises:
-            ZooError: The file has no key, or a line is invalid.
+            ZooError: The file is missing or has no key, or a line is invalid.
         """
         self._file, self._version = file, _version(file)
-        super().__init__(keys or {} if file is None else read_keys(file))
+        super().__init__(keys or {} if file is None else read_keys(file) if file.exists() else {})
         if file is not None and not self:
-            raise ZooError(f"`{file}` has no API key", hint=f"create one with `zoo serve --new-key NAME --keys {file}`")
+            hint = f"create one with `zoo serve --new-key NAME --keys {file}`"
+            raise ZooError(f"`{file}` is missing or has no API key", hint=hint)
         self.needed = bool(self)
 
     def refresh(self) -> None:
@@ -128,7 +129,7 @@ def read_keys(file: Path) -> dict[str, int | None]:
             raise ZooError(
                 "the line is not the SHA-256 of an API key, optionally followed by a number of characters",
                 where=f"{file}:{number}",
-                hint=f"create a key with `zoo serve --new-key NAME --keys {file}`",
+                hint=f"delete the line; then `zoo serve --new-key NAME --keys {file}` creates a key",
             )
         keys[match[1]] = None if match[2] is None else int(match[2])
     return keys
@@ -138,13 +139,14 @@ def new_key(file: Path, name: str) -> str:
     """Create an API key, append its SHA-256 and its name to a file, and return the key. The key itself is not stored.
 
     Raises:
-        ZooError: The name is invalid, or the file already has a key with this name.
+        ZooError: The name is invalid, the file already has a key with this name, or a line of the file is invalid.
     """
     if not _NAME.fullmatch(name):
         hint = "use letters, digits, spaces and the characters `-`, `_`, `.` and `@`; do not begin with `-`"
         raise ZooError(f"`{name}` cannot be the name of an API key", hint=hint)
     key = secrets.token_urlsafe(24)
     with file.open("a+b") as stream:
+        read_keys(file)  # with an invalid line, a server would not accept the new key
         stream.seek(0)
         content = stream.read(_MAX_KEYS_BYTES)
         if name in (line.partition("#")[2].strip() for line in content.decode("utf-8", "replace").splitlines()):

@@ -77,6 +77,18 @@ def test_a_prefix_is_the_beginning(client):
     assert client.post("/v1/translate", json={**body, "text": "two\nlines"}).status_code == 400
 
 
+@pytest.mark.parametrize("content", [b"", b"{bad", b"[1]"])
+@pytest.mark.parametrize("kind", ["application/json", "application/x-www-form-urlencoded"])
+def test_a_body_that_is_no_json_object_is_called_so(client, content, kind):
+    answer = client.post("/v1/translate", content=content, headers={"content-type": kind})
+    assert (answer.status_code, "not a JSON object" in answer.json()["error"]) == (400, True), answer.text
+
+
+def test_a_body_needs_the_type_of_json(client):
+    answer = client.post("/v1/translate", content=b'{"text": "we", "target": "de"}')
+    assert (answer.status_code, "Content-Type: application/json" in answer.json()["error"]) == (400, True), answer.text
+
+
 def test_the_language_is_detected_for_each_text(client, translator):
     german = "heute lesen wir zwei Bücher"
     answer = client.post("/v1/translate", json={"text": [TEXTS[0], german], "target": "de"}).json()
