@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from fastapi import Request
 
@@ -68,14 +68,20 @@ class Documents:
         self._service, self.files = service, TemporaryFiles()
         self._markup_processes, self._document_processes = Processes(_PROCESSES), Processes(_PROCESSES)
         """Separate pools, so that documents do not delay short texts."""
-        # When the server ends, translated documents are removed, so no client could download a further one.
-        service.admission.before_end.append(self._document_processes.close)
+        self._translating: set[asyncio.Task[Any]] = set()
+        service.admission.before_end.append(self._end_documents)
 
     def close(self) -> None:
         """End all processes, and remove all files."""
         self._markup_processes.close()
         self._document_processes.close()
         self.files.close()
+
+    def _end_documents(self) -> None:
+        """Stop the work on documents: when the server ends, no client could download a further one."""
+        self._document_processes.close()
+        for work in self._translating:
+            work.cancel()
 
     async def translate_markup(
         self,
@@ -190,7 +196,16 @@ class Documents:
 
     async def _translate_planned(self, document: _Document) -> bytes:
         segments = [(segment, document.plan) for segment in document.segments]
-        (translated,) = await self._translate_segments(segments, Options())
+        work = asyncio.create_task(self._translate_segments(segments, Options()))
+        self._translating.add(work)
+        try:
+            (translated,) = await work
+        except asyncio.CancelledError:
+            if not self._service.admission.draining:
+                raise
+            raise _server_ends() from None
+        finally:
+            self._translating.discard(work)
         sources = [(document.content, document.name, None)]
         (written,) = await self._call(self._document_processes, write_documents, sources, *translated)
         return written
@@ -204,7 +219,9 @@ class Documents:
         except TimeoutError:
             raise ServingError(413, f"reading the text takes more than {seconds:g} seconds; split it", "time") from None
         except (MemoryError, OSError) as error:  # when the server ends, processes are killed
-            if isinstance(error, MemoryError) and not self._service.admission.draining:
+            if self._service.admission.draining:
+                raise _server_ends() from None
+            if isinstance(error, MemoryError):
                 raise ServingError(413, "reading the text needs too much memory; split it", "memory") from None
             LOG.error("no worker process can be used: %s", error)
             raise ServingError(503, "the server is busy; try again later", "process", _RETRY_SECONDS) from None
@@ -231,6 +248,10 @@ class Documents:
                     alignments[index] = tokens
             results.append((targets, alignments))
         return results
+
+
+def _server_ends() -> ServingError:
+    return ServingError(503, "the server ends; try again later", "end", _RETRY_SECONDS)
 
 
 def _plain(segments: Sequence[SegmentText]) -> str:

@@ -194,3 +194,30 @@ def test_a_server_that_ends_waits_for_no_document(url_of, service_of, monkeypatc
         wait_until(lambda: metric(url, "zoo_open_requests") == 2)  # this request and the request for the metrics
         time.sleep(0.5)
     assert answer.result().status_code == 503
+
+
+def test_a_server_that_ends_stops_the_translation_of_documents(service_of, monkeypatch, caplog):
+    cancelled = []
+
+    async def wait(*_: object) -> None:
+        try:
+            await asyncio.sleep(600)
+        except asyncio.CancelledError:
+            cancelled.append(True)
+            raise
+
+    service = service_of()
+    monkeypatch.setattr(service, "translate_groups", wait)
+    with ThreadPoolExecutor() as threads, running(service) as url:
+        arguments = {"files": {"file": ("a.txt", TEXT)}, "timeout": 60}
+        answer = threads.submit(httpx2.post, f"{url}/translate_file", data=FIELDS, **arguments)
+        form = {"source_lang": "EN", "target_lang": "DE"}
+        assert (
+            httpx2.post(
+                f"{url}/v2/document", data=form, headers={"authorization": "DeepL-Auth-Key any"}, **arguments
+            ).status_code
+            == 200
+        )
+        wait_until(lambda: metric(url, "zoo_queued_texts") == 2)
+    assert (answer.result().status_code, answer.result().json()) == (503, {"error": "the server ends; try again later"})
+    assert (cancelled, "ERROR" in caplog.text) == ([True, True], False)
