@@ -45,7 +45,7 @@ class ParallelCorpus:
             report: Receives warnings and the progress of downloads.
 
         Raises:
-            ZooError: A part has one file for both sides, or more pairs than the built-in corpus.
+            ZooError: A part has one file or column for both sides, or more pairs than the built-in corpus.
         """
         self.corpus = spec.corpus
         self._trees = isinstance(spec.task, Parsing)
@@ -55,6 +55,10 @@ class ParallelCorpus:
             for number, part in enumerate(getattr(self.corpus, split)):
                 if isinstance(part, (Files, Archive)):
                     self._check_sides(part, f"corpus.{split}[{number}]")
+                elif isinstance(part, Table) and part.source_column == part.target_column:
+                    problem = f"`corpus.{split}[{number}]` has the same column for source and target"
+                    hint = "set `source_column` and `target_column` to different columns"
+                    raise ZooError(f"{problem}: {part.source_column}", hint=hint)
                 elif isinstance(part, Grammar):
                     builtin.sentences(split, part.grammar)
 
@@ -92,7 +96,7 @@ class ParallelCorpus:
                 # Clean lines before parsing, so that a control character in a word is an error with a line number.
                 yield from map(tree_pair, read_treebank(map(without_control, read_sentences(path)), str(path)))
         elif isinstance(part, Table):
-            yield from _table_pairs(self._existing_file(part.tsv), part)
+            yield from _table_pairs(self._existing_file(part.tsv), part, split)
         elif isinstance(part, (Files, Archive)):
             source, target = self._side_files(part)
             yield from _file_pairs(source, target)
@@ -236,13 +240,16 @@ def _file_pairs(source: Path, target: Path) -> Iterator[Pair]:
         raise ZooError(f"`{source}` contains no {unit}", hint="give another file, or remove this part of the corpus")
 
 
-def _table_pairs(path: Path, part: Table) -> Iterator[Pair]:
+def _table_pairs(path: Path, part: Table, split: Split) -> Iterator[Pair]:
+    """Yield the pairs of a TSV file. A missing cell of a training line is empty, so that cleaning drops the pair."""
     last = max(part.source_column, part.target_column)
     for number, line in enumerate(read_sentences(path), start=1):
         cells = line.split("\t")
-        if len(cells) < last:
-            problem = f"the line has {len(cells)} columns, but column {last} is needed"
-            raise ZooError(problem, where=f"{path}:{number}", hint="separate the columns with tabs, or remove the line")
+        # If the first line is too short, the file probably has another separator.
+        if len(cells) < last and (number == 1 or split != "train"):
+            hint = "separate the columns with tabs, or correct `source_column` and `target_column`"
+            raise ZooError(f"the line has no column {last}", where=f"{path}:{number}", hint=hint)
+        cells += [""] * (last - len(cells))
         yield cells[part.source_column - 1], cells[part.target_column - 1]
 
 

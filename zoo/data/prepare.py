@@ -338,7 +338,7 @@ class _Preparation:
                 if seen := other_language(lines, language):
                     self.report.warn(
                         f"the {side} text looks like `{seen}`, but `corpus.{side}` is `{language}`: set "
-                        f"`corpus.{side}={seen}`, or correct the order of the files"
+                        f"`corpus.{side}={seen}`, or correct the order of the files or columns"
                     )
 
     def _learn_vocabulary(self, statuses: PairStatuses, counts: CleaningCounts) -> Vocabulary:

@@ -114,7 +114,7 @@ def decoded_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
     Raises:
         ZooError: A line is not UTF-8. The error contains the line number.
     """
-    beginning = b""
+    beginning, has_utf8 = b"", False
     for number, line in enumerate(stream, start=1):
         beginning = beginning or line[:8]
         try:
@@ -123,8 +123,9 @@ def decoded_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
             raise ZooError(
                 f"byte {error.start + 1} of the line, {line[error.start]:#04x}, is not UTF-8",
                 where=f"{name}:{number}",
-                hint=_encoding_hint(beginning, line),
+                hint=_MIXED if has_utf8 else _encoding_hint(beginning, line),
             ) from error
+        has_utf8 = has_utf8 or not line.isascii()
         if number == 1:
             text = text.removeprefix("\ufeff")
             if text.count("\0") > len(text) // _MIN_CHARACTERS_PER_NUL:
@@ -134,6 +135,9 @@ def decoded_lines(stream: Iterable[bytes], name: str) -> Iterator[str]:
 
 
 _CONVERT = "convert the text first, for instance with `iconv -f {} -t utf-8`"
+_MIXED = (
+    "correct this line; `iconv -c -f utf-8 -t utf-8` removes all bytes that are not UTF-8 (earlier lines are UTF-8)"
+)
 _MIN_CHARACTERS_PER_NUL = 4  # in UTF-16, about every second character of Western text is NUL
 _OTHER_FILES = {
     b"PK": "it is an Office document or a ZIP archive: save its text as plain text in UTF-8",

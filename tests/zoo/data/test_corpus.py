@@ -117,11 +117,29 @@ def test_two_columns_of_a_table_are_pairs(tmp_path):
     assert list(table_of(tmp_path, tsv="pairs.tsv.gz").pairs("train")) == [("a", "b")]
 
 
-def test_incomplete_tables_are_rejected(tmp_path):
-    write(tmp_path / "pairs.tsv", "a\tb\na\n")
-    with pytest.raises(ZooError, match="the line has 1 columns, but column 2 is needed") as caught:
-        list(table_of(tmp_path).pairs("train"))
-    assert caught.value.where == f"{tmp_path}/pairs.tsv:2"
+def test_cells_that_training_lines_of_a_table_lack_are_empty(tmp_path):
+    write(tmp_path / "pairs.tsv", "\ufeffa\tb\tc\r\nd\te\r\nf\n\ng\th\n")
+    assert list(table_of(tmp_path).pairs("train")) == [("a", "b"), ("d", "e"), ("f", ""), ("", ""), ("g", "h")]
+
+
+@pytest.mark.parametrize(("split", "text", "line"), [("train", "a,b\nc\td\n", 1), ("dev", "a\tb\nc\n", 2)])
+def test_the_first_line_of_a_table_and_all_lines_of_dev_need_both_columns(tmp_path, split, text, line):
+    write(tmp_path / "pairs.tsv", text)
+    corpus = {"folder": str(tmp_path), "source": "en", "target": "fr", "train": [], "dev": [], "test": []}
+    corpus[split] = [{"tsv": "pairs.tsv"}]
+    with pytest.raises(ZooError, match="the line has no column 2") as caught:
+        list(ParallelCorpus(specs.load("tiny", {"corpus": corpus}), Report()).pairs(split))
+    assert caught.value.where == f"{tmp_path}/pairs.tsv:{line}"
+    assert "separate the columns with tabs" in caught.value.hint
+
+
+def test_source_and_target_of_a_table_are_different_columns(tmp_path):
+    with pytest.raises(ZooError, match=r"`corpus\.train\[0\]` has the same column for source and target: 2"):
+        table_of(tmp_path, source_column=2)
+
+
+def test_missing_tables_are_reported(tmp_path):
+    write(tmp_path / "pairs.tsv", "a\tb\n")
     (tmp_path / "pairs.tsv").unlink()
     with pytest.raises(ZooError, match=r"pairs\.tsv` does not exist"):
         list(table_of(tmp_path).pairs("train"))

@@ -20,6 +20,7 @@ from zoo.text.lines import LineStream, available_chunks, clean, never_paused, re
         ("Hund".encode("utf-16"), "iconv -f utf-16"),
         (b"sch\xf6n", "iconv -f latin1"),
         (b"Tom\x92s house", "iconv -f cp1252"),
+        ("schön\n".encode() + b"sch\xf6n", "iconv -c -f utf-8"),
         ("Hund".encode("utf-16-le"), "iconv -f utf-16le"),
     ],
 )
