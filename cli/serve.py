@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -49,6 +51,18 @@ def _limit(metavar: str, lowest: float, text: str, panel: str | None = _LIMITS, 
     )
 
 
+def _require(pattern: str, example: str) -> Callable[[list[str] | None], list[str] | None]:
+    """Return a callback that refuses values without this pattern, because no request could have them."""
+
+    def check(values: list[str] | None) -> list[str] | None:
+        for value in values or ():
+            if not re.fullmatch(pattern, value):
+                raise typer.BadParameter(f"`{value}` must have a form such as {example}")
+        return values
+
+    return check
+
+
 def serve(
     model: Annotated[
         list[str] | None,
@@ -67,6 +81,7 @@ def serve(
         Path | None,
         typer.Option(
             metavar="FILE",
+            readable=False,  # so that opening the file raises the error, which has a hint
             show_default="no key is needed",
             help="Accept only the API keys in this file, which is read again when it changes. Each line has the "
             "SHA-256 of a key and, optionally, the number of characters that the key may translate until the server is "
@@ -77,9 +92,23 @@ def serve(
         str | None,
         typer.Option(metavar="NAME", show_default=False, help=_NEW_KEY_HELP),
     ] = None,
-    cors: Annotated[list[str] | None, typer.Option(metavar="ORIGIN", show_default="none", help=_CORS_HELP)] = None,
+    cors: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ORIGIN",
+            show_default="none",
+            help=_CORS_HELP,
+            callback=_require(r"[a-z][a-z+.-]*://[^/\sA-Z]+|\*|null", "`https://example.org`"),
+        ),
+    ] = None,
     allow_host: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", show_default="localhost", help=_HOST_HELP)
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            show_default="localhost",
+            help=_HOST_HELP,
+            callback=_require(r"[^/:\s]+", "`translate.example.org`"),
+        ),
     ] = None,
     max_memory: Annotated[float | None, _limit("GB", 0.01, _MEMORY_HELP, None, max=_MAX, show_default=_HALF)] = None,
     idle_minutes: Annotated[float, _limit("X", 0.01, _IDLE_HELP, None, max=_MAX)] = 30.0,

@@ -154,6 +154,54 @@ def test_problems_are_reported_before_the_server_starts(zoo: Zoo, trained: Calla
     assert (result.status, "cannot listen" in result.err, "--host" in result.err) == (1, True, True)
 
 
+@pytest.mark.integration
+def test_without_space_for_temporary_files_the_server_ends_with_an_error(trained: Callable[..., Run]) -> None:
+    trained()
+    program = """
+import errno, sys
+from zoo.serving import languages
+def fail(*_, **__):
+    raise OSError(errno.ENOSPC, "No space left on device")
+languages.LanguageIdentifier.from_model_file = fail
+from zoo.__main__ import main
+sys.exit(main())
+"""
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", program, *_START[3:]]
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
+    assert (result.returncode, "No space left" in result.stderr, "TMPDIR" in result.stderr) == (1, True, True)
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    "argument",
+    ["--allow-host=https://a.example", "--allow-host=a.example:443", "--cors=a.example", "--cors=https://a.example/"],
+)
+def test_names_that_no_request_can_have_are_refused(zoo: Zoo, argument: str) -> None:
+    result = zoo("serve", argument)
+    option, _, value = argument.partition("=")
+    assert (result.status, f"`{option}`: `{value}`" in result.err, "such as" in result.err) == (2, True, True)
+
+
+def test_names_that_requests_have_are_accepted(zoo: Zoo) -> None:
+    names = ["--allow-host", "a.example", "--cors", "https://a.example:8443", "--cors", "*", "--cors", "null"]
+    assert "no model to serve" in zoo("serve", *names, "--cors", "chrome-extension://abc").err
+
+
+def test_the_error_for_keys_without_permission_says_how_to_permit(zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("keys.txt").write_text(f"{hash_key('first')}\n", encoding="utf-8")
+    opened = os.open
+
+    def refuse(path: Any, *rest: Any, **named: Any) -> int:
+        if Path(os.fsdecode(path)).name == "keys.txt":
+            raise PermissionError
+        return opened(path, *rest, **named)
+
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    monkeypatch.setattr(os, "open", refuse)
+    assert "chmod" in zoo("serve", "--keys", "keys.txt").err
+
+
 def test_a_missing_extra_is_named(zoo: Zoo, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "zoo.serving.app", None)
     result = zoo("serve")

@@ -211,9 +211,10 @@ def run_server(service: Service, listener: socket.socket, preloaded: Sequence[st
         preloaded: Names of the models to load at the start.
 
     Raises:
-        ZooError: One of these models cannot be loaded.
+        ZooError: One of these models or the language detector cannot be loaded.
     """
     logging.getLogger("uvicorn").setLevel(logging.ERROR)  # clients could fill the disk with its warnings
+    detector()  # in the lifespan of the application, uvicorn would print a traceback if this fails
     server = Server(configure(service), service, preloaded)
     with listener:
         asyncio.run(server.serve(sockets=[listener]))

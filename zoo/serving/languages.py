@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable
 from functools import cache
+from tempfile import gettempdir
 
 from babel import Locale
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
+from specs import ZooError
 from specs.notation import quote
 from zoo.serving.errors import ServingError
 from zoo.text.languages import base_language
@@ -100,8 +102,17 @@ def language_name(code: str) -> str:
 
 @cache
 def detector() -> tuple[LanguageIdentifier, dict[str, str]]:
-    """Return the language detector, and the base code of each of its languages. The first call takes about a second."""
-    identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+    """Return the language detector, and the base code of each of its languages. The first call takes about a second.
+
+    Raises:
+        ZooError: The disk for temporary files is full. The detector is decompressed there.
+    """
+    try:
+        identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+    except OSError as error:
+        problem = f"the language detector cannot be loaded: {error.strerror or error}"
+        hint = f"free some space in `{gettempdir()}`, or set TMPDIR to a folder on another disk"
+        raise ZooError(problem, hint=hint, exit_code=1) from None
     return identifier, {str(label): base_code(str(label)) for label in identifier.labels if label != "zxx"}
 
 
