@@ -112,7 +112,9 @@ class GraphBuilder:
 
     def stack_parameter(self, path: str, *shape: int, initial: Initializer = Initializer.MATRIX) -> str:
         """Add a parameter with the full name `path`, unless the graph has one of this name. Return the name."""
-        parameter = Parameter(path, StoredTensor(path, shape, initial))
+        if len(shape) < 2 and initial is Initializer.MATRIX:
+            raise GraphError(f"`{path}` is not a matrix: pass `initial=Initializer.ZERO` or `initial=Initializer.ONE`")
+        parameter = Parameter(path, StoredTensor(path, shape, Initializer(initial)))
         if self._parameters.setdefault(path, parameter) != parameter:
             raise GraphError(f"`{path}` is added as {self._parameters[path].origin} and as {parameter.origin}")
         return path

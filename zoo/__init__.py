@@ -203,15 +203,20 @@ def register_sublayer(sublayer: type[Sublayer], lower: Callable[[Any, Any, Any],
             `x` is a `compiler.builder.Value`, and `context` a `compiler.lowering.context.LayerContext`.
 
     Raises:
-        ZooError: There already is a kind with this name.
+        ZooError: The class is not a subclass of `specs.Sublayer` with one kind, or there already is a kind with this
+            name.
     """
-    (kind,), lowering = get_args(sublayer.model_fields["kind"].annotation), _import("compiler.lowering.transformer")
-    if kind in lowering.SUBLAYERS:
-        raise _import("specs").ZooError(
-            f"there already is a kind of sub-layer named `{kind}`", hint="choose another name"
-        )
+    specs, lowering = _import("specs"), _import("compiler.lowering.transformer")
+    fields = sublayer.model_fields if isinstance(sublayer, type) and issubclass(sublayer, specs.Sublayer) else {}
+    kinds = get_args(fields["kind"].annotation) if "kind" in fields else ()
+    if len(kinds) != 1:
+        problem = f"`{getattr(sublayer, '__name__', sublayer)}` is not a subclass of `specs.Sublayer` with one kind"
+        raise specs.ZooError(problem, hint='pass a subclass with a field such as `kind: Literal["my_kind"]`')
+    if kinds[0] in lowering.SUBLAYERS:
+        hint = "choose another name, or restart Python to replace your own kind"
+        raise specs.ZooError(f"there already is a kind of sub-layer named `{kinds[0]}`", hint=hint)
     _import("specs.spec").add_sublayer_kind(sublayer)
-    lowering.SUBLAYERS[kind] = lower
+    lowering.SUBLAYERS[kinds[0]] = lower
 
 
 def _load_spec(reference: Spec | str | PathLike[str]) -> Spec:

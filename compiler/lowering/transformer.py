@@ -49,7 +49,7 @@ from compiler.operations.projection import Logits
 from compiler.operations.views import Slice
 from compiler.size import BATCH, NEW, SOURCE, TARGET, Size
 from compiler.weights import Initializer
-from specs import DecoderSubLayer, EncoderSubLayer, Norm, Spec
+from specs import DecoderSubLayer, EncoderSubLayer, Norm, Spec, ZooError
 
 SUBLAYERS: Mapping[str, Callable[[Value, Any, LayerContext], Value]] = {
     "self_attention": self_attention,
@@ -199,10 +199,13 @@ class _Transformer:
     def residual(self, x: Value, sublayer: EncoderSubLayer | DecoderSubLayer, context: LayerContext) -> Value:
         """Return LayerNorm(x + Dropout(Sublayer(x))) (3.1, 5.4). The spec may place the norm elsewhere."""
         norm, dropout = self.a.option(sublayer, "norm"), self.a.option(sublayer, "dropout")
-        apply = SUBLAYERS[sublayer.kind]
+        y = SUBLAYERS[sublayer.kind](x if norm.placement == "post" else self.norm(x, norm), sublayer, context)
+        if not isinstance(y, Value) or y.type != x.type:
+            found = y.type if isinstance(y, Value) else repr(y)
+            problem = f"the function of the sub-layer `{sublayer.kind}` returns {found} for an input {x.type}"
+            raise ZooError(problem, hint="it must return a `Value` with the shape of its input")
         if norm.placement == "post":
-            return self.norm(x + self.dropout(apply(x, sublayer, context), dropout), norm)
-        y = apply(self.norm(x, norm), sublayer, context)
+            return self.norm(x + self.dropout(y, dropout), norm)
         if norm.placement == "both":
             y = self.norm(y, norm, "post_norm")
         return x + self.dropout(y, dropout)

@@ -10,10 +10,12 @@ import sys
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
+from typing import Any, Literal
 
 import pytest
 import torch
 
+import specs
 import zoo
 from specs import BOS, EOS, Spec, ZooError, parse
 from zoo.data.prepare import prepare
@@ -143,12 +145,25 @@ try:
     zoo.register_sublayer(Own, lower)
 except zoo.ZooError as error:
     print(error.summary)
+
+class Narrow(specs.Sublayer):
+    kind: Literal["narrow"]
+
+def half(x, sublayer, context):
+    return context.builder.node("half", Linear(), (x,), context.builder.parameter("w", x.width, x.width // 2))
+
+zoo.register_sublayer(Narrow, half)
+try:
+    zoo.model(zoo.spec("mine.yaml", {"architecture.encoder": [{"kind": "narrow"}]}))
+except zoo.ZooError as error:
+    print(error.summary)
 """
 
 
 OWN_KIND_ERRORS = """\
 `architecture.encoder[0].scale` must be at least 1, not `0` (override: `architecture.encoder`)
 there already is a kind of sub-layer named `own_linear`
+the function of the sub-layer `narrow` returns f[batch, source, 8] for an input f[batch, source, 16]
 """
 
 
@@ -159,6 +174,20 @@ def test_own_kind_of_sublayer_is_used_after_it_is_registered() -> None:
     assert (done.returncode, done.stdout) == (0, OWN_KIND_ERRORS), done.stderr
     with pytest.raises(ZooError, match=r"not `own_linear`; if it is a kind of your own, call `zoo\.register_sublayer`"):
         parse(Path("spec.yaml").read_text(), "spec.yaml")
+
+
+class SeveralKinds(specs.Sublayer):
+    kind: Literal["one", "two"]
+
+
+class AnyKind(specs.Sublayer):
+    kind: str
+
+
+@pytest.mark.parametrize("sublayer", [SeveralKinds, AnyKind, specs.Sublayer, dict, lambda x, sublayer, context: x])
+def test_sublayer_class_without_exactly_one_kind_is_rejected(sublayer: Any) -> None:
+    with pytest.raises(ZooError, match=r"is not a subclass of `specs\.Sublayer` with one kind"):
+        zoo.register_sublayer(sublayer, lambda x, sublayer, context: x)
 
 
 @pytest.mark.integration
