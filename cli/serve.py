@@ -187,5 +187,6 @@ def serve(
     if host not in _LOOPBACK and not settings.keys.needed:
         messages.warn("other machines can use this server without a key: add `--keys FILE`, or use `--host 127.0.0.1`")
     shown = f"[{host}]" if ":" in host else host
-    messages.info(f"serving {len(pool.models)} models on http://{shown}:{listener.getsockname()[1]}; Ctrl-C stops")
+    models = "1 model" if len(pool.models) == 1 else f"{len(pool.models)} models"
+    messages.info(f"serving {models} on http://{shown}:{listener.getsockname()[1]}; Ctrl-C stops")
     run_server(Service(settings, pool), listener, model or ())

@@ -88,7 +88,7 @@ class Keys(dict[str, int | None]):
             return
         self.clear()
         self.update(found)
-        LOG.info("%d API keys are valid now", len(self))
+        LOG.log(logging.INFO if self else logging.WARNING, "number of valid API keys: %d", len(self))
 
 
 @dataclass(frozen=True)
