@@ -171,7 +171,8 @@ def _plan(found: dict[Path, Path], output: Path | None, code: str, codes: Sequen
 
 def _translate(translator: Translator, direction: Direction, document: Path, target: Path, messages: Report) -> None:
     """Translate a document, and write the result to `target`."""
-    from zoo.documents.document import MAX_DOCUMENT_BYTES, translate_document
+    from zoo.documents.archives import MAX_DOCUMENT_BYTES
+    from zoo.documents.document import translate_document
     from zoo.files.atomic import atomic_file
     from zoo.files.reading import read_bytes
     from zoo.generation.config import LanguageOptions

@@ -16,7 +16,7 @@ import zoo
 from tests.benchmarks.arguments import TOY_HELP, TOY_SENTENCES
 from tests.grammar.lexicon import LEXICON
 from zoo.data.builtin import sentences
-from zoo.documents.document import Markup, align_segments
+from zoo.documents.document import TextFile, align_segments
 from zoo.generation.translator import Translator
 
 COUNT = 1_000
@@ -54,12 +54,14 @@ def print_right_tags(translator: Translator, count: int) -> None:
     """
     right = total = 0
     marked = list(islice(marked_sentences(), count))
-    markups = [Markup.parse(text) for text, _ in marked]
+    markups = [TextFile(text) for text, _ in marked]
     segments = [segment for markup in markups for segment in markup.segments]
     translations = list(translator.translate([segment.text for segment in segments]))
-    alignments = iter(align_segments(segments, translations, translator.align))
-    for markup, translation, (_, pattern) in zip(markups, translations, marked, strict=True):
-        rendered = markup.render(iter([translation]), alignments)
+    alignments = align_segments(segments, translations, translator.align)
+    for markup, translated, (_, pattern) in zip(
+        markups, zip(translations, alignments, strict=True), marked, strict=True
+    ):
+        rendered, translation = markup.render(iter([translated])), translated[0]
         if len([word for word in _WORD.findall(translation) if pattern.fullmatch(word)]) == 1:
             bold = _BOLD.findall(rendered)
             right += len(bold) == 1 and pattern.fullmatch(bold[0]) is not None

@@ -6,11 +6,12 @@ import html
 import re
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 
-from zoo.documents.markup import Fragment, Kind, Syntax, unescape
+from zoo.documents.fragments import Format, Fragment, Kind, Syntax, View, unescape
 
-SYNTAX = Syntax(lambda text: html.escape(text, quote=False))
+_SYNTAX = Syntax(lambda text: html.escape(text, quote=False))
 _INLINE = frozenset(
     (
         *("a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "data", "del", "dfn", "em", "font", "i", "ins"),
@@ -243,3 +244,11 @@ class _XmlParser(_Parser):
     def _read_text(self, start: int, end: int) -> None:
         self._current.has_text |= not self._copied and bool(self._text[start:end].strip())
         super()._read_text(start, end)
+
+
+FORMAT: Format = (View(parse, _SYNTAX),)
+
+
+def xml_format(tags: XmlTags) -> Format:
+    """Return the format of XML whose elements have these roles."""
+    return (View(partial(parse_xml, tags=tags), _SYNTAX),)

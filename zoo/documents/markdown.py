@@ -9,7 +9,7 @@ from dataclasses import replace
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from zoo.documents.markup import Fragment, Kind, Syntax, unescape
+from zoo.documents.fragments import Format, Fragment, Kind, Syntax, View, unescape
 
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\r?\n.*?^---[ \t]*\r?\n", re.DOTALL | re.MULTILINE)
 _SPECIAL = re.compile(r"([\\`*_\[\]<>|])")
@@ -31,9 +31,6 @@ class _Mismatch(Exception):
 
 def _escape(text: str) -> str:
     return _MARK_AT_START.sub(r"\1\\\2", _SPECIAL.sub(r"\\\1", text))
-
-
-SYNTAX = Syntax(_escape)
 
 
 def parse(text: str) -> list[Fragment]:
@@ -154,3 +151,6 @@ def _raw_end(content: str, start: int, text: str) -> int:
         else:
             raise _Mismatch
     return position
+
+
+FORMAT: Format = (View(parse, Syntax(_escape)),)

@@ -11,7 +11,7 @@ import pytest
 
 from specs import ZooError
 from tests.zoo.documents.test_markup import align_reversed, random_tree, reverse
-from zoo.documents import document
+from zoo.documents import archives
 from zoo.documents.document import FORMATS, translate_document
 
 WORD = '<w:document xmlns:w="http://w"><w:body>{}</w:body></w:document>'
@@ -158,7 +158,7 @@ def test_documents_that_grow_without_bound_are_refused(monkeypatch: pytest.Monke
         archive.writestr("word/document.xml", BOMB)
     with pytest.raises(ZooError, match="declares entities"):
         translated(".docx", written.getvalue())
-    monkeypatch.setattr(document, "MAX_DOCUMENT_BYTES", 1_000)
+    monkeypatch.setattr(archives, "MAX_DOCUMENT_BYTES", 1_000)
     with pytest.raises(ZooError, match="after decompression"):
         translated(".docx", archive_of(".docx", "<w:p/>" * 1_000))
 

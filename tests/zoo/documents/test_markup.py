@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from zoo.documents.document import XML, Markup, align_segments
-from zoo.documents.html import XmlTags, parse_xml
+from zoo.documents.document import TextFile, align_segments
+from zoo.documents.html import XmlTags, xml_format
 from zoo.generation.alignment import AlignedToken
 
 WORD = re.compile(r"\w+|[^\w\s]")
@@ -37,9 +37,9 @@ def align_reversed(sources: list[str], targets: list[str]) -> list[list[AlignedT
 
 
 def translated(text: str, translate=reverse, align=align_reversed) -> str:
-    markup = Markup.parse(text)
+    markup = TextFile(text)
     targets = [translate(segment.text) for segment in markup.segments]
-    return markup.render(iter(targets), iter(align_segments(markup.segments, targets, align)))
+    return markup.render(zip(targets, align_segments(markup.segments, targets, align), strict=True))
 
 
 class Outline(HTMLParser):
@@ -103,7 +103,7 @@ def check_tree(draw: random.Random) -> None:
     assert translated(text, str, align_reversed) == text
     before, after = Outline(text), Outline(translated(text))
     assert set(before.elements) == set(after.elements)
-    expected = "".join(reverse(segment.text) for segment in Markup.parse(text).segments)
+    expected = "".join(reverse(segment.text) for segment in TextFile(text).segments)
     assert re.sub(r"[\W\d]", "", "".join(after.texts)) == re.sub(r"[\W\d]", "", expected)
     assert translated(text).count("<code>f(x)</code>") == text.count("<code>f(x)</code>")
     assert translated(text).count("<!-- c -->") == text.count("<!-- c -->")
@@ -175,6 +175,6 @@ def test_text_of_the_translation_never_becomes_markup() -> None:
 )
 def test_elements_of_xml_split_segments_where_the_outline_or_the_tags_say_so(text, tags, segments):
     roles = XmlTags(**{name: value if name == "outline" else frozenset(value) for name, value in tags.items()})
-    markup = Markup(parse_xml(text, roles), XML.syntax)
+    markup = TextFile(text, xml_format(roles))
     assert [segment.text for segment in markup.segments] == segments
-    assert markup.render(iter(segments), iter([[]] * len(segments))) == text
+    assert markup.render(zip(segments, [[]] * len(segments), strict=True)) == text

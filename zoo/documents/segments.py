@@ -2,74 +2,20 @@
 
 from __future__ import annotations
 
-import html
 import re
 from bisect import bisect_left, insort
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from enum import Enum, auto
 
 from specs import ZooError
+from zoo.documents.fragments import Fragment, Kind, Syntax
 from zoo.generation.alignment import AlignedToken
 from zoo.text.sentences import MAX_TEXT_LENGTH
 
 MAX_DEPTH = 100
 """Maximum number of inline elements around a character."""
-_LONG_NUMBER = re.compile("&#[0-9]{1000,};?")
 _WORDS = re.compile(r"\w+(?:['’-]\w+)*|[^\w\s]")
 _Stack = tuple[int, ...]
-
-
-class Kind(Enum):
-    """Kind of a fragment of a document."""
-
-    TEXT = auto()
-    """Text to translate."""
-    OPEN = auto()
-    """Start tag of an inline element."""
-    CLOSE = auto()
-    """End tag of an inline element."""
-    UNIT = auto()
-    """Inline content that is copied, such as a line break, an image or code."""
-    BREAK = auto()
-    """Boundary between two segments, such as the tag of a paragraph. It is copied."""
-
-
-@dataclass(frozen=True, slots=True)
-class Fragment:
-    """Fragment of a document. The `raw` strings of all fragments, joined, are the document.
-
-    Attributes:
-        kind: The kind.
-        raw: The fragment as the document spells it.
-        text: The characters that the translator reads: the text without entities, or a space for a line break.
-        name: Name of the element, for an inline tag.
-        output: How the fragment is written in a translated segment. None: as in the document.
-    """
-
-    kind: Kind
-    raw: str
-    text: str = ""
-    name: str = ""
-    output: str | None = None
-
-    @property
-    def written(self) -> str:
-        """The fragment as it is written in a translated segment."""
-        return self.raw if self.output is None else self.output
-
-
-@dataclass(frozen=True, slots=True)
-class Syntax:
-    """How a format writes text.
-
-    Attributes:
-        escape: Function that writes a text with the format's entities or escapes.
-        needs_runs: Whether all text has to be inside of an inline element, as in Word documents.
-    """
-
-    escape: Callable[[str], str]
-    needs_runs: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,20 +288,21 @@ def balance(fragments: Sequence[Fragment]) -> list[Fragment]:
     ]
 
 
-def split_segments(fragments: Sequence[Fragment]) -> Iterator[str | Segment]:
-    """Yield the segments that have a word, and the rest of the document as strings, in order."""
+def split_segments(fragments: Sequence[Fragment], syntax: Syntax) -> Iterator[Fragment | Segment]:
+    """Yield the segments that have a word, and the other fragments, in order."""
     run: list[Fragment] = []
     for fragment in [*balance(fragments), Fragment(Kind.BREAK, "")]:
-        if fragment.kind is not Kind.BREAK:
+        if fragment.kind not in (Kind.BREAK, Kind.LANGUAGE):
             run.append(fragment)
             continue
         before, middle, after = _trim(run)
-        yield "".join(each.raw for each in before)
+        yield from before
         if any(character.isalpha() for each in middle if each.kind is Kind.TEXT for character in each.text):
             yield Segment(middle)
         else:
-            yield "".join(each.raw for each in middle)
-        yield "".join(each.raw for each in after) + fragment.raw
+            yield from middle
+        yield from after
+        yield fragment
         run = []
 
 
@@ -371,8 +318,3 @@ def _trim(run: list[Fragment]) -> tuple[list[Fragment], list[Fragment], list[Fra
 
 def _is_blank(fragment: Fragment) -> bool:
     return fragment.kind is Kind.TEXT and not fragment.text.strip()
-
-
-def unescape(text: str) -> str:
-    """Return the text with characters in place of the entities of HTML."""
-    return html.unescape(_LONG_NUMBER.sub("\ufffd", text))  # Python converts no number of thousands of digits

@@ -1,25 +1,17 @@
-"""Plain text and subtitles as fragments."""
+"""Subtitles in SubRip's format (.srt)."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
-from zoo.documents.markup import Fragment, Kind, Syntax
+from zoo.documents.fragments import Fragment, Kind, Syntax, View
 
-SYNTAX = Syntax(str)
-_LINE_BREAK = re.compile(r"[\r\n]+")
 _CUE_HEAD = re.compile(r"(?:^|(?<=\n))(?:[^\n]*\r?\n)?[^\n]*-->[^\n]*(?:\n|$)")
 """The number and the times of a subtitle."""
 _SUBTITLE_MARK = re.compile(r"</?([a-zA-Z]++)[^<>\n]*>|\{[^{}\n]*\}|\r?\n[ \t]*(?=-)|(?:\r?\n){2,}|\r?\n")
 
 
-def parse_text(text: str) -> list[Fragment]:
-    """Return the fragments of plain text. Each line is a segment."""
-    return list(_split(text, _LINE_BREAK))
-
-
-def parse_subtitles(text: str) -> list[Fragment]:
+def _parse(text: str) -> list[Fragment]:
     """Return the fragments of subtitles in SubRip's format. Each subtitle is a segment, or each of its speakers."""
     fragments: list[Fragment] = []
     end = 0
@@ -50,10 +42,4 @@ def _text(raw: str) -> Fragment:
     return Fragment(Kind.TEXT, raw, raw)
 
 
-def _split(text: str, boundary: re.Pattern[str]) -> Iterator[Fragment]:
-    end = 0
-    for match in boundary.finditer(text):
-        yield _text(text[end : match.start()])
-        yield Fragment(Kind.BREAK, match[0])
-        end = match.end()
-    yield _text(text[end:])
+FORMAT = (View(_parse, Syntax(str, wraps=True)),)

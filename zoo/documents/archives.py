@@ -1,0 +1,115 @@
+"""Zip archives, such as Word documents: read their texts within limits, and replace the files with text."""
+
+from __future__ import annotations
+
+import io
+import lzma
+import re
+import shutil
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from copy import copy
+
+from specs import ZooError
+
+MAX_DOCUMENT_BYTES = 500_000_000
+"""Maximum size of a document after decompression."""
+MAX_TEXT_BYTES = 50_000_000
+"""Maximum size of the files with text in a document after decompression."""
+_MAX_ENTRIES = 10_000
+_ENTRY_MARK = b"PK\x01\x02"  # precedes each entry in the table of contents of a zip archive
+_BYTE_ORDER_MARKS = {b"\xef\xbb\xbf": "utf-8", b"\xff\xfe": "utf-16-le", b"\xfe\xff": "utf-16-be"}
+_ENCODING = re.compile(rb"""^<\?xml[^>]*?\sencoding\s*=\s*["']([\w.:-]+)["']""")
+_DAMAGE = (
+    *(zipfile.BadZipFile, zlib.error, lzma.LZMAError),
+    *(RuntimeError, NotImplementedError, OSError, EOFError, ValueError),
+)
+"""Errors that zipfile raises if an archive is damaged, encrypted or of an unknown kind."""
+
+
+class TextArchive:
+    """Zip archive whose XML files are read as text.
+
+    Attributes:
+        names: The names of all files, each once.
+    """
+
+    def __init__(self, content: bytes, name: str) -> None:
+        """Open an archive.
+
+        Raises:
+            ZooError: The archive is damaged, or is too large after decompression.
+        """
+        self._content, self._name, self._encodings = content, name, dict[str, str]()
+        self._read = 0
+        with self._open() as archive:
+            self.names = list(dict.fromkeys(entry.filename for entry in archive.infolist()))
+
+    def read(self, name: str) -> str:
+        """Return the text of a file. It may have any encoding that XML declares.
+
+        Raises:
+            ZooError: The file does not exist or is damaged, its encoding is unknown, or the files are too large.
+        """
+        where = f"{self._name}/{name}"
+        with self._open() as archive, _reported_damage(self._name):
+            if name not in self.names:
+                raise ZooError(f"`{self._name}` has no file `{name}`", hint="open and save the document again")
+            entry = archive.getinfo(name)  # of two files with the same name, office programs read the last one, too
+            if name not in self._encodings:
+                self._read += entry.file_size
+            _require_size(self._read, MAX_TEXT_BYTES, f"the text of `{self._name}`")
+            content = archive.read(entry)
+        start = next((mark for mark in _BYTE_ORDER_MARKS if content.startswith(mark)), b"")
+        declared = _ENCODING.match(content)
+        encoding = _BYTE_ORDER_MARKS.get(start) or (declared[1].decode() if declared else "utf-8")
+        try:
+            text = content.decode(encoding)
+        except (LookupError, UnicodeDecodeError):
+            raise ZooError(f"`{where}` is not {encoding.upper()}", hint="open and save the document again") from None
+        self._encodings[name] = encoding
+        return text
+
+    def replace(self, texts: Mapping[str, str]) -> bytes:
+        """Return the archive with other texts in some files, which were read before. Other files are copied."""
+        written = io.BytesIO()
+        with self._open() as archive, zipfile.ZipFile(written, "w") as target:
+            target.comment = archive.comment
+            last = {entry.filename: entry for entry in archive.infolist()}
+            for entry in archive.infolist():
+                if last[entry.filename] is not entry:
+                    continue
+                if entry.filename in texts:
+                    content = texts[entry.filename].encode(self._encodings[entry.filename], "xmlcharrefreplace")
+                    target.writestr(entry, content, entry.compress_type)
+                else:
+                    with (
+                        _reported_damage(self._name),
+                        archive.open(entry) as source,
+                        target.open(copy(entry), "w") as copied,
+                    ):
+                        shutil.copyfileobj(source, copied)
+        return written.getvalue()
+
+    def _open(self) -> zipfile.ZipFile:
+        if self._content.count(_ENTRY_MARK) > _MAX_ENTRIES:
+            raise ZooError(f"`{self._name}` contains more than {_MAX_ENTRIES:,} files", hint="split the document")
+        with _reported_damage(self._name):
+            archive = zipfile.ZipFile(io.BytesIO(self._content))
+        _require_size(sum(entry.file_size for entry in archive.infolist()), MAX_DOCUMENT_BYTES, f"`{self._name}`")
+        return archive
+
+
+@contextmanager
+def _reported_damage(name: str) -> Iterator[None]:
+    try:
+        yield
+    except _DAMAGE as error:
+        raise ZooError(f"`{name}` is damaged: {error}", hint="open and save the document again") from None
+
+
+def _require_size(size: int, limit: int, name: str) -> None:
+    if size > limit:
+        raise ZooError(f"{name} has more than {limit:,} bytes after decompression", hint="split the document")

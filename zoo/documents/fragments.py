@@ -1,0 +1,116 @@
+"""Fragments, the one model of a document: every format is read as a list of fragments and written back from it."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
+
+_LONG_NUMBER = re.compile("&#[0-9]{1000,};?")
+
+
+class Kind(Enum):
+    """Kind of a fragment of a document."""
+
+    TEXT = auto()
+    """Text to translate."""
+    OPEN = auto()
+    """Start tag of an inline element."""
+    CLOSE = auto()
+    """End tag of an inline element."""
+    START = auto()
+    """Start mark of a range, such as a bookmark. Ranges may overlap elements and continue in other paragraphs."""
+    END = auto()
+    """End mark of a range."""
+    UNIT = auto()
+    """Inline content that is copied, such as an image or code."""
+    LINE = auto()
+    """Line break inside a paragraph. It divides the paragraph if the next line begins anew, such as in an address."""
+    BREAK = auto()
+    """Boundary between two segments, such as the tag of a paragraph. It is copied."""
+    LANGUAGE = auto()
+    """Code of the document's language. It is replaced with the code of the target language, and is a boundary."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """Fragment of a document. The `raw` strings of all fragments, joined, are the document.
+
+    Attributes:
+        kind: The kind.
+        raw: The fragment as the document spells it.
+        text: The characters that the translator reads. For TEXT, the text without entities. For a UNIT, its readable
+            content, such as code, or "" if it has none: a bookmark or a comment. A space is white space, such as a tab.
+        name: Name of the element, for OPEN and CLOSE. Identity of the range, for START and END.
+        output: How the fragment is written in a translated segment. None: as in the document.
+        again: How OPEN and CLOSE are written if the words of their element are apart in the translation, so that the
+            element is opened a second time: for instance without its `id`. None: as the first time.
+    """
+
+    kind: Kind
+    raw: str
+    text: str = ""
+    name: str = ""
+    output: str | None = None
+    again: str | None = None
+
+    @property
+    def written(self) -> str:
+        """The fragment as it is written in a translated segment."""
+        return self.raw if self.output is None else self.output
+
+
+@dataclass(frozen=True, slots=True)
+class Syntax:
+    """How a format writes text.
+
+    Attributes:
+        escape: Function that writes a text with the format's entities or escapes.
+        needs_runs: Whether all text has to be inside of an inline element, as in Word documents.
+        wraps: Whether line breaks only wrap a sentence, as in subtitles. Otherwise, a line that begins with a capital
+            letter or a digit begins anew, as in an address.
+        marks: Pattern for marks at the start of a line that are copied, such as the dash of a dialogue.
+        end_marks: Pattern for marks at the end of a line that are copied.
+    """
+
+    escape: Callable[[str], str]
+    needs_runs: bool = False
+    wraps: bool = False
+    marks: re.Pattern[str] = re.compile(r"(?:[-–—•▪‣●○*+]+\s+|>>+\s*|[♪♫]+\s*)+")
+    end_marks: re.Pattern[str] = re.compile(r"(?:\s*[♪♫]+)+$")
+
+
+@dataclass(frozen=True)
+class View:
+    """Some texts of a file, such as its paragraphs.
+
+    Attributes:
+        parse: Function that returns the fragments of a file, from its content.
+        syntax: How texts are written.
+    """
+
+    parse: Callable[[str], list[Fragment]]
+    syntax: Syntax
+
+
+Format = tuple[View, ...]
+"""Format of a text file: its views. They are translated one after the other, each in the result of the one before."""
+
+
+@dataclass(frozen=True)
+class Archive:
+    """Format of a zip archive, in which some files have text.
+
+    Attributes:
+        formats: Function that returns the format of each file with text. It is called with the names of all files, and
+            with a function that returns the content of a file. The files are XML in any encoding that they declare.
+    """
+
+    formats: Callable[[Sequence[str], Callable[[str], str]], Mapping[str, Format]]
+
+
+def unescape(text: str) -> str:
+    """Return the text with characters in place of the entities of HTML."""
+    return html.unescape(_LONG_NUMBER.sub("\ufffd", text))  # Python converts no number of thousands of digits
