@@ -84,7 +84,7 @@ def test_a_document_stays_as_it_is_if_every_text_does(suffix: str) -> None:
         (
             ".srt",
             "1\n0 --> 1\n- one two\n- three\n",
-            "1\n0 --> 1\nTWO ONE -\nTHREE -\n",
+            "1\n0 --> 1\n- TWO ONE\n- THREE\n",
         ),
         (
             ".docx",
