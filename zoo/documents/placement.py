@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -23,8 +24,9 @@ class _Word:
         source: Position in the text of the segment of the characters that it translates. None: it is not known.
         pieces: Parts of the word, each with the elements around it. Empty if they are not known yet.
         unit: Copied content that replaces the word.
-        before: Marks to write before the word.
-        after: Content to write after the word.
+        before: Start marks to write before the word.
+        ends: End marks to write after the word.
+        after: Other content to write after the word.
     """
 
     start: int
@@ -33,6 +35,7 @@ class _Word:
     pieces: list[tuple[str, Stack]] = field(default_factory=list)
     unit: Unit | None = None
     before: list[Mark] = field(default_factory=list)
+    ends: list[Mark] = field(default_factory=list)
     after: list[Unit | Mark] = field(default_factory=list)
 
 
@@ -143,10 +146,10 @@ def _pieces(segment: Segment, text: str, position: int, span: tuple[int, int]) -
             runs.append((character, stack))
     pieces, rest = list[tuple[str, Stack]](), text
     for characters, stack in runs:
-        before, found, after = rest.partition(characters)
-        if found and stack != around:
-            pieces += [(before, around)] * bool(before) + [(found, stack)]
-            rest = after
+        match = re.search(re.escape(characters), rest, re.IGNORECASE)
+        if match and stack != around:
+            pieces += [(rest[: match.start()], around)] * (match.start() > 0) + [(match[0], stack)]
+            rest = rest[match.end() :]
     return pieces + [(rest, around)] * bool(rest)
 
 
@@ -231,7 +234,7 @@ def _place_marks(segment: Segment, words: Sequence[_Word]) -> list[Unit | Mark]:
         if first < last and mark.is_start:
             words[lowest.find(first, last)].before.append(mark)
         elif first < last:
-            words[-highest.find(first, last)].after.insert(0, mark)
+            words[-highest.find(first, last)].ends.append(mark)
         elif first:
             words[indices[first - 1]].after.append(mark)
         else:
@@ -272,7 +275,8 @@ def _write(segment: Segment, words: Sequence[_Word], head: Sequence[Unit | Mark]
             is_after_unit = index > 0 and words[index - 1].unit is not None
             writer.text(target[position : word.start], following[index] if is_after_unit else previous)
         else:
-            writer.text(target[position : word.start], _common(previous, stack) if index else stack)
+            gap = _common(previous, stack) if index else stack
+            writer.text(target[position : word.start], _common(gap, writer.stack))
         for mark in word.before:
             writer.move_to(_common(mark.stack, stack))
             writer.copy(mark.output)
@@ -283,7 +287,7 @@ def _write(segment: Segment, words: Sequence[_Word], head: Sequence[Unit | Mark]
             writer.text(text, around)
         if word.pieces or not syntax.needs_runs:
             previous = word.pieces[-1][1] if word.pieces else stack
-        for each in word.after:
+        for each in (*word.ends, *word.after):
             writer.copied(each)
         replaces_space = any(isinstance(each, Unit) and each.is_space for each in word.after)
         position = word.end + (replaces_space and target[word.end : word.end + 1] == " ")
@@ -311,7 +315,7 @@ class _Writer:
         self._output: list[str] = []
         self._text = ""
         """Text that is not written yet, so that adjacent texts are escaped as one."""
-        self._stack: Stack = ()
+        self.stack: Stack = ()
         self._ends: list[str] = []
         """End tags of the open elements."""
         self._opened = set[int]()
@@ -324,10 +328,10 @@ class _Writer:
 
     def move_to(self, stack: Stack) -> None:
         """Close and open elements until exactly those of `stack` are open."""
-        if stack == self._stack:
+        if stack == self.stack:
             return
         self._flush()
-        common = len(_common(self._stack, stack))
+        common = len(_common(self.stack, stack))
         while len(self._ends) > common:
             self._output.append(self._ends.pop())
         for index in stack[common:]:
@@ -335,7 +339,7 @@ class _Writer:
             self._output.append(element.open_again if again else element.open)
             self._ends.append(element.close_again if again else element.close)
             self._opened.add(index)
-        self._stack = stack
+        self.stack = stack
 
     def text(self, text: str, stack: Stack) -> None:
         """Write a text inside of the elements."""
@@ -351,7 +355,7 @@ class _Writer:
     def copied(self, content: Unit | Mark, *, at_start: bool = False) -> None:
         """Write copied content. Add the space before it, or at the start after it, that the source has."""
         if isinstance(content, Mark):
-            self.move_to(_common(content.stack, self._stack))
+            self.move_to(_common(content.stack, self.stack))
             return self.copy(content.output)
         if content.space_before and not at_start and content.output:
             self._space(content)
@@ -364,7 +368,7 @@ class _Writer:
     def _space(self, unit: Unit) -> None:
         last = self._text or "".join(self._output[-2:])
         if not self._syntax.needs_runs and not last[-1:].isspace():
-            self.text(" ", _common(self._stack, unit.stack))
+            self.text(" ", _common(self.stack, unit.stack))
 
     def _flush(self) -> None:
         if self._text:
