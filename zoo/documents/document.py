@@ -54,7 +54,7 @@ class _Parts:
         if list(targets) == texts and not (language and any(each.kind is Kind.LANGUAGE for each in self._parts)):
             return "".join(part.raw for part in self._parts)
         rest = zip(targets, alignments, strict=True)
-        return "".join(self._write(part, rest, language) for part in self._parts)
+        return self._syntax.finish("".join(self._write(part, rest, language) for part in self._parts))
 
     def _write(
         self, part: Fragment | Segment, rest: Iterator[tuple[str, list[AlignedToken]]], language: str | None

@@ -73,6 +73,7 @@ class Syntax:
             letter or a digit begins anew, as in an address.
         marks: Pattern for marks at the start of a line that are copied, such as the dash of a dialogue.
         end_marks: Pattern for marks at the end of a line that are copied.
+        finish: Function that completes a translated document, for formats whose escapes depend on the text around.
     """
 
     escape: Callable[[str], str]
@@ -80,6 +81,7 @@ class Syntax:
     wraps: bool = False
     marks: re.Pattern[str] = re.compile(r"(?:[-–—•▪‣●○*+]+\s+|>>+\s*|[♪♫]+\s*)+")
     end_marks: re.Pattern[str] = re.compile(r"(?:\s*[♪♫]+)+$")
+    finish: Callable[[str], str] = str
 
 
 @dataclass(frozen=True)

@@ -1,156 +1,136 @@
-"""Markdown: its texts and inline markup as fragments. Code, tables' frames, lists' marks and HTML blocks are copied."""
+"""Markdown: its texts and inline markup as fragments. Code, formulas, extensions and frames of blocks are copied."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
+from zoo.documents import html
 from zoo.documents.fragments import Format, Fragment, Kind, Syntax, View, unescape
+from zoo.documents.markdown_escapes import Mode, escape, finish, label_end, mark
+from zoo.documents.markdown_parser import ATTRIBUTES, make_parser
 
-_FRONT_MATTER = re.compile(r"\A---[ \t]*\r?\n.*?^---[ \t]*\r?\n", re.DOTALL | re.MULTILINE)
-_SPECIAL = re.compile(r"([\\`*_\[\]<>|])")
-_MARK_AT_START = re.compile(r"^(\d*)([#+.)-])(?=\s)")
-_LINK_END = re.compile(r"\](?:\((?:[^()\\]|\\.|\([^()]*\))*\)|\[[^\]]*\])?", re.DOTALL)
-_IMAGE = re.compile(r"!\[(?:[^\[\]\\]|\\.|\[[^\]]*\])*\](?:\((?:[^()\\]|\\.|\([^()]*\))*\)|\[[^\]]*\])?", re.DOTALL)
-_ENTITY = re.compile(r"&(?:#\d+|#[xX][0-9a-fA-F]+|\w+);")
-_AUTOLINK = re.compile(r"<[^<>\s]*>")
-_SOFT_BREAK = re.compile(r" *\n *")
-_HARD_BREAK = re.compile(r"(?: {2,}|\\)\n *")
-
-
-_PARSER = MarkdownIt("commonmark").enable(["table", "strikethrough"])
-
-
-class _Mismatch(Exception):
-    """The source of an inline text is not what its tokens say."""
-
-
-def _escape(text: str) -> str:
-    return _MARK_AT_START.sub(r"\1\\\2", _SPECIAL.sub(r"\\\1", text))
+_FRONT_MATTER = re.compile(
+    r"\A(?:---[ \t]*\n.*?^(?:---|\.\.\.)|\+\+\+[ \t]*\n.*?^\+\+\+)[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE
+)
+_TAG = re.compile(r"<(/?)([a-zA-Z][^\s/>]*)")
+_COPIED = ("code", "kbd", "samp", "var")
+"""Elements of HTML that are copied with their content."""
+_PARSER = make_parser()
 
 
 def parse(text: str) -> list[Fragment]:
     """Return the fragments of a Markdown document."""
-    front = _FRONT_MATTER.match(text)
-    end = cursor = front.end() if front else 0
-    fragments = [Fragment(Kind.BREAK, text[:end])]
-    lines = text.replace("\r\n", " \n")  # of the same length, so that positions stay valid
-    starts = [end, *(match.end() for match in re.finditer("\n", lines) if match.end() > end)]
-    for token in _PARSER.parse(lines[end:]):
-        if token.type != "inline" or token.map is None:
+    lines = text.replace("\r\n", "\n").replace("\r", "\n")
+    removed = [match.start() - index for index, match in enumerate(re.finditer("\r\n", text))]
+
+    def cut(start: int, end: int) -> str:
+        return (
+            text[start + bisect_left(removed, start) : end + bisect_left(removed, end)] if removed else text[start:end]
+        )
+
+    front = _FRONT_MATTER.match(lines)
+    base = front.end() if front else 0
+    fragments, cursor, mode = list[Fragment](), 0, Mode.TEXT
+    for token in _PARSER.parse(lines[base:]):
+        place = token.meta.get("place")
+        if place is None or not place.content:
             continue
-        last = starts[token.map[1]] if token.map[1] < len(starts) else len(lines)
-        positions = _find(token.content, lines, max(cursor, starts[token.map[0]]), last)
-        if positions is None:
+        start = base + place.source(0)
+        previous, mode = mode, token.meta["mode"]
+        raw = cut(cursor, start)
+        fragments.append(Fragment(Kind.BREAK, raw, output=None if mode is previous else raw + mode.value))
+        cursor, offset = start, 0
+        inner = html.parse(place.content) if mode is Mode.HTML else _merge(_inline(place.content, token.children or ()))
+        for fragment in inner:
+            offset += len(fragment.raw)
+            end = base + place.source(offset)
+            fragments.append(replace(fragment, raw=cut(cursor, end)))
+            cursor = end
+    return [*fragments, Fragment(Kind.BREAK, cut(cursor, len(lines)))]
+
+
+def _inline(content: str, tokens: Sequence[Token]) -> Iterator[Fragment]:
+    """Yield the fragments of an inline text, and attributes as copied content without a text."""
+    spans = list(_spans(tokens))
+    closed = {token.content: index for index, (token, _, _) in enumerate(spans) if token.content.startswith("</")}
+    """The last end tag of each element of HTML."""
+    index = link = 0
+    while index < len(spans):
+        token, start, end = spans[index]
+        index += 1
+        name = _copied_name(token)
+        if name and index <= closed.get(f"</{name}>", 0):
+            while spans[index][0].content != f"</{name}>":
+                index += 1
+            end = spans[index][2]
+            index += 1
+            visible = unescape(re.sub("<[^>]*>", "", content[start:end]))
+            yield Fragment(Kind.UNIT, content[start:end], visible)
             continue
-        fragments.append(Fragment(Kind.BREAK, text[cursor : positions[0]]))
-        start = 0
-        for fragment in _inline_fragments(token):
-            stop = start + len(fragment.raw)
-            fragments.append(replace(fragment, raw=text[positions[start] : positions[stop]]))
-            start = stop
-        cursor = positions[-1]
-    return [*fragments, Fragment(Kind.BREAK, text[cursor:])]
+        link = start if token.type == "link_open" else link
+        yield _fragment(token, content[start:end], content[link + 1 : start])
 
 
-def _find(content: str, text: str, start: int, end: int) -> list[int] | None:
-    """Return where each character of an inline text, and its end, are in the document. None if it is not found.
-
-    The search is limited to its lines, from `start` to `end`.
-
-    Lines of the text follow each other in the document, but marks of quotes and lists may precede each of them.
-    """
-    positions: list[int] = []
-    for line in content.split("\n"):
-        start = text.find(line, start, end)
-        if start < 0:
-            return None
-        positions += range(start, start + len(line) + 1)
-        start += len(line)
-    return positions
+def _spans(tokens: Sequence[Token]) -> Iterator[tuple[Token, int, int]]:
+    """Yield the tokens of an inline text with their start and end."""
+    end = 0
+    for token in tokens:
+        start = end
+        if token.type == "link_open":
+            end += 1
+        elif "end" in token.meta:
+            end = token.meta["end"]
+        else:  # of the two marks of strong text, one is an empty text
+            end += len(token.markup or token.content)
+        if end > start:
+            yield token, start, end
 
 
-def _inline_fragments(token: Token) -> list[Fragment]:
-    """Return the fragments of an inline text, or the whole text as one fragment if its markup is not recognised."""
-    try:
-        fragments = list(_walk(token.content, token.children or []))
-        if "".join(fragment.raw for fragment in fragments) == token.content:
-            return fragments
-    except _Mismatch:
-        pass
-    return [Fragment(Kind.UNIT, token.content)]
+def _copied_name(token: Token) -> str:
+    match = _TAG.match(token.content) if token.type == "html_inline" else None
+    return match[2] if match and not match[1] and match[2].lower() in _COPIED else ""
 
 
-def _walk(content: str, children: Sequence[Token]) -> Iterator[Fragment]:
-    position, is_copied = 0, False
-    for child in children:
-        if is_copied:  # the text of an automatic link
-            is_copied = child.type != "link_close"
-            continue
-        kind, text, start = Kind.UNIT, "", position
-        if child.type == "text":
-            kind, text = Kind.TEXT, child.content
-            position = _raw_end(content, start, child.content)
-        elif child.type in ("em_open", "strong_open", "s_open"):
-            kind, position = Kind.OPEN, _expect(content, start, child.markup)
-        elif child.type in ("em_close", "strong_close", "s_close"):
-            kind, position = Kind.CLOSE, _expect(content, start, child.markup)
-        elif child.type == "link_open" and child.markup == "autolink":
-            is_copied, position = True, _match(_AUTOLINK, content, start)
-        elif child.type == "link_open":
-            kind, position = Kind.OPEN, _expect(content, start, "[")
-        elif child.type == "link_close":
-            kind, position = Kind.CLOSE, _match(_LINK_END, content, start)
-        elif child.type == "code_inline":
-            code = re.compile(rf"{child.markup}(?!`).*?(?<!`){child.markup}(?!`)", re.DOTALL)
-            position = _match(code, content, start)
-        elif child.type == "image":
-            position = _match(_IMAGE, content, start)
-        elif child.type == "softbreak":
-            text, position = " ", _match(_SOFT_BREAK, content, start)
-        elif child.type == "hardbreak":
-            kind, position = Kind.BREAK, _match(_HARD_BREAK, content, start)
-        elif child.type == "html_inline":
-            position = _expect(content, start, child.content)
+def _fragment(token: Token, raw: str, label: str) -> Fragment:
+    """Return the fragment of a token. If it ends a link, `label` is the content of the link."""
+    name = token.type.removesuffix("_open").removesuffix("_close") + token.markup
+    if token.type in ("text", "text_special"):
+        return Fragment(Kind.TEXT, raw, token.content)
+    if token.type == "link_open":
+        return Fragment(Kind.OPEN, raw, name=name)
+    if token.type == "link_close":
+        return Fragment(Kind.CLOSE, raw, name=name, output=label_end(raw, label))
+    if token.nesting:
+        is_open = token.nesting > 0
+        return Fragment(Kind.OPEN if is_open else Kind.CLOSE, raw, name=name, output=mark(raw, is_open=is_open))
+    if token.type == "softbreak":
+        return Fragment(Kind.LINE, raw, " ")
+    if token.type == "html_inline" and not raw.lower().startswith("<br"):
+        (fragment,) = [fragment for fragment in html.parse(raw) if fragment.raw] or [Fragment(Kind.UNIT, raw)]
+        return fragment
+    if token.type in ("hardbreak", "start", "html_inline"):
+        return Fragment(Kind.BREAK, raw)
+    return Fragment(Kind.UNIT, raw, token.content if token.type in ("code_inline", "copied") else "")
+
+
+def _merge(fragments: Iterable[Fragment]) -> list[Fragment]:
+    """Return the fragments, with adjacent texts as one, and attributes as parts of the elements that they follow."""
+    merged = list[Fragment]()
+    for fragment in fragments:
+        last = merged[-1] if merged else None
+        both_text = last is not None and fragment.kind is last.kind is Kind.TEXT
+        follows = last is not None and last.kind in (Kind.CLOSE, Kind.UNIT)
+        if last is not None and (both_text or (follows and ATTRIBUTES.fullmatch(fragment.raw))):
+            output = None if last.output is None else last.output + fragment.raw
+            merged[-1] = replace(last, raw=last.raw + fragment.raw, text=last.text + fragment.text, output=output)
         else:
-            raise _Mismatch
-        if position > start:
-            yield Fragment(kind, content[start:position], text, child.type.partition("_")[0])
+            merged.append(fragment)
+    return merged
 
 
-def _expect(content: str, start: int, expected: str) -> int:
-    if not content.startswith(expected, start):
-        raise _Mismatch
-    return start + len(expected)
-
-
-def _match(pattern: re.Pattern[str], content: str, start: int) -> int:
-    match = pattern.match(content, start)
-    if match is None:
-        raise _Mismatch
-    return match.end()
-
-
-def _raw_end(content: str, start: int, text: str) -> int:
-    """Return where a text ends in the document, which has escapes and entities."""
-    position, done = start, 0
-    while done < len(text):
-        if content.startswith(text[done], position):
-            position, done = position + 1, done + 1
-        elif content.startswith("\\" + text[done], position):
-            position, done = position + 2, done + 1
-        elif entity := _ENTITY.match(content, position):
-            decoded = unescape(entity[0])
-            if not text.startswith(decoded, done):
-                raise _Mismatch
-            position, done = entity.end(), done + len(decoded)
-        else:
-            raise _Mismatch
-    return position
-
-
-FORMAT: Format = (View(parse, Syntax(_escape)),)
+FORMAT: Format = (View(parse, Syntax(escape, wraps=True, finish=finish)),)

@@ -1,0 +1,194 @@
+"""Escapes of Markdown. What to escape depends on the text around it, so it is decided when the document is complete.
+
+Until then, lone surrogates mark the places. No document contains them, because UTF-8 cannot represent them.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from enum import Enum
+
+_ESCAPE, _OPEN, _CLOSE, _LABEL, _LABEL_END = "\ud800", "\ud801", "\ud802", "\ud803", "\ud804"
+
+
+class Mode(Enum):
+    """Kind of block, which decides what is escaped. The value marks in a document where such blocks begin."""
+
+    TEXT = chr(0xD805)
+    CELL = chr(0xD806)
+    HTML = chr(0xD807)
+
+
+_PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
+_MARK = re.compile(f"([{_OPEN}{_CLOSE}](?:\\*\\*?|__?|~~))")
+_LABELLED = re.compile(rf"(?:\[([^\[\]{_LABEL}]*+))?{_LABEL}([^{_LABEL}]*){_LABEL}([^{_LABEL_END}]*){_LABEL_END}")
+_MARKER = re.compile("[\ud800-\ud807]")
+_TAGS = {"**": "strong", "__": "strong", "*": "em", "_": "em", "~~": "del"}
+_LINE_START = re.compile(
+    r"(?:[ \t>]|[-+*:][ \t]|\d{1,9}[.)][ \t]|\[[ xX]\][ \t]|\[\^[^\[\]\s]+\]:[ \t]|\[![\w-]+\])*+(\d{1,9})?+"
+)
+"""Start of a line up to its text, or up to the punctuation mark after its number."""
+_ENTITY = re.compile(r"&(?:#[xX]?[0-9a-fA-F]+|\w+);")
+_BEGINS_BLOCK = {
+    "#": re.compile(r"#{1,6}(?:\s|$)", re.MULTILINE),
+    "-": re.compile(r"-(?:\s|$|[-|: \t]*$)", re.MULTILINE),
+    "+": re.compile(r"\+(?:\s|$)", re.MULTILINE),
+    "*": re.compile(r"\*(?:\s|$)", re.MULTILINE),
+    "=": re.compile(r"=+[ \t]*$", re.MULTILINE),
+    ":": re.compile(r":(?:\s|::|-|$)", re.MULTILINE),
+    ">": re.compile(">"),
+    "|": re.compile(r"\|"),
+}
+"""Text that would begin a block, or underline a heading, by its first character."""
+
+
+def escape(text: str) -> str:
+    """Return a text with a marker before each character that may have to be escaped."""
+    return _PUNCTUATION.sub(rf"{_ESCAPE}\1", text)
+
+
+def mark(raw: str, *, is_open: bool) -> str:
+    """Return the marker and the delimiter of an element, such as `**`."""
+    return (_OPEN if is_open else _CLOSE) + raw
+
+
+def label_end(raw: str, label: str) -> str | None:
+    """Return the marked end of a link. A link without a label, such as `[x]`, gets its text as its label."""
+    if raw not in ("]", "][]"):
+        return None
+    written = " ".join(label.split()).replace("|", f"{_ESCAPE}|")
+    return f"{_LABEL}{raw}{_LABEL}][{written}]{_LABEL_END}"
+
+
+def finish(text: str) -> str:
+    """Return a document with the escapes that it needs in place of markers."""
+    if not _MARKER.search(text):
+        return text
+    return _write_escapes(_place_delimiters(_LABELLED.sub(_write_label, text)))
+
+
+def _write_label(match: re.Match[str]) -> str:
+    text, raw, label = match[1], match[2], match[3]
+    if text is None:
+        return label
+    is_same = _MARKER.sub("", f"][{text}]") == _MARKER.sub("", label)
+    return f"[{text}{raw if is_same else label}"
+
+
+def _place_delimiters(text: str) -> str:
+    """Write delimiters so that they open and close their elements: next to letters, or as tags of HTML."""
+    pieces = _MARK.split(text)
+    opened, pairs = list[int](), list[tuple[int, int]]()
+    for index in range(1, len(pieces), 2):
+        if pieces[index][0] == _OPEN:
+            opened.append(index)
+        elif opened:
+            pairs.append((opened.pop(), index))
+    for start, end in pairs:
+        _move_in(pieces, start, 1)
+        _move_in(pieces, end, -1)
+    for start, end in sorted(pairs):
+        delimiter = pieces[start][1:]
+        if delimiter[0] == "_" and (_side(pieces, start, -1).isalnum() or _side(pieces, end, 1).isalnum()):
+            delimiter = "*" * len(delimiter)
+            pieces[start], pieces[end] = _OPEN + delimiter, _CLOSE + delimiter
+        before = pieces[start - 2] if start > 1 and not pieces[start - 1] else ""
+        is_run = before.startswith(_CLOSE) and before[1] == delimiter[0]
+        if is_run or not (_is_flanking(pieces, start, 1) and _is_flanking(pieces, end, -1)):
+            pieces[start], pieces[end] = f"<{_TAGS[delimiter]}>", f"</{_TAGS[delimiter]}>"
+    return "".join(piece[1:] if index % 2 and piece[0] != "<" else piece for index, piece in enumerate(pieces))
+
+
+def _side(pieces: list[str], index: int, step: int) -> str:
+    """Return the character before or after the run of delimiters that contains a delimiter."""
+    position = index + step
+    while 0 <= position < len(pieces):
+        piece = pieces[position].replace(_ESCAPE, "")
+        if position % 2 and piece[1:2] != pieces[index][1:2]:
+            return "*" if piece[0] in (_OPEN, _CLOSE) else "<"
+        if position % 2 == 0 and piece:
+            return piece[0] if step > 0 else piece[-1]
+        position += step
+    return "\n"
+
+
+def _is_flanking(pieces: list[str], index: int, step: int) -> bool:
+    """Return whether a delimiter can open an element, or, if `step` is -1, close it."""
+    inside, outside = _side(pieces, index, step), _side(pieces, index, -step)
+    return not inside.isspace() and (not _is_punctuation(inside) or outside.isspace() or _is_punctuation(outside))
+
+
+def _is_punctuation(character: str) -> bool:
+    return unicodedata.category(character)[0] in "PS"
+
+
+def _move_in(pieces: list[str], index: int, step: int) -> None:
+    """Move punctuation and spaces out of an element if its delimiter could not open or close it otherwise."""
+    pattern = re.compile(rf"{_ESCAPE}.|\s|[^\x00-\x7f]" if step > 0 else rf"(?:{_ESCAPE}.|\s|[^\x00-\x7f])\Z")
+    while not _is_flanking(pieces, index, step):
+        inner = pieces[index + step]
+        match = pattern.match(inner) if step > 0 else pattern.search(inner)
+        if match is None or len(match[0]) == len(inner):
+            return
+        if step > 0:
+            pieces[index - 1], pieces[index + 1] = pieces[index - 1] + match[0], inner[match.end() :]
+        else:
+            pieces[index + 1], pieces[index - 1] = match[0] + pieces[index + 1], inner[: match.start()]
+
+
+def _write_escapes(text: str) -> str:
+    markers = list(_MARKER.finditer(text))
+    clean = _MARKER.sub("", text)
+    positions = [marker.start() - index for index, marker in enumerate(markers)]
+    output, mode, line, end = list[str](), Mode.TEXT, 0, 0
+    for marker, position in zip(markers, positions, strict=True):
+        line = max(line, clean.rfind("\n", end, position) + 1)
+        output.append(clean[end:position])
+        end = position
+        if marker[0] != _ESCAPE:
+            mode = Mode(marker[0])
+        elif mode is Mode.HTML:
+            entity = {"<": "&lt;", "&": "&amp;"}.get(clean[position])
+            output.append(entity or "")
+            end += entity is not None
+        elif _is_special(clean, position, line, in_cell=mode is Mode.CELL):
+            output.append("\\")
+    return "".join((*output, clean[end:]))
+
+
+def _is_special(text: str, position: int, line: int, *, in_cell: bool) -> bool:
+    """Return whether a character that is part of a text would be read as markup. Its line starts at `line`."""
+    character, before, after = (
+        text[position],
+        text[position - 1 : position] or "\n",
+        text[position + 1 : position + 2] or "\n",
+    )
+    start = _LINE_START.match(text, line, position)
+    if start is not None and start.end() == position:
+        if start[1]:
+            return character in ".)" and after.isspace()
+        if character in _BEGINS_BLOCK and _BEGINS_BLOCK[character].match(text, position):
+            return True
+    match character:
+        case "`" | "[" | "]":
+            return True
+        case "\\":
+            return after == "\n" or _PUNCTUATION.match(after) is not None
+        case "*":
+            return not (before.isspace() and after.isspace())
+        case "_":
+            return not (before.isalnum() and after.isalnum()) and not (before.isspace() and after.isspace())
+        case "~":
+            return "~" in (before, after)
+        case "<":
+            return after.isalpha() or after in "/!?"
+        case "&":
+            return _ENTITY.match(text, position) is not None
+        case "!":
+            return after == "["
+        case "#":
+            return before.isspace() and re.compile(r"#*\s*$", re.MULTILINE).match(text, position) is not None
+        case "|":
+            return in_cell
+    return False

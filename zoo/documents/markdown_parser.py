@@ -1,0 +1,302 @@
+"""Parser for Markdown and its common extensions. It records where each inline text and each mark is in the source."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from markdown_it import MarkdownIt
+from markdown_it.rules_block import StateBlock, heading, html_block, lheading, paragraph, table
+from markdown_it.rules_inline import StateInline, backtick, escape, image, link
+from markdown_it.token import Token
+
+from zoo.documents.markdown_escapes import Mode
+
+_SPACES = " \t\n\r\f\v"
+_EMAIL = r"(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+"
+_URL = (
+    r"(?<![\w/.])(?:https?://|ftp://|www\.)(?:[^\s<>()\[\]\\`|]|\([^\s<>()\[\]\\`|]*\))*[^\s<>()\[\]\\`|?!.,:;*_~'\"]"
+)
+_TEXT_END = re.compile(rf"(?<! ) *\n|[!&*<\[\]\\_`~$^:{{]|{_URL}|{_EMAIL}")
+"""End of plain text: a line break, a character that may begin markup, a URL, or an email address."""
+_LINE_BREAK = re.compile(r"( *)\n[ \t]*")
+_START = re.compile(r"\[[ xX]\](?=\s)\s*|\[!\w[\w-]*\][+-]?\s*|\[(?:TOC|toc)\]$")
+"""Start of a text that is copied: the box of a task, the type of an alert."""
+ATTRIBUTES = re.compile(r"\{[ \t]*[:#.][^{}\n]*\}")
+_MATH = (
+    r"\$\$(?:[^$\\]|\\.)+\$\$",
+    r"\$(?![\s$])(?:[^$\\]|\\.)*(?<![\s\\])\$(?![\d$])",
+    r"\\\((?:[^\\]|\\(?![()]))+\\\)",
+    r"\\\[(?=[^\[\]]*[\^_={])(?:[^\\]|\\(?![\[\]]))+\\\]",
+)
+_MARKS = (
+    *(ATTRIBUTES.pattern, r"\[\^[^\[\]\s]+\]", r"\^\[[^\[\]]*\]", r"\[-?@[^\[\]\n]*\]"),
+    r"(?<![\w:]):(?=[\w+-]*[a-z])[\w+-]+:(?![\w:])",
+)
+"""Extensions that are no words: attributes, footnotes, citations and names of emoji."""
+_WORDS = (
+    *(r"\{\{(?:[^{}]|\{(?!\{)|\}(?!\}))*\}\}", r"\{%(?:[^%{]|%(?!\})|\{(?!%))*%\}"),
+    *(rf"<(?:[a-zA-Z][a-zA-Z0-9+.-]{{1,31}}:[^\s<>]*|{_EMAIL})>", _URL, _EMAIL),
+)
+_COPIED = re.compile(
+    r"!?\[\[(?:[^\[\]|\n]*\|)?(?P<wiki>[^\[\]\n]+)\]\](?!\()"
+    rf"|(?P<marks>{'|'.join(_MARKS)})|(?P<words>{'|'.join(_MATH + _WORDS)})",
+    re.DOTALL,
+)
+_TITLED = re.compile(
+    r":{3,}+[ \t]*+(?:\{[^{}]*\}|[\w.+-]*+)[ \t]*+(?:\{[^{}]*\}[ \t]*+)?"
+    r"\[?(?P<title>[^\]{}]*+)\]?(?:\{[^{}]*\})?[ \t]*+$"
+    r"|(?P<indented>!!!|\?\?\?\+?|===[+!]?)[ \t]++[\w \t-]*+(?:\"(?P<quoted>[^\"]*)\"[ \t]*+)?$"
+)
+"""First line of a container, with its title. The content of some containers is indented."""
+_LABEL = re.compile(r"(?:\[\^[^\[\]\s]+\]:|\*\[[^\]]+\]:|[:~](?=[ \t]))[ \t]*")
+"""Label of a footnote, an abbreviation or a definition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the characters of an inline text are in the source.
+
+    Attributes:
+        content: The inline text.
+        offsets: Positions in `content` after which the distance to the source changes, from 0 on.
+        positions: Their positions in the source.
+    """
+
+    content: str
+    offsets: list[int]
+    positions: list[int]
+
+    def source(self, offset: int) -> int:
+        """Return where a character of the inline text is in the source."""
+        index = bisect_right(self.offsets, offset) - 1
+        return self.positions[index] + offset - self.offsets[index]
+
+
+def make_parser() -> MarkdownIt:
+    """Return the parser. Each token of an inline text has its `Place` in `meta`."""
+    parser = (
+        MarkdownIt("commonmark").enable(["table", "strikethrough"]).disable(["text_join", "fragments_join", "autolink"])
+    )
+    block, inline = parser.block.ruler, parser.inline.ruler
+    for name, rule, place in (
+        *(("paragraph", paragraph, _place_lines), ("lheading", lheading, _place_lines)),
+        *(
+            ("heading", heading, _place_heading),
+            ("table", table, _place_cells),
+            ("html_block", html_block, _place_html),
+        ),
+    ):
+        alt = {
+            "alt": ["paragraph", "reference", "blockquote"][: {"heading": 3, "html_block": 3, "table": 2}.get(name, 0)]
+        }
+        block.at(name, _placed(rule, place), alt)
+    interrupting = {"alt": ["paragraph", "reference", "blockquote", "list"]}
+    for name, rule in (("math", _math_block), ("titled", _titled), ("labelled", _labelled)):
+        block.before("table", name, rule, interrupting)
+    for name, inline_rule in (("escape", escape), ("backticks", backtick), ("link", link), ("image", image)):
+        inline.at(name, _measured(inline_rule))
+    inline.at("text", _text)
+    inline.at("newline", _measured(_newline))
+    inline.before("escape", "copied", _measured(_copied))
+    return parser
+
+
+_BlockRule = Callable[[StateBlock, int, int, bool], bool]
+_InlineRule = Callable[[StateInline, bool], bool]
+
+
+def _placed(rule: _BlockRule, place: Callable[[StateBlock, Sequence[Token]], None]) -> _BlockRule:
+    """Return a rule that also records the places of its inline texts."""
+
+    def placed(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+        first = len(state.tokens)
+        found = rule(state, start, end, silent)
+        if found and not silent:
+            place(state, [token for token in state.tokens[first:] if token.type in ("inline", "html_block")])
+        return found
+
+    return placed
+
+
+def _set_place(state: StateBlock, token: Token, spans: Sequence[tuple[int, int]]) -> None:
+    offsets, length = list[int](), 0
+    for start, end in spans:
+        offsets.append(length)
+        length += end - start
+    token.content = "".join(state.src[start:end] for start, end in spans)
+    token.meta.update(place=Place(token.content, offsets, [start for start, _ in spans]), mode=Mode.TEXT)
+
+
+def _stripped(state: StateBlock, start: int, end: int) -> tuple[int, int]:
+    text = state.src[start:end]
+    start += len(text) - len(text.lstrip(_SPACES))
+    return start, max(start, end - (len(text) - len(text.rstrip(_SPACES))))
+
+
+def _place_lines(state: StateBlock, tokens: Sequence[Token]) -> None:
+    for token in tokens:
+        first, last = token.map or (0, 0)
+        starts = [state.bMarks[line] + state.tShift[line] for line in range(first, last)]
+        spans = [(start, state.eMarks[line] + 1) for line, start in enumerate(starts, first)]
+        _set_place(state, token, [*spans[:-1], _stripped(state, *spans[-1])])
+
+
+def _place_html(state: StateBlock, tokens: Sequence[Token]) -> None:
+    _place_lines(state, tokens)
+    for token in tokens:
+        token.meta["mode"] = Mode.HTML
+
+
+def _place_heading(state: StateBlock, tokens: Sequence[Token]) -> None:
+    for token in tokens:
+        line = (token.map or [0])[0]
+        start = state.bMarks[line] + state.tShift[line]
+        start, _ = _stripped(state, start + len(state.tokens[-1].markup), state.eMarks[line])
+        _set_place(state, token, [(start, start + len(token.content))])
+
+
+def _place_cells(state: StateBlock, tokens: Sequence[Token]) -> None:
+    line, cells = -1, iter(list[tuple[int, int]]())
+    for token in tokens:
+        if token.map and token.map[0] != line:
+            line = token.map[0]
+            cells = iter(_cells(state, line))
+        start, end = next(cells, (state.eMarks[line], state.eMarks[line]))
+        pipes = [match.start() for match in re.finditer(r"\\\|", state.src[start:end])]
+        place = Place(token.content, [0], [start])
+        for number, pipe in enumerate(pipes):
+            place.offsets.extend((pipe - number, pipe - number + 1))
+            place.positions.extend((start + pipe, start + pipe + 2))
+        token.meta.update(place=place, mode=Mode.CELL)
+
+
+def _cells(state: StateBlock, line: int) -> list[tuple[int, int]]:
+    """Return where the cells of a row are."""
+    start, end = _stripped(state, state.bMarks[line] + state.tShift[line], state.eMarks[line])
+    bars = [start - 1, *(start + bar.start() for bar in re.finditer(r"(?<!\\)\|", state.src[start:end])), end]
+    spans = [(one + 1, other) for one, other in pairwise(bars)]
+    spans = spans[spans[0][0] == spans[0][1] :]
+    if spans and spans[-1][0] == spans[-1][1]:
+        spans.pop()
+    return [_stripped(state, *span) for span in spans]
+
+
+def _line(state: StateBlock, line: int) -> tuple[int, str]:
+    """Return where a line starts, without indentation, and the line."""
+    start = state.bMarks[line] + state.tShift[line]
+    return start, state.src[start : state.eMarks[line]]
+
+
+def _math_block(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """Copy a formula in `$$` or square brackets with backslashes that is on lines of its own."""
+    first = _line(state, start)[1].rstrip()
+    mark = "$$" if first.startswith("$$") else "\\]" if first == "\\[" else ""
+    following = start + 1
+    if not mark or state.is_code_block(start) or f"no {mark} {end}" in state.env:
+        return False
+    if len(first) < 4 or not first.endswith(mark):
+        if mark in first[2:]:
+            return False
+        while following < end and not _line(state, following)[1].rstrip().endswith(mark):
+            following += 1
+        if following == end:
+            state.env[f"no {mark} {end}"] = True  # so that no later line is searched for the end
+            return False
+        following += 1
+    if not silent:
+        state.line = following
+    return True
+
+
+def _titled(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """Read the first line of a container, or its last one, and its content if that is indented."""
+    position, line = _line(state, start)
+    match = _TITLED.match(line) if line[:3] in (":::", "!!!", "???", "===") else None
+    if match is None or state.is_code_block(start):
+        return False
+    if not silent:
+        state.line = start + 1
+        group = "title" if match["title"] else "quoted"
+        if match[group]:
+            token = state.push("inline", "", 0)
+            token.map, token.children = [start, start + 1], []
+            _set_place(state, token, [_stripped(state, position + match.start(group), position + match.end(group))])
+        if match["indented"]:
+            _read_indented(state, start + 1, end)
+    return True
+
+
+def _labelled(state: StateBlock, start: int, end: int, silent: bool) -> bool:
+    """Read a footnote, an abbreviation or a definition, whose content follows its label and is indented."""
+    line = _line(state, start)[1]
+    match = _LABEL.match(line) if line[:1] in ("[", "*", ":", "~") else None
+    if match is None or state.is_code_block(start):
+        return False
+    if not silent:
+        shift, indent = state.tShift[start], state.sCount[start]
+        state.line = start + 1
+        state.tShift[start] += match.end()
+        state.sCount[start] = state.blkIndent + 4
+        _read_indented(state, start, end)
+        state.tShift[start], state.sCount[start] = shift, indent
+    return True
+
+
+def _read_indented(state: StateBlock, start: int, end: int) -> None:
+    """Read the blocks that are indented by four columns."""
+    state.push("container_open", "", 1)
+    state.blkIndent += 4
+    state.md.block.tokenize(state, start, end)
+    state.blkIndent -= 4
+    state.push("container_close", "", -1)
+
+
+def _measured(rule: _InlineRule) -> _InlineRule:
+    """Return a rule that also records where its last token ends."""
+
+    def measured(state: StateInline, silent: bool) -> bool:
+        count = len(state.tokens)
+        found = rule(state, silent)
+        if found and len(state.tokens) > count:
+            state.tokens[-1].meta["end"] = state.pos
+        return found
+
+    return measured
+
+
+def _text(state: StateInline, silent: bool) -> bool:
+    start, match = state.pos, _TEXT_END.search(state.src, state.pos, state.posMax)
+    state.pos = match.start() if match else state.posMax
+    if state.pos > start and not silent:
+        state.push("text", "", 0).content = state.src[start : state.pos]
+    return state.pos > start
+
+
+def _newline(state: StateInline, silent: bool) -> bool:
+    match = _LINE_BREAK.match(state.src, state.pos, state.posMax)
+    if match is None:
+        return False
+    if not silent:
+        state.push("hardbreak" if len(match[1]) > 1 else "softbreak", "br", 0)
+    state.pos = match.end()
+    return True
+
+
+def _copied(state: StateInline, silent: bool) -> bool:
+    match = _START.match(state.src, 0, state.posMax) if state.pos == 0 else None
+    name = "start"
+    if match is None:
+        match = _COPIED.match(state.src, state.pos, state.posMax)
+        name = "copied"
+    if match is None:
+        return False
+    if not silent:
+        token = state.push(name, "", 0)
+        if name == "copied":
+            token.content = match["wiki"] or (match["words"] or "").strip("<>")
+    state.pos = match.end()
+    return True
