@@ -11,7 +11,7 @@ from markdown_it.token import Token
 
 from zoo.documents import html
 from zoo.documents.fragments import Format, Fragment, Kind, Syntax, View, unescape
-from zoo.documents.markdown_escapes import Mode, escape, finish, label_end, mark
+from zoo.documents.markdown_escapes import Mode, escape, finish, label_end, line_break, mark
 from zoo.documents.markdown_parser import ATTRIBUTES, make_parser
 
 _FRONT_MATTER = re.compile(
@@ -49,7 +49,9 @@ def parse(text: str) -> list[Fragment]:
         for fragment in inner:
             offset += len(fragment.raw)
             end = base + place.source(offset)
-            fragments.append(replace(fragment, raw=cut(cursor, end)))
+            raw = cut(cursor, end)
+            is_line = fragment.kind is Kind.LINE and mode is not Mode.HTML
+            fragments.append(replace(fragment, raw=raw, output=line_break(raw) if is_line else fragment.output))
             cursor = end
     return [*fragments, Fragment(Kind.BREAK, cut(cursor, len(lines)))]
 

@@ -21,9 +21,11 @@ class Mode(Enum):
 
 
 _PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
+_LINE = "\ud808"
 _MARK = re.compile(f"([{_OPEN}{_CLOSE}](?:\\*\\*?|__?|~~))")
 _LABELLED = re.compile(rf"(?:\[([^\[\]{_LABEL}]*+))?{_LABEL}([^{_LABEL}]*){_LABEL}([^{_LABEL_END}]*){_LABEL_END}")
-_MARKER = re.compile("[\ud800-\ud807]")
+_LINES = re.compile(rf"((?<![^\r\n])[ \t>]*+)?(?:{_LINE}(?P<line>[^{_LINE}]*){_LINE}[ \t]*)+(?P<end>(?=[\r\n]|\Z))?")
+_MARKER = re.compile("[\ud800-\ud808]")
 _TAGS = {"**": "strong", "__": "strong", "*": "em", "_": "em", "~~": "del"}
 _LINE_START = re.compile(
     r"(?:[ \t>]|[-+*:][ \t]|\d{1,9}[.)][ \t]|\[[ xX]\][ \t]|\[\^[^\[\]\s]+\]:[ \t]|\[![\w-]+\])*+(\d{1,9})?+"
@@ -53,6 +55,11 @@ def mark(raw: str, *, is_open: bool) -> str:
     return (_OPEN if is_open else _CLOSE) + raw
 
 
+def line_break(raw: str) -> str:
+    """Return a marked line break. It is left out at the start or end of a line."""
+    return f"{_LINE}{raw}{_LINE}"
+
+
 def label_end(raw: str, label: str) -> str | None:
     """Return the marked end of a link. A link without a label, such as `[x]`, gets its text as its label."""
     if raw not in ("]", "][]"):
@@ -65,7 +72,13 @@ def finish(text: str) -> str:
     """Return a document with the escapes that it needs in place of markers."""
     if not _MARKER.search(text):
         return text
-    return _write_escapes(_place_delimiters(_LABELLED.sub(_write_label, text)))
+    text = _LINES.sub(_write_line, _LABELLED.sub(_write_label, text))
+    return _write_escapes(_place_delimiters(text))
+
+
+def _write_line(match: re.Match[str]) -> str:
+    """Write one line break in place of several, and none at the start or end of a line."""
+    return match[1] or "" if match[1] is not None or match["end"] is not None else match["line"]
 
 
 def _write_label(match: re.Match[str]) -> str:
@@ -140,10 +153,11 @@ def _move_in(pieces: list[str], index: int, step: int) -> None:
 def _write_escapes(text: str) -> str:
     markers = list(_MARKER.finditer(text))
     clean = _MARKER.sub("", text)
+    lines = clean.replace("\r", "\n")
     positions = [marker.start() - index for index, marker in enumerate(markers)]
     output, mode, line, end = list[str](), Mode.TEXT, 0, 0
     for marker, position in zip(markers, positions, strict=True):
-        line = max(line, clean.rfind("\n", end, position) + 1)
+        line = max(line, lines.rfind("\n", end, position) + 1)
         output.append(clean[end:position])
         end = position
         if marker[0] != _ESCAPE:
@@ -152,7 +166,7 @@ def _write_escapes(text: str) -> str:
             entity = {"<": "&lt;", "&": "&amp;"}.get(clean[position])
             output.append(entity or "")
             end += entity is not None
-        elif _is_special(clean, position, line, in_cell=mode is Mode.CELL):
+        elif _is_special(lines, position, line, in_cell=mode is Mode.CELL):
             output.append("\\")
     return "".join((*output, clean[end:]))
 

@@ -33,7 +33,7 @@ _MATH = (
     r"\\\[(?=[^\[\]]*[\^_={])(?:[^\\]|\\(?![\[\]]))+\\\]",
 )
 _MARKS = (
-    *(ATTRIBUTES.pattern, r"\[\^[^\[\]\s]+\]", r"\^\[[^\[\]]*\]", r"\[-?@[^\[\]\n]*\]"),
+    *(ATTRIBUTES.pattern, r"\[\^[^\[\]\s]+\]", r"\^\[[^\[\]]*\]", r"\[-?@[^\[\]\n]*\](?![\[(])"),
     r"(?<![\w:]):(?=[\w+-]*[a-z])[\w+-]+:(?![\w:])",
 )
 """Extensions that are no words: attributes, footnotes, citations and names of emoji."""

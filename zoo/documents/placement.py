@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from operator import itemgetter
 
@@ -288,6 +288,8 @@ def _write(segment: Segment, words: Sequence[_Word], head: Sequence[Unit | Mark]
         if word.pieces or not syntax.needs_runs:
             previous = word.pieces[-1][1] if word.pieces else stack
         for each in (*word.ends, *word.after):
+            if isinstance(each, Unit) and each.is_space and not syntax.needs_runs:  # it ends no element
+                each = replace(each, stack=_common(writer.stack, following[min(index + 1, len(words) - 1)]))
             writer.copied(each)
         replaces_space = any(isinstance(each, Unit) and each.is_space for each in word.after)
         position = word.end + (replaces_space and target[word.end : word.end + 1] == " ")
