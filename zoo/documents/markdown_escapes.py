@@ -26,6 +26,8 @@ _MARK = re.compile(f"([{_OPEN}{_CLOSE}](?:\\*\\*?|__?|~~))")
 _LABELLED = re.compile(rf"(?:\[([^\[\]{_LABEL}]*+))?{_LABEL}([^{_LABEL}]*){_LABEL}([^{_LABEL_END}]*){_LABEL_END}")
 _LINES = re.compile(rf"((?<![^\r\n])[ \t>]*+)?(?:{_LINE}(?P<line>[^{_LINE}]*){_LINE}[ \t]*)+(?P<end>(?=[\r\n]|\Z))?")
 _MARKER = re.compile("[\ud800-\ud808]")
+_MAX_MOVED = 10
+"""Maximum number of characters that a delimiter is moved."""
 _TAGS = {"**": "strong", "__": "strong", "*": "em", "_": "em", "~~": "del"}
 _LINE_START = re.compile(
     r"(?:[ \t>]|[-+*:][ \t]|\d{1,9}[.)][ \t]|\[[ xX]\][ \t]|\[\^[^\[\]\s]+\]:[ \t]|\[![\w-]+\])*+(\d{1,9})?+"
@@ -99,6 +101,10 @@ def _place_delimiters(text: str) -> str:
         elif opened:
             pairs.append((opened.pop(), index))
     for start, end in pairs:
+        if not any(pieces[start + 1 : end]):  # no words are in the element
+            pieces[start] = pieces[end] = ""
+    pairs = [pair for pair in pairs if pieces[pair[0]]]
+    for start, end in pairs:
         _move_in(pieces, start, 1)
         _move_in(pieces, end, -1)
     for start, end in sorted(pairs):
@@ -110,7 +116,7 @@ def _place_delimiters(text: str) -> str:
         is_run = before.startswith(_CLOSE) and before[1] == delimiter[0]
         if is_run or not (_is_flanking(pieces, start, 1) and _is_flanking(pieces, end, -1)):
             pieces[start], pieces[end] = f"<{_TAGS[delimiter]}>", f"</{_TAGS[delimiter]}>"
-    return "".join(piece[1:] if index % 2 and piece[0] != "<" else piece for index, piece in enumerate(pieces))
+    return "".join(piece[1:] if index % 2 and piece[:1] != "<" else piece for index, piece in enumerate(pieces))
 
 
 def _side(pieces: list[str], index: int, step: int) -> str:
@@ -118,7 +124,7 @@ def _side(pieces: list[str], index: int, step: int) -> str:
     position = index + step
     while 0 <= position < len(pieces):
         piece = pieces[position].replace(_ESCAPE, "")
-        if position % 2 and piece[1:2] != pieces[index][1:2]:
+        if position % 2 and piece and piece[1:2] != pieces[index][1:2]:
             return "*" if piece[0] in (_OPEN, _CLOSE) else "<"
         if position % 2 == 0 and piece:
             return piece[0] if step > 0 else piece[-1]
@@ -139,10 +145,10 @@ def _is_punctuation(character: str) -> bool:
 def _move_in(pieces: list[str], index: int, step: int) -> None:
     """Move punctuation and spaces out of an element if its delimiter could not open or close it otherwise."""
     pattern = re.compile(rf"{_ESCAPE}.|\s|[^\x00-\x7f]" if step > 0 else rf"(?:{_ESCAPE}.|\s|[^\x00-\x7f])\Z")
-    while not _is_flanking(pieces, index, step):
+    for _ in range(_MAX_MOVED):
         inner = pieces[index + step]
-        match = pattern.match(inner) if step > 0 else pattern.search(inner)
-        if match is None or len(match[0]) == len(inner):
+        match = pattern.match(inner) if step > 0 else pattern.search(inner, max(len(inner) - 2, 0))
+        if match is None or len(match[0]) == len(inner) or _is_flanking(pieces, index, step):
             return
         if step > 0:
             pieces[index - 1], pieces[index + 1] = pieces[index - 1] + match[0], inner[match.end() :]
