@@ -12,6 +12,9 @@ from enum import Enum
 _ESCAPE, _OPEN, _CLOSE, _LABEL, _LABEL_END = "\ud800", "\ud801", "\ud802", "\ud803", "\ud804"
 
 
+_MARKERS = "".join(map(chr, range(0xD800, 0xD809)))
+
+
 class Mode(Enum):
     """Kind of block, which decides what is escaped. The value marks in a document where such blocks begin."""
 
@@ -20,14 +23,19 @@ class Mode(Enum):
     HTML = chr(0xD807)
 
 
-_PUNCTUATION = re.compile(r"([!-/:-@\[-`{-~])")
+_PUNCTUATION = re.compile(r"[!-/:-@\[-`{-~]")
+_ESCAPED = re.compile(r"((?!!\[)[!-/:-@\[-`{-~])")
 _LINE = "\ud808"
 _MARK = re.compile(f"([{_OPEN}{_CLOSE}](?:\\*\\*?|__?|~~))")
 _LABELLED = re.compile(rf"(?:\[([^\[\]{_LABEL}]*+))?{_LABEL}([^{_LABEL}]*){_LABEL}([^{_LABEL_END}]*){_LABEL_END}")
-_LINES = re.compile(rf"((?<![^\r\n])[ \t>]*+)?(?:{_LINE}(?P<line>[^{_LINE}]*){_LINE}[ \t]*)+(?P<end>(?=[\r\n]|\Z))?")
-_MARKER = re.compile("[\ud800-\ud808]")
+_LINES = re.compile(
+    rf"((?<![^\r\n])[ \t>]*+)?(?:{_LINE}(?P<line>[^{_LINE}]*){_LINE}[ \t]*)+"
+    r"(?:(?P<end>(?=[\r\n]|\Z))|(?P<html>(?=<[!?])))?"
+)
+_MARKER = re.compile(f"[{_MARKERS}]")
 _MAX_MOVED = 10
 """Maximum number of characters that a delimiter is moved."""
+_MOVABLE = re.compile(rf"{_ESCAPE}.|\s|[^\x00-\x7f{_MARKERS}]")
 _TAGS = {"**": "strong", "__": "strong", "*": "em", "_": "em", "~~": "del"}
 _LINE_START = re.compile(
     r"(?:[ \t>]|[-+*:][ \t]|\d{1,9}[.)][ \t]|\[[ xX]\][ \t]|\[\^[^\[\]\s]+\]:[ \t]|\[![\w-]+\])*+(\d{1,9})?+"
@@ -49,7 +57,7 @@ _BEGINS_BLOCK = {
 
 def escape(text: str) -> str:
     """Return a text with a marker before each character that may have to be escaped."""
-    return _PUNCTUATION.sub(rf"{_ESCAPE}\1", text)
+    return _ESCAPED.sub(rf"{_ESCAPE}\1", text)
 
 
 def mark(raw: str, *, is_open: bool) -> str:
@@ -79,7 +87,9 @@ def finish(text: str) -> str:
 
 
 def _write_line(match: re.Match[str]) -> str:
-    """Write one line break in place of several, and none at the start or end of a line."""
+    """Write one line break in place of several, and none at the start or end of a line or before a comment."""
+    if match["html"] is not None:
+        return (match[1] or "") + " "
     return match[1] or "" if match[1] is not None or match["end"] is not None else match["line"]
 
 
@@ -105,8 +115,8 @@ def _place_delimiters(text: str) -> str:
             pieces[start] = pieces[end] = ""
     pairs = [pair for pair in pairs if pieces[pair[0]]]
     for start, end in pairs:
-        _move_in(pieces, start, 1)
-        _move_in(pieces, end, -1)
+        _move_in(pieces, start, end)
+        _move_in(pieces, end, start)
     for start, end in sorted(pairs):
         delimiter = pieces[start][1:]
         if delimiter[0] == "_" and (_side(pieces, start, -1).isalnum() or _side(pieces, end, 1).isalnum()):
@@ -123,7 +133,7 @@ def _side(pieces: list[str], index: int, step: int) -> str:
     """Return the character before or after the run of delimiters that contains a delimiter."""
     position = index + step
     while 0 <= position < len(pieces):
-        piece = pieces[position].replace(_ESCAPE, "")
+        piece = pieces[position] if position % 2 else pieces[position].strip(_MARKERS)
         if position % 2 and piece and piece[1:2] != pieces[index][1:2]:
             return "*" if piece[0] in (_OPEN, _CLOSE) else "<"
         if position % 2 == 0 and piece:
@@ -142,18 +152,18 @@ def _is_punctuation(character: str) -> bool:
     return unicodedata.category(character)[0] in "PS"
 
 
-def _move_in(pieces: list[str], index: int, step: int) -> None:
+def _move_in(pieces: list[str], index: int, partner: int) -> None:
     """Move punctuation and spaces out of an element if its delimiter could not open or close it otherwise."""
-    pattern = re.compile(rf"{_ESCAPE}.|\s|[^\x00-\x7f]" if step > 0 else rf"(?:{_ESCAPE}.|\s|[^\x00-\x7f])\Z")
+    step = 1 if partner > index else -1
     for _ in range(_MAX_MOVED):
         inner = pieces[index + step]
-        match = pattern.match(inner) if step > 0 else pattern.search(inner, max(len(inner) - 2, 0))
-        if match is None or len(match[0]) == len(inner) or _is_flanking(pieces, index, step):
+        match = _MOVABLE.match(inner) if step > 0 else _MOVABLE.search(inner, max(len(inner) - 2, 0))
+        is_whole = match is not None and match[0] == inner and index + 2 * step == partner
+        if match is None or is_whole or (step < 0 and match.end() < len(inner)) or _is_flanking(pieces, index, step):
             return
-        if step > 0:
-            pieces[index - 1], pieces[index + 1] = pieces[index - 1] + match[0], inner[match.end() :]
-        else:
-            pieces[index + 1], pieces[index - 1] = match[0] + pieces[index + 1], inner[: match.start()]
+        rest = inner[match.end() :] if step > 0 else inner[: match.start()]
+        outer = pieces[index - step]
+        pieces[index + step], pieces[index - step] = rest, outer + match[0] if step > 0 else match[0] + outer
 
 
 def _write_escapes(text: str) -> str:

@@ -16,9 +16,11 @@ from markdown_it.token import Token
 from zoo.documents.markdown_escapes import Mode
 
 _SPACES = " \t\n\r\f\v"
-_EMAIL = r"(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+"
+_EMAIL = r"(?<![^\W_])(?<![.+-])[^\W_][\w.+-]{0,63}@(?:[^\W_]|-)+(?:\.(?:[^\W_]|-)+)+"
+_URL_PART = r"[^\s<>()\[\]\\`|]"
 _URL = (
-    r"(?<![\w/.])(?:https?://|ftp://|www\.)(?:[^\s<>()\[\]\\`|]|\([^\s<>()\[\]\\`|]*\))*[^\s<>()\[\]\\`|?!.,:;*_~'\"]"
+    rf"(?<![^\W_])(?<![/.])(?:https?://|ftp://|www\.)(?:{_URL_PART}|\({_URL_PART}*\))*"
+    rf"(?:(?![?!.,:;*_~'\"]){_URL_PART}|\({_URL_PART}*\))"
 )
 _TEXT_END = re.compile(rf"(?<! ) *\n|[!&*<\[\]\\_`~$^:{{]|{_URL}|{_EMAIL}")
 """End of plain text: a line break, a character that may begin markup, a URL, or an email address."""
@@ -34,7 +36,7 @@ _MATH = (
 )
 _MARKS = (
     *(ATTRIBUTES.pattern, r"\[\^[^\[\]\s]+\]", r"\^\[[^\[\]]*\]", r"\[-?@[^\[\]\n]*\](?![\[(])"),
-    r"(?<![\w:]):(?=[\w+-]*[a-z])[\w+-]+:(?![\w:])",
+    r"(?<![^\W_])(?<!:):(?=[\w+-]*[a-z])[\w+-]+:(?!:|[^\W_])",
 )
 """Extensions that are no words: attributes, footnotes, citations and names of emoji."""
 _WORDS = (
@@ -292,7 +294,7 @@ def _copied(state: StateInline, silent: bool) -> bool:
     if match is None:
         match = _COPIED.match(state.src, state.pos, state.posMax)
         name = "copied"
-    if match is None:
+    if match is None or (silent and state.src[state.pos] == "["):  # brackets in the text of a link do not end it
         return False
     if not silent:
         token = state.push(name, "", 0)

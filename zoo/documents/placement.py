@@ -263,6 +263,7 @@ class _Extremes:
 def _write(segment: Segment, words: Sequence[_Word], head: Sequence[Unit | Mark], target: str, syntax: Syntax) -> str:
     writer = _Writer(segment.elements, syntax)
     following = _first_stacks(words)  # for each word, the elements around it or around the next word with text
+    stacks = [word.pieces[0][1] if word.pieces else word.unit.stack if word.unit else () for word in words] + [()]
     if syntax.needs_runs:
         writer.text(segment.start, following[0])
     for each in head:
@@ -270,7 +271,7 @@ def _write(segment: Segment, words: Sequence[_Word], head: Sequence[Unit | Mark]
     position = 0
     previous = following[0]
     for index, word in enumerate(words):
-        stack = word.pieces[0][1] if word.pieces else word.unit.stack if word.unit else ()
+        stack = stacks[index]
         if syntax.needs_runs:
             is_after_unit = index > 0 and words[index - 1].unit is not None
             writer.text(target[position : word.start], following[index] if is_after_unit else previous)
@@ -289,7 +290,7 @@ def _write(segment: Segment, words: Sequence[_Word], head: Sequence[Unit | Mark]
             previous = word.pieces[-1][1] if word.pieces else stack
         for each in (*word.ends, *word.after):
             if isinstance(each, Unit) and each.is_space and not syntax.needs_runs:  # it ends no element
-                each = replace(each, stack=_common(writer.stack, following[min(index + 1, len(words) - 1)]))
+                each = replace(each, stack=_common(writer.stack, stacks[index + 1]))
             writer.copied(each)
         replaces_space = any(isinstance(each, Unit) and each.is_space for each in word.after)
         position = word.end + (replaces_space and target[word.end : word.end + 1] == " ")
