@@ -33,9 +33,11 @@ _LINES = re.compile(
     r"(?:(?P<end>(?=[\r\n]|\Z))|(?P<html>(?=<[!?])))?"
 )
 _MARKER = re.compile(f"[{_MARKERS}]")
+_SPACES = re.compile(r"(?<!\s)[ \t]{2,}(?!\s)")
 _MAX_MOVED = 10
 """Maximum number of characters that a delimiter is moved."""
-_MOVABLE = re.compile(rf"{_ESCAPE}.|\s|[^\x00-\x7f{_MARKERS}]")
+_MOVABLE = rf"(?:{_ESCAPE}.|\s|[^\x00-\x7f{_MARKERS}])"
+_FIRST, _LAST = re.compile(_MOVABLE), re.compile(_MOVABLE + r"\Z")
 _TAGS = {"**": "strong", "__": "strong", "*": "em", "_": "em", "~~": "del"}
 _LINE_START = re.compile(
     r"(?:[ \t>]|[-+*:][ \t]|\d{1,9}[.)][ \t]|\[[ xX]\][ \t]|\[\^[^\[\]\s]+\]:[ \t]|\[![\w-]+\])*+(\d{1,9})?+"
@@ -57,7 +59,7 @@ _BEGINS_BLOCK = {
 
 def escape(text: str) -> str:
     """Return a text with a marker before each character that may have to be escaped."""
-    return _ESCAPED.sub(rf"{_ESCAPE}\1", text)
+    return _ESCAPED.sub(rf"{_ESCAPE}\1", _SPACES.sub(" ", text))
 
 
 def mark(raw: str, *, is_open: bool) -> str:
@@ -157,13 +159,13 @@ def _move_in(pieces: list[str], index: int, partner: int) -> None:
     step = 1 if partner > index else -1
     for _ in range(_MAX_MOVED):
         inner = pieces[index + step]
-        match = _MOVABLE.match(inner) if step > 0 else _MOVABLE.search(inner, max(len(inner) - 2, 0))
+        match = _FIRST.match(inner) if step > 0 else _LAST.search(inner[-2:])
         is_whole = match is not None and match[0] == inner and index + 2 * step == partner
-        if match is None or is_whole or (step < 0 and match.end() < len(inner)) or _is_flanking(pieces, index, step):
+        if match is None or is_whole or _is_flanking(pieces, index, step):
             return
-        rest = inner[match.end() :] if step > 0 else inner[: match.start()]
-        outer = pieces[index - step]
-        pieces[index + step], pieces[index - step] = rest, outer + match[0] if step > 0 else match[0] + outer
+        moved, outer = match[0], pieces[index - step]
+        pieces[index + step] = inner[len(moved) :] if step > 0 else inner[: -len(moved)]
+        pieces[index - step] = outer + moved if step > 0 else moved + outer
 
 
 def _write_escapes(text: str) -> str:
