@@ -14,8 +14,8 @@ from zoo.text.sentences import MAX_TEXT_LENGTH
 MAX_DEPTH = 100
 """Maximum number of inline elements around a character."""
 WORDS = re.compile(r"\w+(?:['’-]\w+)*|[^\w\s]")
-PLACEHOLDER = "X"
-"""What the translator reads in place of copied content that is not a single word."""
+PLACEHOLDER = "Foo"
+"""The word that the translator reads in place of copied content. Models copy unknown names, but translate `ls` or `X`."""
 Stack = tuple[int, ...]
 """Indices of the inline elements around a character, outermost first."""
 _BOUNDARIES = (Kind.BREAK, Kind.LANGUAGE)
@@ -183,7 +183,8 @@ class _Reader:
     def _unit(self, fragment: Fragment) -> None:
         text = fragment.text
         if text.strip():
-            text = text if WORDS.fullmatch(text) else PLACEHOLDER
+            is_name = WORDS.fullmatch(text) and not text[0].islower() and text[0].isalnum()
+            text = text if is_name else PLACEHOLDER
             if self._characters and (self._closes_word or self._characters[-1].isalnum()):
                 self._add(" ")
         start = len(self._characters)
