@@ -61,6 +61,7 @@ def _inline(content: str, tokens: Sequence[Token]) -> Iterator[Fragment]:
     spans = list(_spans(tokens))
     closed = {token.content: index for index, (token, _, _) in enumerate(spans) if token.content.startswith("</")}
     """The last end tag of each element of HTML."""
+    has_text = any(token.type == "text" and any(map(str.isalpha, token.content)) for token, _, _ in spans)
     index = link = 0
     while index < len(spans):
         token, start, end = spans[index]
@@ -73,6 +74,13 @@ def _inline(content: str, tokens: Sequence[Token]) -> Iterator[Fragment]:
             index += 1
             visible = unescape(re.sub("<[^>]*>", "", content[start:end]))
             yield Fragment(Kind.UNIT, content[start:end], visible)
+            continue
+        if token.type == "image" and not has_text:
+            start, middle = start + 2, start + 2 + len(token.content)
+            raw = content[middle:end]
+            yield Fragment(Kind.BREAK, "![")
+            yield from _inline(token.content, token.children or ())
+            yield Fragment(Kind.BREAK, raw, output=label_end(raw, token.content))
             continue
         link = start if token.type == "link_open" else link
         yield _fragment(token, content[start:end], content[link + 1 : start])
@@ -113,8 +121,8 @@ def _fragment(token: Token, raw: str, label: str) -> Fragment:
     if token.type == "softbreak":
         return Fragment(Kind.LINE, raw, " ")
     if token.type == "html_inline" and not raw.lower().startswith("<br"):
-        (fragment,) = [fragment for fragment in html.parse(raw) if fragment.raw] or [Fragment(Kind.UNIT, raw)]
-        return fragment
+        found = [fragment for fragment in html.parse(raw) if fragment.raw]
+        return found[0] if len(found) == 1 else Fragment(Kind.UNIT, raw)
     if token.type in ("hardbreak", "start", "html_inline"):
         return Fragment(Kind.BREAK, raw)
     return Fragment(Kind.UNIT, raw, token.content if token.type in ("code_inline", "copied") else "")

@@ -101,6 +101,11 @@ def test_html_is_translated_as_html(before: str, after: str | None) -> None:
         ("[one two] three\n\n[One  Two]: u", "THREE [TWO ONE][one two]\n\n[One  Two]: u"),
         ("[one *two*][] `a` b\n\n[one *two*]: u", "B `a` [*TWO* ONE][one *two*]\n\n[one *two*]: u"),
         ("[1] one two\n\n[1]: u", None),
+        (
+            "![one two](u 'v') [![three *four*][]](u)\n\n[three *four*]: w",
+            "![TWO ONE](u 'v') [![*FOUR* THREE][three *four*]](u)\n\n[three *four*]: w",
+        ),
+        ("one ![two](u)", "ONE ![two](u)"),
         ("one [*two*\nthree](u) four", "FOUR [THREE *TWO*](u)\nONE"),
     ],
 )
@@ -290,3 +295,28 @@ def test_no_translation_becomes_markup(seed: int) -> None:
     (blocks, elements), (expected_blocks, expected) = outline(result), outline(text)
     assert blocks == expected_blocks
     assert set(elements) <= set(expected)
+
+
+@given(seed=st.integers(0, 10**9))
+def test_any_characters_are_kept(seed: int) -> None:
+    draw = random.Random(seed)
+    pieces = [*"\n\n\n  \t*_`[]()<>!#-+=:|\\&$^~{}%.\r1a\"'", "one", "\r\n", "**", "[x]: u", "```", "$$", "\\[", "\\]"]
+    pieces += [":::", "!!! a", "[^1]:", "<b>", "</b>", "<div>", "<!--", "-->", "<kbd>", "</kbd>", "http://a.b", "{{"]
+    pieces += [
+        "|-|-|",
+        "| a | b |",
+        "- [ ] ",
+        "---",
+        "+++",
+        "[[",
+        "甲。",
+        "\0",
+        "\u2028",
+        "\x0b",
+        "\x85",
+        "{.a}",
+        "<!-->",
+    ]
+    text = "".join(draw.choices(pieces, k=draw.randint(1, 60)))
+    assert translated(text, str) == text
+    translated(text).encode()
