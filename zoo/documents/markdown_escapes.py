@@ -12,7 +12,7 @@ from enum import Enum
 _ESCAPE, _OPEN, _CLOSE, _LABEL, _LABEL_END = "\ud800", "\ud801", "\ud802", "\ud803", "\ud804"
 
 
-_MARKERS = "".join(map(chr, range(0xD800, 0xD809)))
+_MARKERS = "".join(map(chr, range(0xD800, 0xD80A)))
 
 
 class Mode(Enum):
@@ -21,11 +21,12 @@ class Mode(Enum):
     TEXT = chr(0xD805)
     CELL = chr(0xD806)
     HTML = chr(0xD807)
+    QUOTED = chr(0xD808)
 
 
 _PUNCTUATION = re.compile(r"[!-/:-@\[-`{-~]")
 _ESCAPED = re.compile(r"((?!!\[)[!-/:-@\[-`{-~])")
-_LINE = "\ud808"
+_LINE = "\ud809"
 _MARK = re.compile(f"([{_OPEN}{_CLOSE}](?:\\*\\*?|__?|~~))")
 _LABELLED = re.compile(rf"(?:\[([^\[\]{_LABEL}]*+))?{_LABEL}([^{_LABEL}]*){_LABEL}([^{_LABEL_END}]*){_LABEL_END}")
 _LINES = re.compile(
@@ -34,6 +35,7 @@ _LINES = re.compile(
 )
 _MARKER = re.compile(f"[{_MARKERS}]")
 _SPACES = re.compile(r"(?<!\s)[ \t]{2,}(?!\s)")
+_ENTITIES = {Mode.HTML: {"<": "&lt;", "&": "&amp;"}, Mode.QUOTED: {'"': "&quot;"}}
 _MAX_MOVED = 10
 """Maximum number of characters that a delimiter is moved."""
 _MOVABLE = rf"(?:{_ESCAPE}.|\s|[^\x00-\x7f{_MARKERS}])"
@@ -180,10 +182,11 @@ def _write_escapes(text: str) -> str:
         end = position
         if marker[0] != _ESCAPE:
             mode = Mode(marker[0])
+        elif clean[position] in _ENTITIES.get(mode, {}):
+            output.append(_ENTITIES[mode][clean[position]])
+            end += 1
         elif mode is Mode.HTML:
-            entity = {"<": "&lt;", "&": "&amp;"}.get(clean[position])
-            output.append(entity or "")
-            end += entity is not None
+            continue
         elif _is_special(lines, position, line, in_cell=mode is Mode.CELL):
             output.append("\\")
     return "".join((*output, clean[end:]))

@@ -30,7 +30,7 @@ _START = re.compile(r"\[[ xX]\](?=\s)\s*|\[!\w[\w-]*\][+-]?\s*|\[(?:TOC|toc)\]$"
 ATTRIBUTES = re.compile(r"\{[ \t]*[:#.][^{}\n]*\}")
 _MATH = (
     r"\$\$(?:[^$\\]|\\.)+\$\$",
-    r"\$(?![\s$])(?:[^$\\]|\\.)*(?<![\s\\])\$(?![\d$])",
+    r"(?<![^\W_])\$(?![\s$])(?:[^$\\]|\\.)*(?<![\s\\])\$(?!\$|[^\W_])",
     r"\\\((?:[^\\]|\\(?![()]))+\\\)",
     r"\\\[(?=[^\[\]]*[\^_={])(?:[^\\]|\\(?![\[\]]))+\\\]",
 )
@@ -84,21 +84,17 @@ def make_parser() -> MarkdownIt:
         MarkdownIt("commonmark").enable(["table", "strikethrough"]).disable(["text_join", "fragments_join", "autolink"])
     )
     block, inline = parser.block.ruler, parser.inline.ruler
-    for name, rule, place in (
-        *(("paragraph", paragraph, _place_lines), ("lheading", lheading, _place_lines)),
-        *(
-            ("heading", heading, _place_heading),
-            ("table", table, _place_cells),
-            ("html_block", html_block, _place_html),
-        ),
+    ended = ["paragraph", "reference", "blockquote", "list"]
+    for name, rule, place, count in (
+        ("paragraph", paragraph, _place_lines, 0),
+        ("lheading", lheading, _place_lines, 0),
+        ("heading", heading, _place_heading, 3),
+        ("table", table, _place_cells, 2),
+        ("html_block", html_block, _place_html, 3),
     ):
-        alt = {
-            "alt": ["paragraph", "reference", "blockquote"][: {"heading": 3, "html_block": 3, "table": 2}.get(name, 0)]
-        }
-        block.at(name, _placed(rule, place), alt)
-    interrupting = {"alt": ["paragraph", "reference", "blockquote", "list"]}
+        block.at(name, _placed(rule, place), {"alt": ended[:count]})
     for name, rule in (("math", _math_block), ("titled", _titled), ("labelled", _labelled)):
-        block.before("table", name, rule, interrupting)
+        block.before("table", name, rule, {"alt": ended})
     for name, inline_rule in (("escape", escape), ("backticks", backtick), ("link", link), ("image", image)):
         inline.at(name, _measured(inline_rule))
     inline.at("text", _text)
@@ -227,6 +223,7 @@ def _titled(state: StateBlock, start: int, end: int, silent: bool) -> bool:
             token = state.push("inline", "", 0)
             token.map, token.children = [start, start + 1], []
             _set_place(state, token, [_stripped(state, position + match.start(group), position + match.end(group))])
+            token.meta["mode"] = Mode.QUOTED if group == "quoted" else Mode.TEXT
         if match["indented"]:
             _read_indented(state, start + 1, end)
     return True

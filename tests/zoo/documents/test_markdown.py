@@ -52,6 +52,7 @@ def segments(text: str) -> list[str]:
         (r"one \(a_b\) two \[a = b\]", r"\[a = b\] TWO \(a_b\) ONE"),
         ("one\n\n$$\na\n- b\n$$\ntwo three", "ONE\n\n$$\na\n- b\n$$\nTHREE TWO"),
         ("\\[\na\n+ b\n\\]\ntwo three", "\\[\na\n+ b\n\\]\nTHREE TWO"),
+        ("one $A:$B two", "TWO B $ : A $ ONE"),
         ("one $5 and $6 two", "TWO 6 $ AND 5 $ ONE"),
         ("one [[a_b|c]] {{ d_e }} {% f %} two", "TWO {% f %} {{ d_e }} [[a_b|c]] ONE"),
         ("one :a_b: two 10:20:30", None),
@@ -138,6 +139,7 @@ def test_a_reference_whose_text_is_kept_is_written_as_before() -> None:
         ("a", "[b](c) ![d](e)", "\\[b\\](c) !\\[d\\](e)"),
         ("a", r"b\c \* d", r"b\c \\\* d"),
         ("# a", "b #", "# b \\#"),
+        ('!!! note "a"', 'b "c"', '!!! note "b &quot;c&quot;"'),
     ],
 )
 def test_text_is_escaped_where_it_would_be_markup(before: str, target: str, after: str) -> None:
