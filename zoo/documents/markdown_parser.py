@@ -93,8 +93,8 @@ def make_parser() -> MarkdownIt:
         ("html_block", html_block, _place_html, 3),
     ):
         block.at(name, _placed(rule, place), {"alt": ended[:count]})
-    for name, rule in (("math", _math_block), ("titled", _titled), ("labelled", _labelled)):
-        block.before("table", name, rule, {"alt": ended})
+    for name, added in (("math", _math_block), ("titled", _titled), ("labelled", _labelled)):
+        block.before("table", name, added, {"alt": ended})
     for name, inline_rule in (("escape", escape), ("backticks", backtick), ("link", link), ("image", image)):
         inline.at(name, _measured(inline_rule))
     inline.at("text", _text)
