@@ -83,7 +83,8 @@ def _inline(content: str, tokens: Sequence[Token]) -> Iterator[Fragment]:
             yield Fragment(Kind.BREAK, raw, output=label_end(raw, token.content))
             continue
         link = start if token.type == "link_open" else link
-        yield _fragment(token, content[start:end], content[link + 1 : start])
+        label = content[link + 1 : start] if token.type == "link_close" else ""
+        yield _fragment(token, content[start:end], label)
 
 
 def _spans(tokens: Sequence[Token]) -> Iterator[tuple[Token, int, int]]:
@@ -128,19 +129,21 @@ def _fragment(token: Token, raw: str, label: str) -> Fragment:
     return Fragment(Kind.UNIT, raw, token.content if token.type in ("code_inline", "copied") else "")
 
 
-def _merge(fragments: Iterable[Fragment]) -> list[Fragment]:
-    """Return the fragments, with adjacent texts as one, and attributes as parts of the elements that they follow."""
-    merged = list[Fragment]()
+def _merge(fragments: Iterable[Fragment]) -> Iterator[Fragment]:
+    """Yield the fragments, with adjacent texts as one, and attributes as parts of the elements that they follow."""
+    last: Fragment | None = None
     for fragment in fragments:
-        last = merged[-1] if merged else None
         both_text = last is not None and fragment.kind is last.kind is Kind.TEXT
         follows = last is not None and last.kind in (Kind.CLOSE, Kind.UNIT)
         if last is not None and (both_text or (follows and ATTRIBUTES.fullmatch(fragment.raw))):
             output = None if last.output is None else last.output + fragment.raw
-            merged[-1] = replace(last, raw=last.raw + fragment.raw, text=last.text + fragment.text, output=output)
-        else:
-            merged.append(fragment)
-    return merged
+            last = replace(last, raw=last.raw + fragment.raw, text=last.text + fragment.text, output=output)
+            continue
+        if last is not None:
+            yield last
+        last = fragment
+    if last is not None:
+        yield last
 
 
 FORMAT: Format = (View(parse, Syntax(escape, wraps=True, finish=finish)),)
