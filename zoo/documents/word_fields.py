@@ -1,0 +1,117 @@
+"""Fields of Word documents, such as links, page numbers and tables of contents."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from zoo.documents.fragments import Fragment, Kind
+
+BEGIN, CODE, SEPARATE, END = "begin", "code ", "separate", "end"
+"""Names of the parts of a field among the fragments. The name of its code ends with the code."""
+_COMPUTED = frozenset(
+    "PAGE NUMPAGES SECTION SECTIONPAGES PAGEREF REF NOTEREF FTNREF STYLEREF SEQ LISTNUM AUTONUM DATE TIME CREATEDATE "
+    "SAVEDATE PRINTDATE EDITTIME CITATION BIBLIOGRAPHY FILENAME FILESIZE TITLE SUBJECT AUTHOR KEYWORDS COMMENTS INFO "
+    "LASTSAVEDBY USERNAME USERINITIALS USERADDRESS TEMPLATE DOCPROPERTY DOCVARIABLE MERGEFIELD MERGEREC MERGESEQ REVNUM "
+    "NUMCHARS NUMWORDS SYMBOL EQ ADDIN BARCODE DISPLAYBARCODE".split()
+)
+"""Fields whose result Word or a reference manager computes."""
+
+
+@dataclass
+class _Field:
+    """Field whose end is not read yet.
+
+    Attributes:
+        begin: Index of its first fragment.
+        place: Index of the element around it, and number of boundaries before it.
+        is_inside: Whether it is part of the code of another field, or of a result that is copied.
+        code: Its code.
+        separate: Index of the fragment before its result. -1 if it has none.
+        is_whole: Whether its code contains no part of another element.
+    """
+
+    begin: int
+    place: tuple[int, int]
+    is_inside: bool
+    code: str = ""
+    separate: int = -1
+    is_whole: bool = True
+
+    @property
+    def hides(self) -> bool:
+        """Whether fields at this position are part of it."""
+        return self.is_inside or self.separate < 0 or is_computed(self.code)
+
+
+def is_computed(code: str) -> bool:
+    """Return whether Word computes the result of a field from its code, so that it is not translated."""
+    words = code.split(maxsplit=1)
+    return bool(words) and (words[0].startswith("=") or words[0].upper() in _COMPUTED)
+
+
+def join_fields(fragments: Sequence[Fragment]) -> list[Fragment]:
+    """Return the fragments, with each field as an element around its result, or as a unit if the result is computed.
+
+    The parts of a field that begins and ends in different paragraphs or elements become boundaries.
+    """
+    fields, elements, breaks = list[_Field](), [-1], 0
+    joined: dict[int, tuple[int, Fragment]] = {}
+    for index, fragment in enumerate(fragments):
+        place = elements[-1], breaks
+        if fragment.kind is Kind.OPEN:
+            elements.append(index)
+        elif fragment.kind is Kind.CLOSE and len(elements) > 1:
+            elements.pop()
+        elif fragment.kind is Kind.BREAK:
+            breaks += 1
+        elif fragment.name == BEGIN:
+            fields.append(_Field(index, place, bool(fields) and fields[-1].hides))
+        elif fields and fragment.name.startswith(CODE) and fields[-1].separate < 0:
+            fields[-1].code += fragment.name.removeprefix(CODE)
+        elif fields and fragment.name == SEPARATE and fields[-1].separate < 0:
+            fields[-1].separate, fields[-1].is_whole = index, place == fields[-1].place
+        elif fields and fragment.name == END:
+            field = fields.pop()
+            if not field.is_inside:
+                is_whole = field.is_whole and place == field.place
+                breaks += not is_whole
+                joined |= _join(fragments, field, index, is_whole=is_whole)
+        elif fragment.name in (SEPARATE, END):
+            breaks += 1
+    return _replaced(fragments, joined)
+
+
+def _join(
+    fragments: Sequence[Fragment], field: _Field, end: int, *, is_whole: bool
+) -> dict[int, tuple[int, Fragment]]:
+    """Return what replaces the parts of a field: for the index of each first fragment, the last one and the new one."""
+    is_copied = field.separate < 0 or is_computed(field.code)
+    if is_copied:
+        parts = fragments[field.begin : end + 1]
+        text = "".join(part.text for part in parts) if is_whole else ""
+        return {field.begin: (end, Fragment(Kind.UNIT if is_whole else Kind.BREAK, _raw(parts), text))}
+    again = None if field.code.split()[:1] == ["HYPERLINK"] else ""
+    head, tail = _raw(fragments[field.begin : field.separate + 1]), fragments[end].raw
+    kinds = (Kind.OPEN, Kind.CLOSE) if is_whole else (Kind.BREAK, Kind.BREAK)
+    return {
+        field.begin: (field.separate, Fragment(kinds[0], head, name="field", again=again)),
+        end: (end, Fragment(kinds[1], tail, name="field", again=again)),
+    }
+
+
+def _replaced(fragments: Sequence[Fragment], joined: dict[int, tuple[int, Fragment]]) -> list[Fragment]:
+    result, index = list[Fragment](), 0
+    while index < len(fragments):
+        fragment = fragments[index]
+        if index in joined:
+            index, fragment = joined[index]
+        elif fragment.name in (BEGIN, SEPARATE, END):  # of an incomplete field
+            fragment = Fragment(Kind.BREAK, fragment.raw)
+        result.append(fragment)
+        index += 1
+    return result
+
+
+def _raw(fragments: Sequence[Fragment]) -> str:
+    return "".join(fragment.raw for fragment in fragments)
