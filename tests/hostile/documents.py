@@ -8,7 +8,9 @@ from collections.abc import Callable
 
 PARTS = {".docx": "word/document.xml", ".odt": "content.xml", ".epub": "a.xhtml"}
 """The file with text in each kind of archive."""
-_WORD = '<w:document xmlns:w="http://w"><w:body>{}</w:body></w:document>'
+_WORD_NAMESPACE = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+_WORD = f'<w:document xmlns:w="{_WORD_NAMESPACE}"><w:body>{{}}</w:body></w:document>'
+_OPEN_DOCUMENT = "urn:oasis:names:tc:opendocument:xmlns:{}:1.0"
 _MANY_FILES = "archive, many files"
 FULL_SIZE = 1_000_000
 
@@ -55,7 +57,8 @@ def _archives(size: int) -> dict[str, tuple[str, Callable[[], str]]]:
 
 
 def _paragraph(text: str) -> str:
-    return f'<office:text xmlns:office="o" xmlns:text="t" xmlns:draw="d"><text:p>{text}</text:p></office:text>'
+    names = " ".join(f'xmlns:{name}="{_OPEN_DOCUMENT.format(name)}"' for name in ("office", "text", "draw"))
+    return f"<office:text {names}><text:p>{text}</text:p></office:text>"
 
 
 def _html_texts(size: int) -> dict[str, tuple[str, str]]:

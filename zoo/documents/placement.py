@@ -273,7 +273,8 @@ def _write(segment: Segment, words: Sequence[_Word], head: Sequence[Unit | Mark]
         stack = word.pieces[0][1] if word.pieces else word.unit.stack if word.unit else ()
         if syntax.needs_runs:
             is_after_unit = index > 0 and words[index - 1].unit is not None
-            writer.text(target[position : word.start], following[index] if is_after_unit else previous)
+            is_outside = is_after_unit or len(following[index]) < len(previous)
+            writer.text(target[position : word.start], following[index] if is_outside else previous)
         else:
             gap = _common(previous, stack) if index else stack
             writer.text(target[position : word.start], _common(gap, writer.stack))

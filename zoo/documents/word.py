@@ -8,8 +8,8 @@ from functools import partial
 from xml.sax.saxutils import escape
 
 from zoo.documents.fragments import Archive, Format, Fragment, Kind, Syntax, View
-from zoo.documents.word_fields import BEGIN, CODE, END, SEPARATE, is_computed, join_fields
-from zoo.documents.word_runs import RUN, arrange_runs
+from zoo.documents.word_fields import CODE, PARTS, is_computed, is_part, join_fields
+from zoo.documents.word_runs import RUN, copy_blank, join_runs, split_runs
 from zoo.documents.xml_tokens import (
     Token,
     attributes,
@@ -22,7 +22,10 @@ from zoo.documents.xml_tokens import (
 )
 
 _PARTS = tuple(f"word/{part}" for part in ("document", "header", "footer", "footnotes", "endnotes", "comments"))
-_WORD = ("http://schemas.openxmlformats.org/wordprocessingml/2006/main", "http://purl.oclc.org/ooxml/wordprocessingml/main")
+_WORD = (
+    "http://schemas.openxmlformats.org/wordprocessingml/2006/main",
+    "http://purl.oclc.org/ooxml/wordprocessingml/main",
+)
 _MATH = ("http://schemas.openxmlformats.org/officeDocument/2006/math", "http://purl.oclc.org/ooxml/officeDocument/math")
 _NAMESPACES = {**dict.fromkeys(_WORD, "w"), **dict.fromkeys(_MATH, "m")}
 _PREFIX = re.compile(rf"""\sxmlns(?::([^\s=]+))?\s*=\s*["'](?:{"|".join(map(re.escape, _WORD))})["']""")
@@ -54,7 +57,7 @@ def _parse(text: str, prefix: str, level: int = 1) -> list[Fragment]:
         return [Fragment(Kind.BREAK, text)]
     inline = partial(inline_fragments, elements=_ELEMENTS, leaf=partial(_leaf, prefix=prefix))
     fragments = paragraph_fragments(_read(text), ("w:p",), _DELETED, level, inline)
-    return arrange_runs(join_fields(list(fragments)))
+    return list(copy_blank(list(join_runs(join_fields(list(split_runs(fragments)))))))
 
 
 def _read(text: str) -> list[Token]:
@@ -89,21 +92,15 @@ def _leaf(tokens: Sequence[Token], prefix: str) -> Iterator[Fragment]:
 
 
 def _run(tokens: Sequence[Token], prefix: str) -> Iterator[Fragment]:
-    """Yield the fragments of a run: an element around text, or else a copied run, or the parts of a field."""
+    """Yield the fragments of a run: an element around its text, or a copied run."""
     inside = list(children(tokens))
     style = join_raw(inside.pop(0)) if inside and inside[0][0].name == "w:rPr" else ""
     pieces = [piece for child in inside for piece in _pieces(child, prefix)]
-    kinds = {piece.kind for piece in pieces}
-    parts = [piece for piece in pieces if piece.name]
-    raw = join_raw(tokens)
-    if Kind.TEXT in kinds or (parts and not _is_ordered(parts, kinds)) or kinds == {Kind.LINE, Kind.UNIT}:
+    kinds, raw = {piece.kind for piece in pieces}, join_raw(tokens)
+    if Kind.TEXT in kinds or kinds == {Kind.LINE, Kind.UNIT} or any(is_part(piece) for piece in pieces):
         yield Fragment(Kind.OPEN, tokens[0].raw + style, name=RUN + style)
         yield from pieces
         yield Fragment(Kind.CLOSE, tokens[-1].raw, name=RUN + style)
-    elif parts:
-        for part in parts:
-            yield Fragment(Kind.UNIT, raw, name=part.name)
-            raw = ""
     elif Kind.BREAK in kinds:
         yield Fragment(Kind.BREAK, raw)
     elif Kind.LINE in kinds:
@@ -128,7 +125,8 @@ def _pieces(child: Sequence[Token], prefix: str) -> Iterator[Fragment]:
     elif name in ("w:br", "w:cr"):
         yield Fragment(Kind.LINE, raw, " ")
     elif name == "w:fldChar":
-        yield Fragment(Kind.UNIT, raw, name=attributes(raw).get("fldCharType", ""))
+        part = attributes(raw).get("fldCharType", "")
+        yield Fragment(Kind.UNIT, raw, name=part if part in PARTS else "")
     elif name == "w:instrText":
         yield Fragment(Kind.UNIT, raw, name=CODE + join_text(child))
     elif name == "w:ruby":
@@ -136,12 +134,6 @@ def _pieces(child: Sequence[Token], prefix: str) -> Iterator[Fragment]:
         yield Fragment(Kind.UNIT, raw, "".join(base))
     else:
         yield Fragment(Kind.UNIT, raw, output="" if name in _DROPPED else None)
-
-
-def _is_ordered(parts: Sequence[Fragment], kinds: set[Kind]) -> bool:
-    """Return whether a run has only parts of one field, in order, so that it can be moved with the first part."""
-    order = [(BEGIN, CODE, SEPARATE, END).index(CODE if part.name.startswith(CODE) else part.name) for part in parts]
-    return kinds == {Kind.UNIT} and order == sorted(order) and len(set(order)) == len(order)
 
 
 def _text(text: str, prefix: str) -> str:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from zoo.documents.fragments import Fragment, Kind
 
-BEGIN, CODE, SEPARATE, END = "begin", "code ", "separate", "end"
-"""Names of the parts of a field among the fragments. The name of its code ends with the code."""
-_COMPUTED = frozenset(
-    "PAGE NUMPAGES SECTION SECTIONPAGES PAGEREF REF NOTEREF FTNREF STYLEREF SEQ LISTNUM AUTONUM DATE TIME CREATEDATE "
-    "SAVEDATE PRINTDATE EDITTIME CITATION BIBLIOGRAPHY FILENAME FILESIZE TITLE SUBJECT AUTHOR KEYWORDS COMMENTS INFO "
-    "LASTSAVEDBY USERNAME USERINITIALS USERADDRESS TEMPLATE DOCPROPERTY DOCVARIABLE MERGEFIELD MERGEREC MERGESEQ REVNUM "
-    "NUMCHARS NUMWORDS SYMBOL EQ ADDIN BARCODE DISPLAYBARCODE".split()
+PARTS = _BEGIN, _SEPARATE, _END = "begin", "separate", "end"
+"""Names of the marks of a field among the fragments."""
+CODE = "code "
+"""Start of the name of the code of a field. The name ends with the code."""
+_COMPUTED = re.compile(
+    "=|(?:PAGE|NUMPAGES|SECTION|SECTIONPAGES|PAGEREF|REF|NOTEREF|FTNREF|STYLEREF|SEQ|LISTNUM|AUTONUM|DATE|TIME|CREATEDATE"
+    "|SAVEDATE|PRINTDATE|EDITTIME|CITATION|BIBLIOGRAPHY|FILENAME|FILESIZE|TITLE|SUBJECT|AUTHOR|KEYWORDS|COMMENTS|INFO"
+    "|LASTSAVEDBY|USERNAME|USERINITIALS|USERADDRESS|TEMPLATE|DOCPROPERTY|DOCVARIABLE|MERGEFIELD|MERGEREC|MERGESEQ|REVNUM"
+    r"|NUMCHARS|NUMWORDS|SYMBOL|EQ|ADDIN|BARCODE|DISPLAYBARCODE)\b",
+    re.IGNORECASE,
 )
 """Fields whose result Word or a reference manager computes."""
 
@@ -44,10 +48,14 @@ class _Field:
         return self.is_inside or self.separate < 0 or is_computed(self.code)
 
 
+def is_part(fragment: Fragment) -> bool:
+    """Return whether a fragment is a part of a field."""
+    return fragment.kind is Kind.UNIT and bool(fragment.name)
+
+
 def is_computed(code: str) -> bool:
     """Return whether Word computes the result of a field from its code, so that it is not translated."""
-    words = code.split(maxsplit=1)
-    return bool(words) and (words[0].startswith("=") or words[0].upper() in _COMPUTED)
+    return _COMPUTED.match(code.strip()) is not None
 
 
 def join_fields(fragments: Sequence[Fragment]) -> list[Fragment]:
@@ -65,38 +73,35 @@ def join_fields(fragments: Sequence[Fragment]) -> list[Fragment]:
             elements.pop()
         elif fragment.kind is Kind.BREAK:
             breaks += 1
-        elif fragment.name == BEGIN:
+        elif fragment.name == _BEGIN:
             fields.append(_Field(index, place, bool(fields) and fields[-1].hides))
         elif fields and fragment.name.startswith(CODE) and fields[-1].separate < 0:
             fields[-1].code += fragment.name.removeprefix(CODE)
-        elif fields and fragment.name == SEPARATE and fields[-1].separate < 0:
+        elif fields and fragment.name == _SEPARATE and fields[-1].separate < 0:
             fields[-1].separate, fields[-1].is_whole = index, place == fields[-1].place
-        elif fields and fragment.name == END:
+        elif fields and fragment.name == _END:
             field = fields.pop()
             if not field.is_inside:
                 is_whole = field.is_whole and place == field.place
                 breaks += not is_whole
                 joined |= _join(fragments, field, index, is_whole=is_whole)
-        elif fragment.name in (SEPARATE, END):
+        elif fragment.name in (_SEPARATE, _END):
             breaks += 1
     return _replaced(fragments, joined)
 
 
-def _join(
-    fragments: Sequence[Fragment], field: _Field, end: int, *, is_whole: bool
-) -> dict[int, tuple[int, Fragment]]:
+def _join(fragments: Sequence[Fragment], field: _Field, end: int, *, is_whole: bool) -> dict[int, tuple[int, Fragment]]:
     """Return what replaces the parts of a field: for the index of each first fragment, the last one and the new one."""
-    is_copied = field.separate < 0 or is_computed(field.code)
-    if is_copied:
+    if field.separate < 0 or is_computed(field.code):
         parts = fragments[field.begin : end + 1]
         text = "".join(part.text for part in parts) if is_whole else ""
-        return {field.begin: (end, Fragment(Kind.UNIT if is_whole else Kind.BREAK, _raw(parts), text))}
-    again = None if field.code.split()[:1] == ["HYPERLINK"] else ""
-    head, tail = _raw(fragments[field.begin : field.separate + 1]), fragments[end].raw
+        return {field.begin: (end, Fragment(Kind.UNIT if is_whole else Kind.BREAK, **_joined(parts), text=text))}
+    again = None if field.code.strip().upper().startswith("HYPERLINK") else ""
+    head, tail = _joined(fragments[field.begin : field.separate + 1]), _joined(fragments[end : end + 1])
     kinds = (Kind.OPEN, Kind.CLOSE) if is_whole else (Kind.BREAK, Kind.BREAK)
     return {
-        field.begin: (field.separate, Fragment(kinds[0], head, name="field", again=again)),
-        end: (end, Fragment(kinds[1], tail, name="field", again=again)),
+        field.begin: (field.separate, Fragment(kinds[0], **head, name="field", again=again)),
+        end: (end, Fragment(kinds[1], **tail, name="field", again=again)),
     }
 
 
@@ -106,12 +111,13 @@ def _replaced(fragments: Sequence[Fragment], joined: dict[int, tuple[int, Fragme
         fragment = fragments[index]
         if index in joined:
             index, fragment = joined[index]
-        elif fragment.name in (BEGIN, SEPARATE, END):  # of an incomplete field
-            fragment = Fragment(Kind.BREAK, fragment.raw)
+        elif fragment.name in PARTS:  # of an incomplete field
+            fragment = replace(fragment, kind=Kind.BREAK)
         result.append(fragment)
         index += 1
     return result
 
 
-def _raw(fragments: Sequence[Fragment]) -> str:
-    return "".join(fragment.raw for fragment in fragments)
+def _joined(fragments: Sequence[Fragment]) -> dict[str, str]:
+    """Return how the fragments are spelled and written, as arguments of a fragment."""
+    return {"raw": "".join(each.raw for each in fragments), "output": "".join(each.written for each in fragments)}

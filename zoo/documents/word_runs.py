@@ -3,26 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from zoo.documents.fragments import Fragment, Kind
+from zoo.documents.word_fields import is_part
 
 RUN = "w:r "
 """Start of the names of runs. The name of a run ends with its style, so that runs of the same style have one name."""
 _NAME = re.compile(r"<([^\s/>]+)")
 
 
-def arrange_runs(fragments: Sequence[Fragment]) -> list[Fragment]:
-    """Return the fragments, with runs that the translator can work with.
-
-    Runs with a boundary, such as a tab, are split. Neighbouring runs of the same style, into which Word splits text for
-    its own purposes, become one. Elements without text become units.
-    """
-    return list(_copy_blank(list(_join(list(_split(fragments))))))
-
-
-def _split(fragments: Sequence[Fragment]) -> Iterator[Fragment]:
-    """Split runs at boundaries. The boundary gets a run of its own in a translated document."""
+def split_runs(fragments: Iterable[Fragment]) -> Iterator[Fragment]:
+    """Split runs at boundaries, such as tabs, and at parts of fields. Each gets a run of its own when it is written."""
     run: Fragment | None = None
     is_empty = False
     """Whether the start of the run is not written yet."""
@@ -31,12 +24,12 @@ def _split(fragments: Sequence[Fragment]) -> Iterator[Fragment]:
             run, is_empty = fragment, True
             continue
         is_end = fragment.kind is Kind.CLOSE and fragment.name.startswith(RUN)
-        if run and fragment.kind is Kind.BREAK:
+        if run and (fragment.kind is Kind.BREAK or is_part(fragment)):
             end = f"</{match[1]}>" if (match := _NAME.match(run.written)) else ""
             if not is_empty:
                 yield Fragment(Kind.CLOSE, "", name=run.name, output=end)
             raw = run.raw + fragment.raw if is_empty else fragment.raw
-            yield Fragment(Kind.BREAK, raw, output=run.written + fragment.raw + end)
+            yield replace(fragment, raw=raw, output=run.written + fragment.raw + end)
             run, is_empty = Fragment(Kind.OPEN, "", name=run.name, output=run.written), True
         elif run and is_empty and is_end:
             yield Fragment(Kind.UNIT, run.raw + fragment.raw, output="")
@@ -49,8 +42,8 @@ def _split(fragments: Sequence[Fragment]) -> Iterator[Fragment]:
             run = None
 
 
-def _join(fragments: Sequence[Fragment]) -> Iterator[Fragment]:
-    """Join neighbouring runs of the same style. Only what is not written in a translation may be between them."""
+def join_runs(fragments: Sequence[Fragment]) -> Iterator[Fragment]:
+    """Join neighbouring runs of the same style, into which Word splits text for its own purposes."""
     index = 0
     while index < len(fragments):
         fragment, following = fragments[index], index + 1
@@ -69,7 +62,7 @@ def _is_dropped(fragment: Fragment) -> bool:
     return fragment.kind is Kind.UNIT and not fragment.written and not fragment.text
 
 
-def _copy_blank(fragments: Sequence[Fragment]) -> Iterator[Fragment]:
+def copy_blank(fragments: Sequence[Fragment]) -> Iterator[Fragment]:
     """Yield the fragments, with elements that have no text, such as a link of white space, as units."""
     opened, blank, last = list[int](), list[tuple[int, int]](), -1
     """Indices of open elements, bounds of elements without text, and the last fragment that no unit may contain."""
