@@ -50,7 +50,7 @@ def _leaf(tokens: Sequence[Token]) -> Iterable[Fragment]:
     elif name == "text:tab":
         fragment = Fragment(Kind.BREAK, raw)
     elif name == "text:line-break":
-        fragment = Fragment(Kind.LINE, raw)
+        fragment = Fragment(Kind.LINE, raw, " ")
     elif mark:
         found = attributes(raw)
         identity = found.get("name") or found.get("id") or found.get("change-id") or ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from xml.sax.saxutils import escape
@@ -81,14 +82,21 @@ def _leaf(tokens: Sequence[Token], prefix: str) -> Iterator[Fragment]:
     if name == "w:r":
         yield from _run(tokens, prefix)
     elif mark := _RANGE.fullmatch(name):
-        kind = Kind.START if mark[2] == "Start" else Kind.END
-        yield Fragment(kind, raw, name=f"{mark[1]} {attributes(raw).get('id', '')}")
+        yield Fragment(Kind.START if mark[2] == "Start" else Kind.END, raw, name=_range_name(tokens[0]))
     elif name == "w:pPr":
         yield Fragment(Kind.BREAK, raw)
     elif name in _DROPPED:
         yield Fragment(Kind.UNIT, raw, output="")
     else:
-        yield Fragment(Kind.UNIT, raw, join_text(tokens) if name in (_COMPUTED, "m:oMath", "m:oMathPara") else "")
+        marks = Counter(_range_name(token) for token in tokens if token.kind == "start" and _RANGE.match(token.name))
+        has_half = any(count == 1 for count in marks.values())
+        text = join_text(tokens) if name in (_COMPUTED, "m:oMath", "m:oMathPara") and not has_half else ""
+        yield Fragment(Kind.BREAK if has_half else Kind.UNIT, raw, text)
+
+
+def _range_name(mark: Token) -> str:
+    """Return the name of a range, which its start mark and its end mark have in common."""
+    return f"{mark.name.removesuffix('Start').removesuffix('End')} {attributes(mark.raw).get('id', '')}"
 
 
 def _run(tokens: Sequence[Token], prefix: str) -> Iterator[Fragment]:

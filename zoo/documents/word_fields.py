@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -94,6 +95,8 @@ def _join(fragments: Sequence[Fragment], field: _Field, end: int, *, is_whole: b
     """Return what replaces the parts of a field: for the index of each first fragment, the last one and the new one."""
     if field.separate < 0 or is_computed(field.code):
         parts = fragments[field.begin : end + 1]
+        marks = Counter(part.name for part in parts if part.kind in (Kind.START, Kind.END))
+        is_whole = is_whole and all(count == 2 for count in marks.values())  # no half of a range
         text = "".join(part.text for part in parts) if is_whole else ""
         return {field.begin: (end, Fragment(Kind.UNIT if is_whole else Kind.BREAK, **_joined(parts), text=text))}
     again = None if field.code.strip().upper().startswith("HYPERLINK") else ""

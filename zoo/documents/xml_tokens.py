@@ -19,7 +19,7 @@ _ATTRIBUTE = re.compile(r"""\s(?:[^\s=:]+:)?([^\s=:]+)\s*=\s*(?:"([^"]*)"|'([^']
 class Token(NamedTuple):
     """Tag or text of an XML document: its spelling in the file, and the text that it represents.
 
-    The end tag of an empty element, such as `<w:t/>`, has the spelling of the element. Its start tag has none.
+    The start tag of an empty element, such as `<w:t/>`, has the spelling of the element. Its end tag has none.
     """
 
     kind: str
