@@ -8,6 +8,7 @@ from functools import partial
 from xml.sax.saxutils import escape
 
 from zoo.documents.fragments import Archive, Format, Fragment, Kind, Syntax, View
+from zoo.documents.segments import PLACEHOLDER
 from zoo.documents.xml_tokens import (
     Token,
     attributes,
@@ -18,7 +19,10 @@ from zoo.documents.xml_tokens import (
     read_tokens,
 )
 
-_NAMESPACES = {f"urn:oasis:names:tc:opendocument:xmlns:{name}:1.0": name for name in ("text", "office")}
+_NAMESPACES = {
+    f"urn:oasis:names:tc:opendocument:xmlns:{name}:1.0": prefix
+    for name, prefix in (("text", "text"), ("office", "office"), ("drawing", "draw"))
+}
 _PARAGRAPHS = ("text:p", "text:h")
 _DELETED = ("text:tracked-changes",)
 _ELEMENTS = {"text:span": None, "text:a": None, "text:meta": "", "text:ruby": "text:ruby-base"}
@@ -57,9 +61,18 @@ def _leaf(tokens: Sequence[Token]) -> Iterable[Fragment]:
         kind = Kind.END if mark[2] == "end" or mark[4] else Kind.START
         fragment = Fragment(kind, raw, name=f"{mark[1] or mark[3]} {identity}")
     else:
-        is_field = name.startswith("text:") and name not in _INVISIBLE
-        fragment = Fragment(Kind.UNIT, raw, " " if name == "text:s" else join_text(tokens) if is_field else "")
+        fragment = Fragment(Kind.UNIT, raw, _unit_text(tokens))
     return (fragment,)
+
+
+def _unit_text(tokens: Sequence[Token]) -> str:
+    """Return what the translator reads in place of an element that is copied."""
+    name = tokens[0].name
+    if name == "draw:frame" and any(token.name == "draw:object" for token in tokens):  # a formula, for instance
+        return PLACEHOLDER
+    if name.startswith("text:") and name not in _INVISIBLE:
+        return " " if name == "text:s" else join_text(tokens)
+    return ""
 
 
 def _pair_marks(fragments: Iterable[Fragment]) -> Iterator[Fragment]:

@@ -9,6 +9,7 @@ from functools import partial
 from xml.sax.saxutils import escape
 
 from zoo.documents.fragments import Archive, Format, Fragment, Kind, Syntax, View
+from zoo.documents.segments import PLACEHOLDER
 from zoo.documents.word_fields import CODE, PARTS, is_computed, is_part, join_fields
 from zoo.documents.word_runs import RUN, copy_blank, join_runs, split_runs
 from zoo.documents.xml_tokens import (
@@ -114,8 +115,8 @@ def _run(tokens: Sequence[Token], prefix: str) -> Iterator[Fragment]:
     elif Kind.LINE in kinds:
         yield Fragment(Kind.LINE, raw, " ")
     else:
-        output = raw if any(piece.written for piece in pieces) else ""
-        yield Fragment(Kind.UNIT, raw, "".join(piece.text for piece in pieces), output=output)
+        is_dropped = bool(pieces) and not any(piece.written for piece in pieces)
+        yield Fragment(Kind.UNIT, raw, "".join(piece.text for piece in pieces), output="" if is_dropped else raw)
 
 
 def _pieces(child: Sequence[Token], prefix: str) -> Iterator[Fragment]:
@@ -140,6 +141,8 @@ def _pieces(child: Sequence[Token], prefix: str) -> Iterator[Fragment]:
     elif name == "w:ruby":
         base = (join_text(each) for each in children(child) if each[0].name == "w:rubyBase")
         yield Fragment(Kind.UNIT, raw, "".join(base))
+    elif name == "w:object":  # a formula, for instance
+        yield Fragment(Kind.UNIT, raw, PLACEHOLDER)
     else:
         yield Fragment(Kind.UNIT, raw, output="" if name in _DROPPED else None)
 

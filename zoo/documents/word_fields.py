@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from zoo.documents.fragments import Fragment, Kind
+from zoo.documents.segments import PLACEHOLDER
 
 PARTS = _BEGIN, _SEPARATE, _END = "begin", "separate", "end"
 """Names of the marks of a field among the fragments."""
@@ -97,7 +98,12 @@ def _join(fragments: Sequence[Fragment], field: _Field, end: int, *, is_whole: b
         parts = fragments[field.begin : end + 1]
         marks = Counter(part.name for part in parts if part.kind in (Kind.START, Kind.END))
         is_whole = is_whole and all(count == 2 for count in marks.values())  # no half of a range
-        text = "".join(part.text for part in parts) if is_whole else ""
+        text = "".join(part.text for part in parts)
+        if (
+            is_computed(field.code) and not text.strip()
+        ):  # a page number, for instance, that Word computes when it opens
+            text = PLACEHOLDER
+        text = text if is_whole else ""
         return {field.begin: (end, Fragment(Kind.UNIT if is_whole else Kind.BREAK, **_joined(parts), text=text))}
     again = None if field.code.strip().upper().startswith("HYPERLINK") else ""
     head, tail = _joined(fragments[field.begin : field.separate + 1]), _joined(fragments[end : end + 1])

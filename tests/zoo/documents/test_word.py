@@ -144,6 +144,7 @@ def texts(text: str) -> list[str]:
         ("one {ADDIN ZOTERO_ITEM|(Smith, 1999)} two", "TWO {ADDIN ZOTERO_ITEM|(Smith, 1999)} ONE"),
         ("one <page>12</page> two", "TWO <page>12</page> ONE"),
         ("one {=|12} two", "TWO {=|12} ONE"),
+        ("page {PAGE|} one", "ONE {PAGE|} PAGE"),
         # A table of contents, and fields that continue in other paragraphs.
         (
             "{TOC|<a>one two→{PAGEREF _1|3}</a>¶<a>three→{PAGEREF _2|4}</a>}",
@@ -209,6 +210,12 @@ def test_neighbouring_runs_are_one(before: str, after: list[str]) -> None:
 
 def test_a_link_of_white_space_is_kept() -> None:
     assert outline(translated(make("one<a> </a>*two* three"), Shuffle())) == "THREE *TWO*<a> </a>ONE"
+
+
+def test_the_translator_reads_a_word_in_place_of_formulas_and_results_that_are_not_known_yet() -> None:
+    formula = "<w:r><w:object><w:x/></w:object></w:r>"
+    text = make("page {PAGE|} of {XE|}@").replace("<w:r><w:drawing/></w:r>", formula)
+    assert texts(text.replace("</w:p>", "<w:r><w:t> three</w:t></w:r></w:p>")) == ["page X of X three"]
 
 
 @pytest.mark.parametrize("namespace", [W, STRICT])
