@@ -11,6 +11,7 @@ PARTS = {".docx": "word/document.xml", ".odt": "content.xml", ".epub": "a.xhtml"
 _WORD_NAMESPACE = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 _WORD = f'<w:document xmlns:w="{_WORD_NAMESPACE}"><w:body>{{}}</w:body></w:document>'
 _OPEN_DOCUMENT = "urn:oasis:names:tc:opendocument:xmlns:{}:1.0"
+_CUE = "1\n00:00:01,000 --> 00:00:02,000\n"
 _MANY_FILES = "archive, many files"
 FULL_SIZE = 1_000_000
 
@@ -47,6 +48,8 @@ def _archives(size: int) -> dict[str, tuple[str, Callable[[], str]]]:
         "Word, nested runs": (".docx", lambda: _WORD.format(_nested("w:r", depth))),
         "Word, nested links": (".docx", lambda: _WORD.format(_nested("w:hyperlink", depth, "one"))),
         "Word, many runs": (".docx", lambda: _WORD.format("<w:r><w:t>one </w:t></w:r>" * depth)),
+        "Word, nested fields": (".docx", lambda: _WORD.format(f"<w:p>{_fields(depth // 8)}</w:p>")),
+        "Word, many tabs of a long style": (".docx", lambda: _WORD.format(f"<w:p>{_tabs(depth)}</w:p>")),
         "Word, many tags": (".docx", lambda: _WORD.format("<w:p/>" * (5 * size))),
         "Word, many lines": (".docx", lambda: _WORD.format("\n" * (10 * size))),
         "OpenDocument, nested spans": (".odt", lambda: _paragraph(_nested("text:span", depth, "one"))),
@@ -54,6 +57,15 @@ def _archives(size: int) -> dict[str, tuple[str, Callable[[], str]]]:
         "EPUB, unclosed comments": (".epub", lambda: "<!--" * (size // 4)),
         _MANY_FILES: (".docx", str),
     }
+
+
+def _fields(depth: int) -> str:
+    begin, separate, end = (f'<w:r><w:fldChar w:fldCharType="{part}"/></w:r>' for part in ("begin", "separate", "end"))
+    return (begin + separate) * depth + "<w:r><w:t>one</w:t></w:r>" + end * depth
+
+
+def _tabs(count: int) -> str:
+    return f"<w:r><w:rPr>{'<w:b/>' * count}</w:rPr>{'<w:t>one</w:t><w:tab/>' * count}</w:r>"
 
 
 def _paragraph(text: str) -> str:
@@ -83,6 +95,8 @@ def _html_texts(size: int) -> dict[str, tuple[str, str]]:
             "nested blocks": _nested("div", size // 11, "one"),
             "many inline elements": _repeated("<b>x</b> ", size),
             "many empty inline elements": "one " + _repeated("<b></b>", size) + " two",
+            "elements inside of a word": _repeated("x<b>y</b>", size),
+            "exponents": _repeated("m<sup>2</sup> ", size),
             "many units": "one " + _repeated("<br-x/><wbr>", size) + " two",
             "many copied elements": _repeated("<code>x</code>", size),
             "many parts of a copied element": "one <code>" + _repeated("<b></b>", size) + "</code> two",
@@ -109,10 +123,15 @@ def _markdown_texts(size: int) -> dict[str, tuple[str, str]]:
 def _plain_texts(size: int) -> dict[str, tuple[str, str]]:
     return {
         "text, spaces": (".txt", " " * size),
+        "text, dashes": (".txt", _repeated("- ", size) + "a"),
         "text, line breaks": (".txt", "a\n" * (2 * size)),
         "subtitles, arrows": (".srt", _repeated("-->", size)),
-        "subtitles, tags": (".srt", "1\n00:00:01,000 --> 00:00:02,000\n" + _repeated("<a", size)),
-        "subtitles, spaces": (".srt", "1\n00:00:01,000 --> 00:00:02,000\n" + _repeated("\n   ", size)),
+        "subtitles, marks": (".srt", _CUE + "a" + "#" * size + "a"),
+        "subtitles, brackets": (".srt", _CUE + "[" * size),
+        "subtitles, speakers": (".srt", _CUE + _repeated("A: ", size)),
+        "subtitles, lines": (".srt", _CUE + _repeated("one\n", size)),
+        "subtitles, tags": (".srt", _CUE + _repeated("<a", size)),
+        "subtitles, spaces": (".srt", _CUE + _repeated("\n   ", size)),
     }
 
 

@@ -6,23 +6,35 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from specs import ZooError
 from zoo.documents.fragments import Fragment, Kind
 from zoo.documents.word_fields import is_part
 
 RUN = "w:r "
 """Start of the names of runs. The name of a run ends with its style, so that runs of the same style have one name."""
+_MAX_COPIED = 50_000_000
+"""Maximum number of characters of the styles of runs that are split off."""
 _NAME = re.compile(r"<([^\s/>]+)")
 
 
 def split_runs(fragments: Iterable[Fragment]) -> Iterator[Fragment]:
-    """Split runs at boundaries, such as tabs, and at parts of fields. Each gets a run of its own when it is written."""
+    """Split runs at boundaries, such as tabs, and at parts of fields. Each gets a run of its own when it is written.
+
+    Raises:
+        ZooError: The styles of these runs are very long together.
+    """
     run: Fragment | None = None
+    copied = 0
     is_empty = False
     """Whether the start of the run is not written yet."""
     for fragment in fragments:
         if fragment.kind is Kind.OPEN and fragment.name.startswith(RUN):
             run, is_empty = fragment, True
             continue
+        if run and (fragment.kind in (Kind.BREAK, Kind.LINE) or is_part(fragment)):
+            copied += len(run.written)
+            if copied > _MAX_COPIED:
+                raise ZooError("its text has too many tabs and line breaks with long styles", hint="split it")
         is_end = fragment.kind is Kind.CLOSE and fragment.name.startswith(RUN)
         if run and (fragment.kind is Kind.BREAK or is_part(fragment)):
             end = f"</{match[1]}>" if (match := _NAME.match(run.written)) else ""
