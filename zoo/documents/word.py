@@ -91,8 +91,8 @@ def _leaf(tokens: Sequence[Token], prefix: str) -> Iterator[Fragment]:
     else:
         marks = Counter(_range_name(token) for token in tokens if token.kind == "start" and _RANGE.match(token.name))
         has_half = any(count == 1 for count in marks.values())
-        text = join_text(tokens) if name in (_COMPUTED, "m:oMath", "m:oMathPara") and not has_half else ""
-        yield Fragment(Kind.BREAK if has_half else Kind.UNIT, raw, text)
+        is_visible = name in (_COMPUTED, "m:oMath", "m:oMathPara") and not has_half
+        yield Fragment(Kind.BREAK if has_half else Kind.UNIT, raw, (join_text(tokens) or PLACEHOLDER) * is_visible)
 
 
 def _range_name(mark: Token) -> str:
@@ -104,22 +104,24 @@ def _run(tokens: Sequence[Token], prefix: str) -> Iterator[Fragment]:
     """Yield the fragments of a run: an element around its text, or a copied run."""
     inside = list(children(tokens))
     style = join_raw(inside.pop(0)) if inside and inside[0][0].name == "w:rPr" else ""
-    pieces = [piece for child in inside for piece in _pieces(child, prefix)]
-    kinds, raw = {piece.kind for piece in pieces}, join_raw(tokens)
-    if Kind.TEXT in kinds or kinds == {Kind.LINE, Kind.UNIT} or any(is_part(piece) for piece in pieces):
+    fragments = [fragment for child in inside for fragment in _child(child, prefix)]
+    kinds, raw = {fragment.kind for fragment in fragments}, join_raw(tokens)
+    if Kind.TEXT in kinds or kinds == {Kind.LINE, Kind.UNIT} or any(is_part(fragment) for fragment in fragments):
         yield Fragment(Kind.OPEN, tokens[0].raw + style, name=RUN + style)
-        yield from pieces
+        yield from fragments
         yield Fragment(Kind.CLOSE, tokens[-1].raw, name=RUN + style)
     elif Kind.BREAK in kinds:
         yield Fragment(Kind.BREAK, raw)
     elif Kind.LINE in kinds:
         yield Fragment(Kind.LINE, raw, " ")
     else:
-        is_dropped = bool(pieces) and not any(piece.written for piece in pieces)
-        yield Fragment(Kind.UNIT, raw, "".join(piece.text for piece in pieces), output="" if is_dropped else raw)
+        is_dropped = bool(fragments) and not any(fragment.written for fragment in fragments)
+        yield Fragment(
+            Kind.UNIT, raw, "".join(fragment.text for fragment in fragments), output="" if is_dropped else raw
+        )
 
 
-def _pieces(child: Sequence[Token], prefix: str) -> Iterator[Fragment]:
+def _child(child: Sequence[Token], prefix: str) -> Iterator[Fragment]:
     """Yield the fragments of a child of a run."""
     name, raw = child[0].name, join_raw(child)
     if name == "w:t":

@@ -14,6 +14,8 @@ PARTS = _BEGIN, _SEPARATE, _END = "begin", "separate", "end"
 """Names of the marks of a field among the fragments."""
 CODE = "code "
 """Start of the name of the code of a field. The name ends with the code."""
+_MAX_CODE = 100
+"""Number of characters of the code of a field that are read."""
 _COMPUTED = re.compile(
     "=|(?:PAGE|NUMPAGES|SECTION|SECTIONPAGES|PAGEREF|REF|NOTEREF|FTNREF|STYLEREF|SEQ|LISTNUM|AUTONUM|DATE|TIME|CREATEDATE"
     "|SAVEDATE|PRINTDATE|EDITTIME|CITATION|BIBLIOGRAPHY|FILENAME|FILESIZE|TITLE|SUBJECT|AUTHOR|KEYWORDS|COMMENTS|INFO"
@@ -32,7 +34,7 @@ class _Field:
         begin: Index of its first fragment.
         place: Index of the element around it, and number of boundaries before it.
         is_inside: Whether it is part of the code of another field, or of a result that is copied.
-        code: Its code.
+        code: The start of its code.
         separate: Index of the fragment before its result. -1 if it has none.
         is_whole: Whether its code contains no part of another element.
     """
@@ -78,7 +80,7 @@ def join_fields(fragments: Sequence[Fragment]) -> list[Fragment]:
         elif fragment.name == _BEGIN:
             fields.append(_Field(index, place, bool(fields) and fields[-1].hides))
         elif fields and fragment.name.startswith(CODE) and fields[-1].separate < 0:
-            fields[-1].code += fragment.name.removeprefix(CODE)
+            fields[-1].code = (fields[-1].code + fragment.name.removeprefix(CODE))[:_MAX_CODE]
         elif fields and fragment.name == _SEPARATE and fields[-1].separate < 0:
             fields[-1].separate, fields[-1].is_whole = index, place == fields[-1].place
         elif fields and fragment.name == _END:
@@ -99,12 +101,10 @@ def _join(fragments: Sequence[Fragment], field: _Field, end: int, *, is_whole: b
         marks = Counter(part.name for part in parts if part.kind in (Kind.START, Kind.END))
         is_whole = is_whole and all(count == 2 for count in marks.values())  # no half of a range
         text = "".join(part.text for part in parts)
-        if (
-            is_computed(field.code) and not text.strip()
-        ):  # a page number, for instance, that Word computes when it opens
-            text = PLACEHOLDER
-        text = text if is_whole else ""
-        return {field.begin: (end, Fragment(Kind.UNIT if is_whole else Kind.BREAK, **_joined(parts), text=text))}
+        if is_computed(field.code):
+            text = text or PLACEHOLDER  # Word computes the result when it opens the document
+        text, kind = (text, Kind.UNIT) if is_whole else ("", Kind.BREAK)
+        return {field.begin: (end, Fragment(kind, **_joined(parts), text=text))}
     again = None if field.code.strip().upper().startswith("HYPERLINK") else ""
     head, tail = _joined(fragments[field.begin : field.separate + 1]), _joined(fragments[end : end + 1])
     kinds = (Kind.OPEN, Kind.CLOSE) if is_whole else (Kind.BREAK, Kind.BREAK)
@@ -115,12 +115,13 @@ def _join(fragments: Sequence[Fragment], field: _Field, end: int, *, is_whole: b
 
 
 def _replaced(fragments: Sequence[Fragment], joined: dict[int, tuple[int, Fragment]]) -> list[Fragment]:
+    """Return the fragments with the results of `_join`. Parts of incomplete fields become boundaries."""
     result, index = list[Fragment](), 0
     while index < len(fragments):
         fragment = fragments[index]
         if index in joined:
             index, fragment = joined[index]
-        elif fragment.name in PARTS:  # of an incomplete field
+        elif fragment.name in PARTS:
             fragment = replace(fragment, kind=Kind.BREAK)
         result.append(fragment)
         index += 1

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import random
 import re
+import warnings
+import zipfile
 from collections import Counter
 from xml.etree import ElementTree
 
@@ -11,9 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from specs import ZooError
 from tests.zoo.documents.translators import Shuffle, render
 from zoo.documents import word
-from zoo.documents.document import TextFile
+from zoo.documents.document import Document, TextFile, translate_document
 from zoo.documents.segments import PLACEHOLDER
 
 W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
@@ -47,7 +51,7 @@ ELEMENTS = {
 RANGES = {"[": "bookmark", "(": "commentRange"}
 
 
-def pieces(text: str) -> list[str]:
+def spellings(text: str) -> list[str]:
     """Return the XML of each token. What belongs into a run begins with `=`."""
     result = []
     for match in TOKEN.finditer(text):
@@ -76,12 +80,12 @@ def pieces(text: str) -> list[str]:
 def make(text: str, draw: random.Random | None = None) -> str:
     """Return a part of a document. Each token has a run, unless random tokens are put into the run before them."""
     inside, is_open = "", False
-    for piece in pieces(text):
-        if is_open and not (piece.startswith("=") and draw and draw.random() < 0.5):
+    for spelling in spellings(text):
+        if is_open and not (spelling.startswith("=") and draw and draw.random() < 0.5):
             inside, is_open = inside + "</w:r>", False
-        if piece.startswith("=") and not is_open:
+        if spelling.startswith("=") and not is_open:
             inside, is_open = inside + "<w:r>", True
-        inside += piece.removeprefix("=")
+        inside += spelling.removeprefix("=")
     return f'<w:document xmlns:w="{W}"><w:body><w:p>{inside}{"</w:r>" * is_open}</w:p></w:body></w:document>'
 
 
@@ -197,7 +201,8 @@ def test_an_element_with_an_identity_occurs_once() -> None:
         ("<w:r><w:t/></w:r><w:r><w:t>one</w:t><w:t></w:t></w:r>", ["one"]),
         ("<w:r>\n<w:t>\n one &amp; <![CDATA[<two>]]></w:t>\n</w:r>", ["one & <two>"]),
         ("<w:sdt>\n<w:sdtContent>\n<w:r><w:t>one</w:t></w:r></w:sdtContent>\n</w:sdt>", ["one"]),
-        ("<w:sdt/><w:r><w:t>one</w:t></w:r><w:hyperlink/><w:fldSimple w:instr='PAGE'/>", ["one"]),
+        ("<w:sdt/><w:r><w:t>one</w:t></w:r><w:hyperlink/><w:fldSimple w:instr='u'/>", ["one"]),
+        ("<w:r><w:t>one</w:t></w:r><w:fldSimple w:instr='PAGE'/>", [f"one {PLACEHOLDER}"]),
     ],
 )
 def test_neighbouring_runs_are_one(before: str, after: list[str]) -> None:
@@ -313,3 +318,46 @@ def test_nothing_is_lost_doubled_or_swapped(seed: int) -> None:
     before = make(with_ranges(text, draw), draw)
     assert translated(before) == before
     check(before, translated(before, Shuffle(seed, faithful=draw.random() < 0.5)))
+
+
+def archive(*parts: tuple[str, bytes]) -> bytes:
+    written = io.BytesIO()
+    with zipfile.ZipFile(written, "w") as target, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a name occurs twice
+        for name, content in parts:
+            target.writestr(name, content)
+    return written.getvalue()
+
+
+@pytest.mark.parametrize("encoding", ["UTF-16", "utf-8-sig", "ISO-8859-1"])
+def test_a_part_keeps_its_encoding(encoding: str) -> None:
+    text = f'<?xml version="1.0" encoding="{encoding.removesuffix("-sig")}"?>' + make("one für {PAGE|1}")
+    content = archive(("word/document.xml", text.encode(encoding)), ("word/styles.xml", b"<x/>"))
+    model = Shuffle()
+    result = translate_document(content, "a.docx", model.translate_all, model.align)
+    with zipfile.ZipFile(io.BytesIO(result)) as written:
+        assert outline(written.read("word/document.xml").decode(encoding)) == "{PAGE|1} FÜR ONE"
+
+
+def test_of_two_parts_with_one_name_the_last_is_read() -> None:
+    parts = (("word/document.xml", make(text).encode()) for text in ("one two", "three four"))
+    model = Shuffle()
+    result = translate_document(archive(*parts), "a.docx", model.translate_all, model.align)
+    with zipfile.ZipFile(io.BytesIO(result)) as written:
+        assert [outline(written.read(name).decode()) for name in written.namelist()] == ["FOUR THREE"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b'<?xml version="1.0" encoding="no-such"?><a/>', "NO-SUCH"),
+        (b"\xff\xfe<\x00a", "UTF-16"),
+        (make("one").replace("</w:p>", "").encode(), "damaged"),
+        (make("one").replace(" xmlns:w", " xmlns:v").encode(), "damaged"),
+        (make("one").replace("<w:r>", "<w:r>\x00").encode(), "damaged"),
+    ],
+)
+def test_damaged_parts_are_refused(content: bytes, message: str) -> None:
+    with pytest.raises(ZooError, match=message) as error:
+        Document(archive(("word/document.xml", content)), "a.docx")
+    assert error.value.hint
