@@ -126,7 +126,8 @@ def _set_pieces(segment: Segment, words: Sequence[_Word], target: str) -> None:
             index = bisect_right(starts, position) - 1
             span = spans[index] if index >= 0 and position < spans[index][1] else (position, position + 1)
             word.pieces = _pieces(segment, target[word.start : word.end], position, span)
-    texts = [stack for stack, is_covered in zip(segment.stacks, covered, strict=False) if not is_covered]
+    characters = zip(segment.text, segment.stacks, covered, strict=False)
+    texts = [stack for character, stack, is_covered in characters if character != " " and not is_covered]
     current = next((word.pieces[0][1] for word in words if word.pieces), texts[0] if texts else ())
     for word in words:
         if word.unit is None:

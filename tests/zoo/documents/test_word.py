@@ -19,6 +19,7 @@ from tests.zoo.documents.translators import Shuffle, render
 from zoo.documents import word
 from zoo.documents.document import Document, TextFile, translate_document
 from zoo.documents.segments import PLACEHOLDER
+from zoo.generation.alignment import AlignedToken
 
 W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 STRICT = "http://purl.oclc.org/ooxml/wordprocessingml/main"
@@ -226,6 +227,11 @@ def test_the_translator_reads_a_word_in_place_of_formulas_and_results_that_are_n
     ]
 
 
+def test_text_is_in_runs_if_nothing_is_aligned() -> None:
+    text = make("{PAGE|} *one*")
+    check(text, translated(text, Unsure(1)))
+
+
 @pytest.mark.parametrize("namespace", [W, STRICT])
 @pytest.mark.parametrize("prefix", ["x:", ""])
 def test_names_are_those_of_the_namespace(prefix: str, namespace: str) -> None:
@@ -279,6 +285,15 @@ def check(before: str, after: str) -> None:
             assert [kind for kind, found in order if found == identity] == ["Start", "End"]
 
 
+class Unsure(Shuffle):
+    """Translator that knows the alignment of some words only."""
+
+    def align(self, sources: list[str], targets: list[str]) -> list[list[AlignedToken]]:
+        draw = random.Random(self.seed)
+        share = draw.choice([0, 0.5])
+        return [[token for token in tokens if draw.random() < share] for tokens in super().align(sources, targets)]
+
+
 def random_words(draw: random.Random) -> str:
     return " ".join(draw.choices(["one", "two,", "Three.", "4", "x‑y", "a¬b", "*five*", ""], k=draw.randint(1, 4)))
 
@@ -317,7 +332,7 @@ def test_nothing_is_lost_doubled_or_swapped(seed: int) -> None:
     text = "¶".join(random_text(draw) for _ in range(draw.randint(1, 3)))
     before = make(with_ranges(text, draw), draw)
     assert translated(before) == before
-    check(before, translated(before, Shuffle(seed, faithful=draw.random() < 0.5)))
+    check(before, translated(before, draw.choice([Shuffle, Unsure])(seed, faithful=draw.random() < 0.5)))
 
 
 def archive(*parts: tuple[str, bytes]) -> bytes:
