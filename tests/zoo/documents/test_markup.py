@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from zoo.documents.document import TextFile, align_segments
-from zoo.documents.html import XmlTags, xml_format
+from zoo.documents.html import XmlTags
+from zoo.documents.xml import format_with
 from zoo.generation.alignment import AlignedToken
 
 WORD = re.compile(r"\w+|[^\w\s]")
@@ -175,6 +176,6 @@ def test_text_of_the_translation_never_becomes_markup() -> None:
 )
 def test_elements_of_xml_split_segments_where_the_outline_or_the_tags_say_so(text, tags, segments):
     roles = XmlTags(**{name: value if name == "outline" else frozenset(value) for name, value in tags.items()})
-    markup = TextFile(text, xml_format(roles))
+    markup = TextFile(text, format_with(roles))
     assert [segment.text for segment in markup.segments] == segments
     assert markup.render(zip(segments, [[]] * len(segments), strict=True)) == text
