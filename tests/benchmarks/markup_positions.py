@@ -61,7 +61,7 @@ def print_right_tags(translator: Translator, count: int) -> None:
     for markup, translated, (_, pattern) in zip(
         markups, zip(translations, alignments, strict=True), marked, strict=True
     ):
-        rendered, translation = markup.render(iter([translated])), translated[0]
+        rendered, translation = markup.render([translated[0]], [translated[1]]), translated[0]
         if len([word for word in _WORD.findall(translation) if pattern.fullmatch(word)]) == 1:
             bold = _BOLD.findall(rendered)
             right += len(bold) == 1 and pattern.fullmatch(bold[0]) is not None

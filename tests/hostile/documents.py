@@ -108,8 +108,8 @@ def _plain_texts(size: int) -> dict[str, tuple[str, str]]:
         "text, spaces": (".txt", " " * size),
         "text, line breaks": (".txt", "a\n" * (2 * size)),
         "subtitles, arrows": (".srt", _repeated("-->", size)),
-        "subtitles, tags": (".srt", "1\n0 --> 1\n" + _repeated("<a", size)),
-        "subtitles, spaces": (".srt", "1\n0 --> 1\n" + _repeated("\n   ", size)),
+        "subtitles, tags": (".srt", "1\n00:00:01,000 --> 00:00:02,000\n" + _repeated("<a", size)),
+        "subtitles, spaces": (".srt", "1\n00:00:01,000 --> 00:00:02,000\n" + _repeated("\n   ", size)),
     }
 
 

@@ -42,7 +42,8 @@ class TextArchive:
         Raises:
             ZooError: The archive is damaged, or is too large after decompression.
         """
-        self._content, self._name, self._encodings = content, name, dict[str, str]()
+        self._content, self._name = content, name
+        self._texts, self._encodings = dict[str, str](), dict[str, str]()
         self._read = 0
         with self._open() as archive:
             self.names = list(dict.fromkeys(entry.filename for entry in archive.infolist()))
@@ -69,11 +70,14 @@ class TextArchive:
             text = content.decode(encoding)
         except (LookupError, UnicodeDecodeError):
             raise ZooError(f"`{where}` is not {encoding.upper()}", hint="open and save the document again") from None
-        self._encodings[name] = encoding
+        self._texts[name], self._encodings[name] = text, encoding
         return text
 
     def replace(self, texts: Mapping[str, str]) -> bytes:
-        """Return the archive with other texts in some files, which were read before. Other files are copied."""
+        """Return the archive with these texts in files that were read before. If none differs, it is the same bytes."""
+        texts = {name: text for name, text in texts.items() if text != self._texts[name]}
+        if not texts:
+            return self._content
         written = io.BytesIO()
         with self._open() as archive, zipfile.ZipFile(written, "w") as target:
             target.comment = archive.comment

@@ -8,7 +8,8 @@ from pathlib import PurePath
 from specs import ZooError
 from zoo.documents import epub, html, markdown, open_document, subtitles, text, word, xml
 from zoo.documents.archives import TextArchive
-from zoo.documents.fragments import Archive, Format, Kind, View
+from zoo.documents.fragments import Archive, Format, Fragment, Kind, View
+from zoo.documents.placement import place_markup
 from zoo.documents.segments import Segment, split_segments
 from zoo.generation.alignment import AlignedToken
 
@@ -24,8 +25,7 @@ DocumentSource = tuple[bytes, str, html.XmlTags | None]
 """Arguments of `Document`."""
 SegmentText = tuple[str, bool]
 """The text of a segment, and whether the segment has markup, so that its translation must be aligned."""
-Translated = Iterator[tuple[str, list[AlignedToken]]]
-"""Translations of segments in order, each with its alignment."""
+_Translated = tuple[str, list[AlignedToken]]
 
 FORMATS: Mapping[str, Format | Archive] = {
     ".txt": text.FORMAT,
@@ -48,13 +48,23 @@ class _Parts:
         self._syntax = view.syntax
         self.segments = [part for part in self._parts if isinstance(part, Segment)]
 
-    def render(self, translated: Translated, language: str | None) -> str:
-        return "".join(
-            part.render(*next(translated), self._syntax)
-            if isinstance(part, Segment)
-            else (language if part.kind is Kind.LANGUAGE and language else part.raw)
-            for part in self._parts
-        )
+    def render(self, targets: Sequence[str], alignments: Sequence[list[AlignedToken]], language: str | None) -> str:
+        """Return the text with translations. It is the text itself if they change nothing."""
+        texts = [segment.text for segment in self.segments]
+        if list(targets) == texts and not (language and any(each.kind is Kind.LANGUAGE for each in self._parts)):
+            return "".join(part.raw for part in self._parts)
+        rest = zip(targets, alignments, strict=True)
+        return "".join(self._write(part, rest, language) for part in self._parts)
+
+    def _write(
+        self, part: Fragment | Segment, rest: Iterator[tuple[str, list[AlignedToken]]], language: str | None
+    ) -> str:
+        if isinstance(part, Fragment):
+            return language if part.kind is Kind.LANGUAGE and language else part.written
+        target, tokens = next(rest)
+        if target == part.text:
+            return "".join(fragment.written for fragment in part.fragments)
+        return place_markup(part, target, tokens, self._syntax)
 
 
 class TextFile:
@@ -75,17 +85,21 @@ class TextFile:
         self._views = [_Parts(self._text, view) for view in form]
         self.segments = [segment for view in self._views for segment in view.segments]
 
-    def render(self, translated: Translated, language: str | None = None) -> str:
-        """Return the text with translations in place of its segments.
+    def render(
+        self, translations: Sequence[str], alignments: Sequence[list[AlignedToken]], language: str | None = None
+    ) -> str:
+        """Return the text with the translations of its segments, and their alignments.
 
         Args:
-            translated: The translations of the segments with their alignments. They are read from this iterator.
+            translations: The translations.
+            alignments: Their alignments. May be empty for segments without markup.
             language: Code of the target language. None keeps the document's own codes.
         """
-        text = self._text
+        text, start = self._text, 0
         for view, parts in zip(self._format, self._views, strict=True):
+            chosen = slice(start, start := start + len(parts.segments))
             current = parts if text == self._text else _Parts(text, view)
-            text = current.render(translated, language)
+            text = current.render(translations[chosen], alignments[chosen], language)
         return self._mark + text
 
 
@@ -124,7 +138,7 @@ class Document:
             self._files = {file: TextFile(text, formats[file]) for file, text in texts.items()}
         except ZooError as error:
             raise ZooError(f"`{name}` cannot be read: {error.summary}", hint=error.hint) from None
-        self._name, self._content = name, content
+        self._name = name
         self.segments = [segment for file in self._files.values() for segment in file.segments]
 
     def render(
@@ -140,13 +154,13 @@ class Document:
             alignments: Its alignment. May be empty for segments without markup.
             language: Code of the target language. None keeps the document's own codes.
         """
-        if language is None and all(
-            target == segment.text for target, segment in zip(translations, self.segments, strict=True)
-        ):
-            return self._content
-        translated = zip(translations, alignments, strict=True)
-        texts = {name: file.render(translated, language) for name, file in self._files.items()}
-        return self._archive.replace(texts) if self._archive else texts[self._name].encode()
+        texts, start = dict[str, str](), 0
+        for name, file in self._files.items():
+            chosen = slice(start, start := start + len(file.segments))
+            texts[name] = file.render(translations[chosen], alignments[chosen], language)
+        if self._archive is None:
+            return texts[self._name].encode()
+        return self._archive.replace(texts)
 
 
 def read_texts(sources: Sequence[DocumentSource]) -> list[list[SegmentText]]:

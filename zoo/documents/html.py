@@ -11,6 +11,7 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from zoo.documents.fragments import Format, Fragment, Kind, Syntax, View, unescape
+from zoo.documents.segments import PLACEHOLDER
 from zoo.documents.tags import TAG, TAG_START, attributes, values, without_id
 
 _BLOCKS = frozenset(
@@ -52,7 +53,6 @@ _XML_DOCTYPE = re.compile(
     r"""<!doctype[^\[>"']*+(?:(?:"[^"]*+"|'[^']*+')[^\[>"']*+)*+(?:\[(?:<!--(?:[^-]|-(?!->))*+-->|"[^"]*+"|'[^']*+'|[^\]])*+\]\s*+)?>""",
     re.IGNORECASE,
 )
-_PLACEHOLDER = "X"
 _MAYBE_TEXT = re.compile(r"(?:alt|title|label|placeholder|description|value|content)\s*+=", re.IGNORECASE)
 _DESCRIPTIONS = ("description", "og:title", "og:description", "twitter:title", "twitter:description")
 _ATTRIBUTES = frozenset(("alt", "aria-description", "aria-label", "aria-placeholder", "placeholder", "title"))
@@ -260,7 +260,7 @@ class Parser:
     def _text_of_empty(self, name: str) -> str:
         """Return the text of an element without content. Unknown elements stand for something, such as a name."""
         is_known = name in _INLINE or name in _COPIED or name in _VOID or name in _BLOCKS
-        return _PLACEHOLDER if name in self._roles.copied or not is_known else ""
+        return PLACEHOLDER if name in self._roles.copied or not is_known else ""
 
     def _is_inline(self, name: str) -> bool:
         roles = self._roles

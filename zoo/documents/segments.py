@@ -1,34 +1,92 @@
-"""Text with markup: split it into segments, and put the markup of each segment around the words of its translation."""
+"""Segments: find the texts to translate in the fragments of a document."""
 
 from __future__ import annotations
 
 import re
-from bisect import bisect_left, insort
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from specs import ZooError
 from zoo.documents.fragments import Fragment, Kind, Syntax
-from zoo.generation.alignment import AlignedToken
 from zoo.text.sentences import MAX_TEXT_LENGTH
 
 MAX_DEPTH = 100
 """Maximum number of inline elements around a character."""
-_WORDS = re.compile(r"\w+(?:['’-]\w+)*|[^\w\s]")
-_Stack = tuple[int, ...]
+WORDS = re.compile(r"\w+(?:['’-]\w+)*|[^\w\s]")
+PLACEHOLDER = "X"
+"""What the translator reads in place of copied content that is not a single word."""
+Stack = tuple[int, ...]
+"""Indices of the inline elements around a character, outermost first."""
+_BOUNDARIES = (Kind.BREAK, Kind.LANGUAGE)
+_MARKS = (Kind.START, Kind.END)
+_SENTENCE_END = re.compile(r"[.!?…:;][\"'’”»)\]]*\s*$")
+_GLUED_BEFORE = re.compile(r"[\w,.;:!?)\]}»”’\"'%]$")
+_REFERENCE = re.compile(r"(?=[^\w\s]*[\d*†‡§¶#¹²³⁰-⁹₀-₉])\S+")
+"""Content without letters that belongs to the word before it, such as the number of a footnote or an exponent."""
+_RAISED = ("sup", "sub", "vertAlign")
+"""Parts of the names of elements whose digits do not continue a number before them."""
+_MAX_REFERENCE = 12
+"""Maximum number of fragments of such content."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Unit:
-    """Inline content without text. It follows the translation of the word that ends at or before `position`."""
+class Unit:
+    """Inline content that is copied.
 
-    position: int
-    stack: _Stack
+    Attributes:
+        start: Position in the text of the segment.
+        end: End of the word that the translator reads in place of the content. Equals `start` if it reads nothing.
+        stack: The elements around it.
+        output: The content as it is written.
+        space_before: Whether the source has a space before it.
+        space_after: Whether the source has a space after it.
+        is_space: Whether it stands for a space, as a line break does.
+    """
+
+    start: int
+    end: int
+    stack: Stack
     output: str
     space_before: bool = False
     space_after: bool = False
     is_space: bool = False
-    """Whether it stands for a space, as a line break does."""
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Start or end mark of a range.
+
+    Attributes:
+        is_start: Whether it is the start mark.
+        start: Start of the range in the text of the segment. 0 if the range starts in an earlier segment.
+        end: End of the range. The length of the text if the range ends in a later segment.
+        stack: The elements around the mark.
+        output: The mark as it is written.
+    """
+
+    is_start: bool
+    start: int
+    end: int
+    stack: Stack
+    output: str
+
+
+@dataclass(frozen=True, slots=True)
+class Element:
+    """Inline element.
+
+    Attributes:
+        open: Start tag.
+        close: End tag.
+        open_again: Start tag if the element is opened a second time.
+        close_again: Its end tag.
+    """
+
+    open: str
+    close: str
+    open_again: str
+    close_again: str
 
 
 @dataclass
@@ -37,64 +95,26 @@ class Segment:
 
     Attributes:
         fragments: The fragments, without boundaries.
-        text: The text without markup. Each run of white space is one space.
-        stacks: For each character of `text`, the indices of the inline elements around it, outermost first.
-        tags: Start and end tag of each inline element.
-        units: Inline content that is copied.
+        text: The text that the translator reads, without markup. Each run of white space is one space.
+        start: White space before the text.
+        end: White space after the text.
+        stacks: For each character of `text`, the elements around it.
+        elements: The inline elements.
+        units: Inline content that is copied, in order.
+        marks: Marks of ranges, in order.
     """
 
     fragments: list[Fragment]
     text: str = ""
-    stacks: list[_Stack] = field(default_factory=list)
-    tags: list[tuple[str, str]] = field(default_factory=list)
-    units: list[_Unit] = field(default_factory=list)
+    start: str = ""
+    end: str = ""
+    stacks: list[Stack] = field(default_factory=list)
+    elements: list[Element] = field(default_factory=list)
+    units: list[Unit] = field(default_factory=list)
+    marks: list[Mark] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        characters: list[str] = []
-        stacks: list[_Stack] = []
-        units: list[tuple[int, _Stack, str, bool]] = []
-        stack: _Stack = ()
-        used: set[int] = set()
-        for fragment in self.fragments:
-            if fragment.kind is Kind.OPEN:
-                stack = (*stack, len(self.tags))
-                self.tags.append((fragment.written, ""))
-            elif fragment.kind is Kind.CLOSE:
-                if (closed := stack[-1]) not in used:  # an element without words, such as an anchor
-                    units.append((len(characters), stack, "", False))
-                stack = stack[:-1]
-                self.tags[closed] = (self.tags[closed][0], fragment.written)
-            else:
-                if fragment.kind is Kind.UNIT and (fragment.written or fragment.text):
-                    units.append((len(characters), stack, fragment.written, bool(fragment.text)))
-                characters += fragment.text
-                stacks += [stack] * len(fragment.text)  # one tuple for all characters, to save memory
-                if fragment.kind is Kind.UNIT or fragment.text.strip():
-                    used.update(stack)
-            if len(stack) > MAX_DEPTH or len(characters) > MAX_TEXT_LENGTH:
-                limits = f"{MAX_TEXT_LENGTH:,} characters, or than {MAX_DEPTH} inline elements inside of each other"
-                raise ZooError(f"a paragraph has more than {limits}", hint="split it, or remove some of its markup")
-        self._normalise(characters, stacks, units)
-
-    def _normalise(
-        self, characters: list[str], stacks: list[_Stack], units: list[tuple[int, _Stack, str, bool]]
-    ) -> None:
-        """Set the text with single spaces, and convert the positions of the units."""
-        positions, kept = [], list[str]()
-        for character, stack in zip(characters, stacks, strict=True):
-            positions.append(len(kept))
-            if not character.isspace():
-                kept.append(character)
-                self.stacks.append(stack)
-            elif kept and kept[-1] != " ":
-                kept.append(" ")
-                self.stacks.append(stack)
-        positions.append(len(kept))
-        self.text = "".join(kept).rstrip()
-        for position, stack, output, is_space in units:
-            before = not is_space and position > 0 and characters[position - 1].isspace()
-            after = not is_space and position < len(characters) and characters[position].isspace()
-            self.units.append(_Unit(positions[position], stack, output, before, after, is_space))
+        _Reader(self).read()
 
     @property
     def raw(self) -> str:
@@ -104,182 +124,159 @@ class Segment:
     @property
     def needs_alignment(self) -> bool:
         """Whether the segment has markup."""
-        return bool(self.tags or self.units)
+        return bool(self.elements or self.units or self.marks)
 
-    def render(self, target: str, tokens: Sequence[AlignedToken], syntax: Syntax) -> str:
-        """Return the translated segment with its markup.
 
-        A translation that equals the text gives the segment as the document spells it.
+class _Reader:
+    """Reads the fragments of a segment. Positions count characters before white space is normalised."""
 
-        Args:
-            target: The translation of `text`.
-            tokens: Alignment of its tokens. Ignored if `needs_alignment` is False.
-            syntax: How the format writes text.
-        """
-        if target == self.text:
-            return self.raw
-        whole = "".join(fragment.text for fragment in self.fragments)
-        start, end = whole[: len(whole) - len(whole.lstrip())], whole[len(whole.rstrip()) :]
-        if not self.needs_alignment:
-            return start + syntax.escape(target) + end
-        words = [match.span() for match in _WORDS.finditer(target)] or [(0, len(target))]
-        sources = _word_sources(words, tokens)
-        stacks = _inherit([None if source is None else self._stack_of(source) for source in sources])
-        writer = _Writer(self.tags, syntax)
-        units = self._units_by_word([*self.units, *self._keep_elements(stacks, sources)], sources)
-        if syntax.needs_runs:
-            writer.text(start, stacks[0])
+    def __init__(self, segment: Segment) -> None:
+        self._segment = segment
+        self._characters: list[str] = []
+        self._stacks: list[Stack] = []
+        self._stack: Stack = ()
+        self._units: list[tuple[int, int, Stack, Fragment]] = []
+        self._marks: list[tuple[int, Stack, Fragment]] = []
+        self._used: set[int] = set()
+        self._closes_word = False
+        """Whether the last character belongs to a unit, so that a letter after it begins a new word."""
+
+    def read(self) -> None:
+        """Set the attributes of the segment."""
+        for fragment in self._segment.fragments:
+            if fragment.kind is Kind.OPEN:
+                self._open(fragment)
+            elif fragment.kind is Kind.CLOSE:
+                self._close(fragment)
+            elif fragment.kind in _MARKS:
+                self._marks.append((len(self._characters), self._stack, fragment))
+            elif fragment.kind is Kind.TEXT:
+                if self._closes_word and fragment.text[:1].isalnum():
+                    self._add(" ")
+                self._closes_word = self._closes_word and not fragment.text
+                self._add(fragment.text)
+                if fragment.text.strip():
+                    self._used.update(self._stack)
+            elif fragment.written or fragment.text:
+                self._unit(fragment)
+            if len(self._stack) > MAX_DEPTH or len(self._characters) > MAX_TEXT_LENGTH:
+                limits = f"{MAX_TEXT_LENGTH:,} characters, or than {MAX_DEPTH} inline elements inside of each other"
+                raise ZooError(f"a paragraph has more than {limits}", hint="split it, or remove some of its markup")
+        self._normalise()
+
+    def _open(self, fragment: Fragment) -> None:
+        self._stack = (*self._stack, len(self._segment.elements))
+        again = fragment.written if fragment.again is None else fragment.again
+        self._segment.elements.append(Element(fragment.written, "", again, ""))
+
+    def _close(self, fragment: Fragment) -> None:
+        closed = self._stack[-1]
+        if closed not in self._used:  # an element without words, such as an anchor
+            self._units.append((len(self._characters), len(self._characters), self._stack, Fragment(Kind.UNIT, "")))
+        self._stack = self._stack[:-1]
+        again = fragment.written if fragment.again is None else fragment.again
+        element = self._segment.elements[closed]
+        self._segment.elements[closed] = replace(element, close=fragment.written, close_again=again)
+
+    def _unit(self, fragment: Fragment) -> None:
+        text = fragment.text
+        if text.strip():
+            text = text if WORDS.fullmatch(text) else PLACEHOLDER
+            if self._characters and (self._closes_word or self._characters[-1].isalnum()):
+                self._add(" ")
+        start = len(self._characters)
+        self._add(text)
+        self._closes_word = bool(text.strip()) or (self._closes_word and not text)
+        self._units.append((start, len(self._characters), self._stack, fragment))
+        self._used.update(self._stack)
+
+    def _add(self, text: str) -> None:
+        self._characters += text
+        self._stacks += [self._stack] * len(text)  # one tuple for all characters, to save memory
+
+    def _normalise(self) -> None:
+        """Set the text with single spaces, and convert positions."""
+        segment, characters = self._segment, self._characters
+        positions, kept = [], list[str]()
+        for character, stack in zip(characters, self._stacks, strict=True):
+            positions.append(len(kept))
+            if not character.isspace():
+                kept.append(character)
+                segment.stacks.append(stack)
+            elif kept and kept[-1] != " ":
+                kept.append(" ")
+                segment.stacks.append(stack)
+        positions.append(len(kept))
+        segment.text = "".join(kept).rstrip()
+        whole = "".join(fragment.text for fragment in segment.fragments)
+        segment.start, segment.end = whole[: len(whole) - len(whole.lstrip())], whole[len(whole.rstrip()) :]
+        for start, end, stack, fragment in self._units:
+            is_space = bool(fragment.text) and not fragment.text.strip()
+            before = not is_space and start > 0 and characters[start - 1].isspace()
+            after = not is_space and end < len(characters) and characters[end].isspace()
+            position = positions[start]
+            last = position if is_space else position + end - start
+            segment.units.append(Unit(position, last, stack, fragment.written, before, after, is_space))
+        starts = {mark.name: positions[at] for at, _, mark in self._marks if mark.kind is Kind.START}
+        ends = {mark.name: positions[at] for at, _, mark in self._marks if mark.kind is Kind.END}
+        for _, stack, mark in self._marks:
+            bounds = starts.get(mark.name, 0), ends.get(mark.name, len(segment.text))
+            segment.marks.append(Mark(mark.kind is Kind.START, *bounds, stack, mark.written))
+
+
+def split_segments(fragments: Sequence[Fragment], syntax: Syntax) -> Iterator[Fragment | Segment]:
+    """Yield the segments that have a word, and the other fragments, in order."""
+    run: list[Fragment] = []
+    for fragment in [*_divide(_balance(_join_lines(fragments, syntax)), syntax), Fragment(Kind.BREAK, "")]:
+        if fragment.kind not in _BOUNDARIES:
+            run.append(fragment)
+            continue
+        before, middle, after = _trim(_copy_marks(run, syntax))
+        yield from before
+        if any(each.kind is Kind.TEXT and any(map(str.isalpha, each.text)) for each in middle):
+            yield Segment(_copy_references(middle))
         else:
-            writer.output.append(start)
-        for unit in units[0]:
-            writer.unit(unit, space_after=unit.space_after)
-        position = 0
-        for index, (first, last) in enumerate(words):
-            previous = stacks[max(index - 1, 0)]
-            gap = previous if syntax.needs_runs else _common(previous, stacks[index])
-            writer.text(target[position:first], gap)
-            writer.text(target[first:last], stacks[index])
-            for unit in units[index + 1]:
-                writer.unit(unit, space_before=unit.space_before)
-            replaces_space = any(unit.is_space for unit in units[index + 1]) and target[last : last + 1] == " "
-            position = last + replaces_space
-        tail = target[position:] + (end if syntax.needs_runs else "")
-        writer.text(tail, stacks[-1])
-        writer.move_to(())
-        return "".join(writer.output) + ("" if syntax.needs_runs else end)
-
-    def _stack_of(self, source: tuple[int, int]) -> _Stack:
-        """Return the elements around the first character of a source token that is not a space."""
-        first = next((index for index in range(*source) if not self.text[index].isspace()), source[0])
-        return self.stacks[first] if first < len(self.stacks) else ()
-
-    def _keep_elements(self, stacks: list[_Stack], sources: Sequence[tuple[int, int] | None]) -> Iterator[_Unit]:
-        """Give each element without a target word the word nearest to it. If there is none, yield an empty element."""
-        starts: dict[int, int] = {}
-        previous = None
-        for position, stack in enumerate(self.stacks):
-            for element in stack if stack is not previous else ():
-                starts.setdefault(element, position)
-            previous = stack
-        used = {element for stack in stacks for element in stack}
-        words: dict[_Stack, list[tuple[int, int]]] = {}
-        """Start of the source and number of each word, in order, by the elements around the word."""
-        for start, word in sorted((source[0], word) for word, source in enumerate(sources) if source is not None):
-            words.setdefault(stacks[word], []).append((start, word))
-        for element in sorted(starts.keys() - used):
-            start = starts[element]
-            stack = self.stacks[start][: self.stacks[start].index(element) + 1]
-            if found := _pop_nearest(words.get(stack[:-1], []), start):
-                stacks[found[1]] = stack
-                insort(words.setdefault(stack, []), found)
-            else:
-                yield _Unit(start, stack, "")
-
-    def _units_by_word(self, found: Sequence[_Unit], sources: Sequence[tuple[int, int] | None]) -> list[list[_Unit]]:
-        """Return the units that follow each target word. The first list precedes all words."""
-        units: list[list[_Unit]] = [[] for _ in range(len(sources) + 1)]
-        aligned = sorted((source[0], index) for index, source in enumerate(sources, start=1) if source is not None)
-        starts = [start + (self.text[start : start + 1] == " ") for start, _ in aligned]
-        for unit in found:
-            preceding = bisect_left(starts, unit.position)
-            place = aligned[preceding - 1][1] if preceding else 0
-            if unit.is_space and place == len(sources) > 1:
-                place -= 1  # a line break or tab between two words, rather than after the last one
-            units[place].append(unit)
-        return units
+            yield from middle
+        yield from after
+        yield fragment
+        run = []
 
 
-def _pop_nearest(words: list[tuple[int, int]], start: int) -> tuple[int, int] | None:
-    """Remove and return the word whose source starts nearest to a position, the first one of several."""
-    following = bisect_left(words, (start, 0))
-    nearest = words[following : following + 1]
-    if following:  # the first of the words that start at the nearest position before `start`
-        nearest.append(words[bisect_left(words, (words[following - 1][0], 0))])
-    best = min(nearest, key=lambda pair: (abs(pair[0] - start), pair[1]), default=None)
-    if best is not None:
-        del words[bisect_left(words, best)]
-    return best
+def _join_lines(fragments: Sequence[Fragment], syntax: Syntax) -> list[Fragment]:
+    """Return the fragments, with those line breaks as white space after which the sentence goes on."""
+    lines, texts = list[int](), [list[str]()]
+    """Indices of the line breaks and boundaries, and the text before each of them, and after the last one."""
+    for index, fragment in enumerate(fragments):
+        if fragment.kind in _BOUNDARIES or fragment.kind is Kind.LINE:
+            lines.append(index)
+            texts.append([])
+        else:
+            texts[-1].append(fragment.text)
+    joined = list(fragments)
+    for index, (before, after) in zip(lines, pairwise("".join(parts) for parts in texts), strict=True):
+        line = fragments[index]
+        if line.kind is Kind.LINE and line.text and not _begins_anew(before.strip(), after.strip(), syntax):
+            joined[index] = replace(line, kind=Kind.UNIT, text=" ")
+    return joined
 
 
-class _Writer:
-    """Writes text inside of inline elements, and opens and closes them as needed."""
-
-    def __init__(self, tags: Sequence[tuple[str, str]], syntax: Syntax) -> None:
-        self.output: list[str] = []
-        self._tags, self._syntax, self._stack = tags, syntax, ()
-
-    _stack: _Stack
-
-    def move_to(self, stack: _Stack) -> None:
-        """Close and open elements until exactly those of `stack` are open."""
-        common = len(_common(self._stack, stack))
-        self.output += [self._tags[element][1] for element in reversed(self._stack[common:])]
-        self.output += [self._tags[element][0] for element in stack[common:]]
-        self._stack = stack
-
-    def text(self, text: str, stack: _Stack) -> None:
-        """Write a text inside of the elements."""
-        if text:
-            self.move_to(stack)
-            self.output.append(self._syntax.escape(text))
-
-    def unit(self, unit: _Unit, *, space_before: bool = False, space_after: bool = False) -> None:
-        """Write content that is copied. Add the space before or after it that the source has."""
-        if space_before and unit.output:
-            self._space(unit)
-        self.move_to(unit.stack)
-        self.output.append(unit.output)
-        if space_after and unit.output:
-            self._space(unit)
-
-    def _space(self, unit: _Unit) -> None:
-        if not self._syntax.needs_runs and not "".join(self.output[-2:])[-1:].isspace():
-            self.move_to(_common(self._stack, unit.stack))
-            self.output.append(" ")
+def _begins_anew(before: str, after: str, syntax: Syntax) -> bool:
+    """Return whether a line does not continue the sentence of the line before it."""
+    if not before or not after or syntax.marks.match(after) or syntax.end_marks.search(before):
+        return True
+    continues = after[0].islower()
+    return not continues and ((not syntax.wraps and after[0].isalnum()) or _SENTENCE_END.search(before) is not None)
 
 
-def _common(one: _Stack, other: _Stack) -> _Stack:
-    length = 0
-    while length < min(len(one), len(other)) and one[length] == other[length]:
-        length += 1
-    return one[:length]
-
-
-def _word_sources(words: Sequence[tuple[int, int]], tokens: Sequence[AlignedToken]) -> list[tuple[int, int] | None]:
-    """Return the source span of the token with the highest weight in each word. None for a word without tokens."""
-    best: list[AlignedToken | None] = [None] * len(words)
-    index = 0
-    for token in sorted(tokens):
-        while index < len(words) and words[index][1] <= token.target[0]:
-            index += 1
-        for overlapping in range(index, len(words)):
-            if words[overlapping][0] >= token.target[1]:
-                break
-            known = best[overlapping]
-            if known is None or token.weight > known.weight:
-                best[overlapping] = token
-    return [None if token is None else token.source for token in best]
-
-
-def _inherit(stacks: Sequence[_Stack | None]) -> list[_Stack]:
-    """Give each word without an alignment the elements of the word before it, or of the first aligned word."""
-    current = next((stack for stack in stacks if stack is not None), ())
-    result = []
-    for stack in stacks:
-        current = current if stack is None else stack
-        result.append(current)
-    return result
-
-
-def balance(fragments: Sequence[Fragment]) -> list[Fragment]:
-    """Return the fragments with every inline tag as a boundary that has no partner within its segment."""
+def _balance(fragments: Sequence[Fragment]) -> list[Fragment]:
+    """Return the fragments, with each inline tag as a boundary that has no partner before the next boundary."""
     stack, matched = list[int](), set[int]()
     for index, fragment in enumerate(fragments):
         if fragment.kind is Kind.OPEN:
             stack.append(index)
         elif fragment.kind is Kind.CLOSE and stack and fragments[stack[-1]].name == fragment.name:
             matched |= {stack.pop(), index}
-        elif fragment.kind in (Kind.CLOSE, Kind.BREAK):
+        elif fragment.kind in (Kind.CLOSE, *_BOUNDARIES):
             stack.clear()
     tags = (Kind.OPEN, Kind.CLOSE)
     return [
@@ -288,33 +285,131 @@ def balance(fragments: Sequence[Fragment]) -> list[Fragment]:
     ]
 
 
-def split_segments(fragments: Sequence[Fragment], syntax: Syntax) -> Iterator[Fragment | Segment]:
-    """Yield the segments that have a word, and the other fragments, in order."""
-    run: list[Fragment] = []
-    for fragment in [*balance(fragments), Fragment(Kind.BREAK, "")]:
-        if fragment.kind not in (Kind.BREAK, Kind.LANGUAGE):
-            run.append(fragment)
+def _divide(fragments: Sequence[Fragment], syntax: Syntax) -> Iterator[Fragment]:
+    """Yield the fragments, with line breaks as boundaries. Elements around a line break end before it and reopen."""
+    ends, stack = dict[int, Fragment](), list[int]()
+    for index, fragment in enumerate(fragments):
+        if fragment.kind is Kind.OPEN:
+            stack.append(index)
+        elif fragment.kind is Kind.CLOSE:
+            ends[stack.pop()] = fragment
+    opened: list[tuple[Fragment, Fragment]] = []
+    """The tags of the open elements, as they are written if the element is opened again."""
+    for index, fragment in enumerate(fragments):
+        if fragment.kind is Kind.OPEN:
+            opened.append((fragment, ends[index]))
+        elif fragment.kind is Kind.CLOSE:
+            fragment = replace(fragment, output=opened.pop()[1].written)
+        if fragment.kind is not Kind.LINE:
+            yield fragment
             continue
-        before, middle, after = _trim(run)
-        yield from before
-        if any(character.isalpha() for each in middle if each.kind is Kind.TEXT for character in each.text):
-            yield Segment(middle)
+        if len(opened) > MAX_DEPTH:
+            raise ZooError(f"a line break is inside of more than {MAX_DEPTH} elements", hint="remove some of them")
+        yield from (replace(end, raw="", output=end.written) for _, end in reversed(opened))
+        opened = [(_reopened(start), _reopened(end)) for start, end in opened]
+        tags = "", ""
+        if syntax.needs_runs:
+            tags = "".join(start.written for start, _ in opened), "".join(end.written for _, end in reversed(opened))
+        yield Fragment(Kind.BREAK, fragment.raw, output=tags[0] + fragment.written + tags[1])
+        yield from (replace(start, raw="") for start, _ in opened)
+
+
+def _reopened(tag: Fragment) -> Fragment:
+    return replace(tag, output=tag.written if tag.again is None else tag.again)
+
+
+def _copy_marks(run: list[Fragment], syntax: Syntax) -> list[Fragment]:
+    """Return the fragments of a segment, with the marks at its start and end, such as dashes, as copied content."""
+    texts = [index for index, fragment in enumerate(run) if fragment.kind is Kind.TEXT and fragment.text.strip()]
+    if not texts:
+        return run
+    first, last = run[texts[0]], run[texts[-1]]
+    indent = len(first.text) - len(first.text.lstrip())
+    start = syntax.marks.match(first.text, indent)
+    is_first = not any(each.text.strip() for each in run[: texts[0]])  # no copied word precedes the text
+    if start and start.end() > indent and is_first and start.end() <= len(first.text.rstrip()):
+        run = [*run[: texts[0]], *_split_text(first, start.end(), syntax, Kind.UNIT, Kind.TEXT), *run[texts[0] + 1 :]]
+        texts[-1] += 1
+        last = run[texts[-1]]
+    end = syntax.end_marks.search(last.text)
+    is_last = not any(each.text.strip() for each in run[texts[-1] + 1 :])
+    if end and is_last and end.start() > 0:
+        cut = _split_text(last, end.start(), syntax, Kind.TEXT, Kind.UNIT)
+        run = [*run[: texts[-1]], *cut, *run[texts[-1] + 1 :]]
+    return run
+
+
+def _split_text(text: Fragment, position: int, syntax: Syntax, *kinds: Kind) -> list[Fragment]:
+    """Split a text into two fragments of the given kinds, unless entities make its positions unknown."""
+    pieces = text.text[:position], text.text[position:]
+    if text.raw != text.text:
+        return [text] if kinds[0] is Kind.TEXT else [Fragment(Kind.UNIT, "", output=""), text]
+    outputs = [None if text.output is None or not piece else syntax.escape(piece) for piece in pieces]
+    return [
+        Fragment(kind, piece, piece if kind is Kind.TEXT else "", output=output)
+        for kind, piece, output in zip(kinds, pieces, outputs, strict=True)
+    ]
+
+
+def _copy_references(run: Sequence[Fragment]) -> list[Fragment]:
+    """Return the fragments of a segment, with elements without letters that directly follow a word as copied content.
+
+    Examples are exponents and the numbers of footnotes.
+    """
+    result, before, index = list[Fragment](), "", 0
+    while index < len(run):
+        end = _element_end(run, index) if run[index].kind is Kind.OPEN else index
+        if end > index and before and _is_reference(before, run[index:end], run[end : end + _MAX_REFERENCE]):
+            raw, output = (
+                "".join(each.raw for each in run[index:end]),
+                "".join(each.written for each in run[index:end]),
+            )
+            result.append(Fragment(Kind.UNIT, raw, output=output))
+            index = end
         else:
-            yield from middle
-        yield from after
-        yield fragment
-        run = []
+            result.append(run[index])
+            before = run[index].text[-1:] or before
+            index += 1
+    return result
 
 
-def _trim(run: list[Fragment]) -> tuple[list[Fragment], list[Fragment], list[Fragment]]:
-    """Split copied content and white space off both ends of a segment, so that they keep their place."""
+def _element_end(run: Sequence[Fragment], start: int) -> int:
+    """Return the index after a short element, or 0 if the element is long."""
+    depth = 0
+    for index in range(start, min(start + _MAX_REFERENCE, len(run))):
+        depth += {Kind.OPEN: 1, Kind.CLOSE: -1}.get(run[index].kind, 0)
+        if depth == 0:
+            return index + 1
+    return 0
+
+
+def _is_reference(before: str, element: Sequence[Fragment], following: Sequence[Fragment]) -> bool:
+    content = "".join(each.text for each in element)
+    after = next((each.text for each in following if each.text), "")
+    if not _REFERENCE.fullmatch(content) or any(map(str.isalpha, content)) or after[:1].isalnum():
+        return False
+    if any(each.kind in _MARKS for each in element) or not _GLUED_BEFORE.search(before):
+        return False
+    is_raised = any(name in each.name for each in element for name in _RAISED)
+    return is_raised or not (before.isdigit() and content[0].isdigit())
+
+
+def _trim(run: Sequence[Fragment]) -> tuple[Sequence[Fragment], Sequence[Fragment], Sequence[Fragment]]:
+    """Split copied content and white space off both ends of a segment, so that they keep their place.
+
+    Content that the translator reads as a word and marks whose range has words stay in the segment.
+    """
     first, last = 0, len(run)
-    while first < last and (run[first].kind is Kind.UNIT or _is_blank(run[first])):
+    while first < last and _is_edge(run[first]):
         first += 1
-    while last > first and (run[last - 1].kind is Kind.UNIT or _is_blank(run[last - 1])):
+    while last > first and _is_edge(run[last - 1]):
         last -= 1
+    starts = {each.name: index for index, each in enumerate(run) if each.kind is Kind.START}
+    ends = {each.name: index for index, each in enumerate(run) if each.kind is Kind.END}
+    first = min((index for name, index in starts.items() if index < first <= ends.get(name, -1)), default=first)
+    last = max((index + 1 for name, index in ends.items() if index >= last > starts.get(name, last)), default=last)
     return run[:first], run[first:last], run[last:]
 
 
-def _is_blank(fragment: Fragment) -> bool:
-    return fragment.kind is Kind.TEXT and not fragment.text.strip()
+def _is_edge(fragment: Fragment) -> bool:
+    return fragment.kind in (Kind.TEXT, Kind.UNIT, *_MARKS) and not fragment.text.strip()

@@ -1,4 +1,7 @@
-"""Subtitles in SubRip's format (.srt)."""
+"""Subtitles in SubRip's format (.srt).
+
+Each subtitle is a segment. Lines of different speakers, and lines that begin a sentence, are segments of their own.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +9,30 @@ import re
 
 from zoo.documents.fragments import Fragment, Kind, Syntax, View
 
-_CUE_HEAD = re.compile(r"(?:^|(?<=\n))(?:[^\n]*\r?\n)?[^\n]*-->[^\n]*(?:\n|$)")
-"""The number and the times of a subtitle."""
-_SUBTITLE_MARK = re.compile(r"</?([a-zA-Z]++)[^<>\n]*>|\{[^{}\n]*\}|\r?\n[ \t]*(?=-)|(?:\r?\n){2,}|\r?\n")
+_LINE = r"(?:\r\n|\r|\n)"
+_TIME = r"\d+:\d\d:\d\d[,.]\d+"
+_HEAD = re.compile(
+    rf"(?:^|(?<=[\r\n]))(?:[ \t]*\d+[ \t]*{_LINE})?[ \t]*{_TIME}[ \t]*-->[ \t]*{_TIME}[^\r\n]*(?:{_LINE}|$)"
+)
+"""The number of a subtitle, which some files lack, and its times."""
+_MARKUP = re.compile(
+    r"<(?P<close>/?)(?P<name>[a-zA-Z]++)[^<>\r\n]*>|(?P<code>\{[^{}\r\n]*\})"
+    rf"|(?P<blank>{_LINE}(?:[ \t]*+{_LINE})+)|(?P<line>{_LINE}|\\[Nn])"
+)
+_SOUND = r"\[[^\[\]]*\]|\([^\W\d_a-zß-öø-ÿ][^()a-zß-öø-ÿ]*\)"
+_SPEAKER = r"[^\W\d_a-zß-öø-ÿ][^:a-zß-öø-ÿ]{0,40}:(?=\s)"
+_SYNTAX = Syntax(
+    str,
+    wraps=True,
+    marks=re.compile(rf"(?:(?:[-–—]+|>>+|[♪♫#]+|{_SOUND}|{_SPEAKER})\s*)+"),
+    end_marks=re.compile(rf"(?:\s*(?:[♪♫#]+|{_SOUND}))+$"),
+)
 
 
 def _parse(text: str) -> list[Fragment]:
-    """Return the fragments of subtitles in SubRip's format. Each subtitle is a segment, or each of its speakers."""
     fragments: list[Fragment] = []
     end = 0
-    for head in _CUE_HEAD.finditer(text):
+    for head in _HEAD.finditer(text):
         fragments += _parse_cue(text[end : head.start()]) if fragments else [Fragment(Kind.BREAK, text[: head.start()])]
         fragments.append(Fragment(Kind.BREAK, head[0]))
         end = head.end()
@@ -24,17 +41,15 @@ def _parse(text: str) -> list[Fragment]:
 
 def _parse_cue(text: str) -> list[Fragment]:
     end, fragments = 0, []
-    for match in _SUBTITLE_MARK.finditer(text):
+    for match in _MARKUP.finditer(text):
         fragments.append(_text(text[end : match.start()]))
-        raw, name, end = match[0], match[1], match.end()
-        if name:
-            fragments.append(Fragment(Kind.CLOSE if raw.startswith("</") else Kind.OPEN, raw, name=name.lower()))
-        elif raw.startswith("{"):
-            fragments.append(Fragment(Kind.UNIT, raw))
-        elif raw.count("\n") > 1 or text[end : end + 1] == "-":
-            fragments.append(Fragment(Kind.BREAK, raw))
+        raw, end = match[0], match.end()
+        if match["name"]:
+            fragments.append(Fragment(Kind.CLOSE if match["close"] else Kind.OPEN, raw, name=match["name"].lower()))
+        elif match["line"]:
+            fragments.append(Fragment(Kind.LINE, raw, " "))
         else:
-            fragments.append(Fragment(Kind.UNIT, raw, " "))
+            fragments.append(Fragment(Kind.UNIT if match["code"] else Kind.BREAK, raw))
     return [*fragments, _text(text[end:])]
 
 
@@ -42,4 +57,4 @@ def _text(raw: str) -> Fragment:
     return Fragment(Kind.TEXT, raw, raw)
 
 
-FORMAT = (View(_parse, Syntax(str, wraps=True)),)
+FORMAT = (View(_parse, _SYNTAX),)

@@ -1,31 +1,18 @@
-"""Plain text (.txt). Each line is a segment."""
+"""Plain text (.txt). Lines, and parts of a line between tabs or runs of spaces, are segments."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 from zoo.documents.fragments import Fragment, Kind, Syntax, View
 
-_LINE_BREAK = re.compile(r"[\r\n]+")
+_GAP = re.compile(r"([\r\n]+|\t+|[ \u00a0]{2,})")
 
 
 def _parse(text: str) -> list[Fragment]:
-    """Return the fragments of plain text. Each line is a segment."""
-    return list(_split(text, _LINE_BREAK))
-
-
-def _text(raw: str) -> Fragment:
-    return Fragment(Kind.TEXT, raw, raw)
-
-
-def _split(text: str, boundary: re.Pattern[str]) -> Iterator[Fragment]:
-    end = 0
-    for match in boundary.finditer(text):
-        yield _text(text[end : match.start()])
-        yield Fragment(Kind.BREAK, match[0])
-        end = match.end()
-    yield _text(text[end:])
+    kinds = Kind.TEXT, Kind.BREAK
+    pieces = enumerate(_GAP.split(text))
+    return [Fragment(kinds[index % 2], piece, "" if index % 2 else piece) for index, piece in pieces]
 
 
 FORMAT = (View(_parse, Syntax(str)),)

@@ -9,9 +9,8 @@ from zoo.documents.fragments import Archive, Format, Fragment, Kind, Syntax, Vie
 from zoo.documents.xml_tokens import Token, children, element_ends, join_raw, read_tokens
 
 _PARTS = ("word/document", "word/header", "word/footer", "word/footnotes", "word/endnotes")
-_TEXT_START, _TEXT_END = '<w:t xml:space="preserve">', "</w:t>"
 _WORD_INLINE = ("w:hyperlink", "w:ins", "w:moveTo", "w:smartTag", "w:fldSimple")
-_WORD_SPACES = ("w:tab", "w:br", "w:cr")
+_SPACES = ("w:tab", "w:br", "w:cr")
 _WORD_COPIED = (
     *("w:del", "w:moveFrom", "w:proofErr", "w:bookmarkStart", "w:bookmarkEnd", "w:commentRangeStart"),
     *("w:commentRangeEnd", "w:permStart", "w:permEnd", "m:oMath"),
@@ -54,16 +53,23 @@ def _run_fragments(tokens: Sequence[Token]) -> Iterator[Fragment]:
     style = raws.pop(0) if inside[0][0].name == "w:rPr" else ""
     if style:
         del inside[0]
-    start = tokens[0].raw + style
-    yield Fragment(Kind.OPEN, start, name=f"w:r {style}", output=start + _TEXT_START)
+    yield Fragment(Kind.OPEN, tokens[0].raw + style, name=f"w:r {style}")
     for child, raw in zip(inside, raws, strict=True):
         kind = child[0].name
         if kind == "w:t":
-            yield Fragment(Kind.TEXT, raw, "".join(token.text for token in child))
+            text = "".join(token.text for token in child)
+            yield Fragment(Kind.UNIT, child[0].raw, output="")
+            yield Fragment(Kind.TEXT, join_raw(child[1:-1]), text, output=_escape(text))
+            yield Fragment(Kind.UNIT, child[-1].raw if len(child) > 1 else "", output="")
+        elif kind in _SPACES:
+            yield Fragment(Kind.LINE, raw, " " if kind != "w:tab" else "")
         else:
-            text = " " if kind in _WORD_SPACES else ""
-            yield Fragment(Kind.UNIT, raw, text, output=_TEXT_END + raw + _TEXT_START if raw.strip() else "")
-    yield Fragment(Kind.CLOSE, tokens[-1].raw, name=f"w:r {style}", output=_TEXT_END + tokens[-1].raw)
+            yield Fragment(Kind.UNIT, raw, output=raw if raw.strip() else "")
+    yield Fragment(Kind.CLOSE, tokens[-1].raw, name=f"w:r {style}")
+
+
+def _escape(text: str) -> str:
+    return f'<w:t xml:space="preserve">{escape(text)}</w:t>'
 
 
 def _join_runs(fragments: Sequence[Fragment]) -> Iterator[Fragment]:
@@ -80,7 +86,7 @@ def _join_runs(fragments: Sequence[Fragment]) -> Iterator[Fragment]:
         index += 1
 
 
-_FORMAT = (View(_parse, Syntax(escape, needs_runs=True)),)
+_FORMAT = (View(_parse, Syntax(_escape, needs_runs=True)),)
 
 
 def _formats(names: Sequence[str], read: Callable[[str], str]) -> Mapping[str, Format]:

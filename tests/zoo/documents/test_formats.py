@@ -15,6 +15,7 @@ from zoo.documents import archives
 from zoo.documents.document import FORMATS, translate_document
 
 WORD = '<w:document xmlns:w="http://w"><w:body>{}</w:body></w:document>'
+CUE = "1\n00:00:01,000 --> 00:00:02,000\n"
 OPEN_DOCUMENT = '<office:text xmlns:office="o" xmlns:text="t" xmlns:draw="d">{}</office:text>'
 TEXTS = {
     ".txt": "one two\r\n\r\n  three\tfour \nfive",
@@ -80,11 +81,11 @@ def test_a_document_stays_as_it_is_if_every_text_does(suffix: str) -> None:
         (".md", "# one *two*\n\n- three_x\n", "# *TWO* ONE\n\n- THREE\\_X\n"),
         (".md", "> one\n> [two](u) `x`\n", "> [TWO](u)\n> ONE `x`\n"),
         (".md", "---\na: one\n---\n`one`\n", "---\na: one\n---\n`one`\n"),
-        (".srt", "1\n0 --> 1\n<i>one</i> two\n\n", "1\n0 --> 1\nTWO <i>ONE</i>\n\n"),
+        (".srt", CUE + "<i>one</i> two\n\n", CUE + "TWO <i>ONE</i>\n\n"),
         (
             ".srt",
-            "1\n0 --> 1\n- one two\n- three\n",
-            "1\n0 --> 1\nTWO ONE -\nTHREE -\n",
+            CUE + "- one two\n- three\n",
+            CUE + "- TWO ONE\n- THREE\n",
         ),
         (
             ".docx",

@@ -40,7 +40,7 @@ def align_reversed(sources: list[str], targets: list[str]) -> list[list[AlignedT
 def translated(text: str, translate=reverse, align=align_reversed) -> str:
     markup = TextFile(text)
     targets = [translate(segment.text) for segment in markup.segments]
-    return markup.render(zip(targets, align_segments(markup.segments, targets, align), strict=True))
+    return markup.render(targets, align_segments(markup.segments, targets, align))
 
 
 class Outline(HTMLParser):
@@ -178,4 +178,4 @@ def test_elements_of_xml_split_segments_where_the_outline_or_the_tags_say_so(tex
     roles = XmlTags(**{name: value if name == "outline" else frozenset(value) for name, value in tags.items()})
     markup = TextFile(text, format_with(roles))
     assert [segment.text for segment in markup.segments] == segments
-    assert markup.render(zip(segments, [[]] * len(segments), strict=True)) == text
+    assert markup.render(segments, [[]] * len(segments)) == text

@@ -1,0 +1,63 @@
+"""Stand-ins for a model: they copy, reverse or shuffle words, and know the alignment of each word."""
+
+from __future__ import annotations
+
+import random
+import re
+
+from zoo.documents.document import TextFile, align_segments
+from zoo.documents.fragments import Format
+from zoo.generation.alignment import AlignedToken
+
+WORD = re.compile(r"\w+(?:['’-]\w+)*|[^\w\s]")
+
+
+def spans(text: str) -> list[tuple[int, int]]:
+    return [match.span() for match in WORD.finditer(text)]
+
+
+class Shuffle:
+    """Translator that writes the words in upper case, in an order that depends on the seed and the text.
+
+    Without a seed, the order is reversed. With seed 0, the first two words change places. If `faithful` is False, some
+    words are left out, and some are repeated. Punctuation follows the word before it without a space.
+    """
+
+    def __init__(self, seed: int | None = None, *, faithful: bool = True) -> None:
+        self.seed, self.faithful = seed, faithful
+        self.alignments: dict[tuple[str, str], list[AlignedToken]] = {}
+
+    def translate(self, text: str) -> str:
+        order = spans(text)
+        if self.seed is None:
+            order.reverse()
+        elif self.seed == 0:
+            order = order[1:2] + order[:1] + order[2:]
+        else:
+            generator = random.Random(f"{self.seed} {text}")
+            generator.shuffle(order)
+            if not self.faithful:
+                order = [each for each in order if generator.random() < 0.8] + order[:1]
+        target, tokens = "", []
+        for start, end in order:
+            word = text[start:end].upper()
+            target += " " * bool(target and (word[0].isalnum() or self.seed is None)) + word
+            tokens.append(AlignedToken((len(target) - len(word), len(target)), (start, end), 1.0))
+        self.alignments[text, target] = tokens
+        return target
+
+    def translate_all(self, texts: list[str]) -> list[str]:
+        return [self.translate(text) for text in texts]
+
+    def align(self, sources: list[str], targets: list[str]) -> list[list[AlignedToken]]:
+        return [self.alignments[pair] for pair in zip(sources, targets, strict=True)]
+
+
+def render(text: str, form: Format, model: Shuffle | None = None) -> str:
+    """Return the translation of a text file. Without a model, every word is copied, and all words are aligned."""
+    file = TextFile(text, form)
+    sources = [segment.text for segment in file.segments]
+    if model is None:
+        return file.render(sources, [[] for _ in sources])
+    targets = model.translate_all(sources)
+    return file.render(targets, align_segments(file.segments, targets, model.align))

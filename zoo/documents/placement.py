@@ -1,0 +1,383 @@
+"""Placement of markup: put the markup of a segment around the words of its translation."""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from operator import itemgetter
+
+from zoo.documents.fragments import Syntax
+from zoo.documents.segments import WORDS, Element, Mark, Segment, Stack, Unit
+from zoo.generation.alignment import AlignedToken
+
+
+@dataclass
+class _Word:
+    """Word of a translation.
+
+    Attributes:
+        start: Position in the translation.
+        end: End in the translation.
+        source: Position in the text of the segment of the characters that it translates. None: it is not known.
+        pieces: Parts of the word, each with the elements around it. Empty if they are not known yet.
+        unit: Copied content that replaces the word.
+        before: Start marks to write before the word.
+        ends: End marks to write after the word.
+        after: Other content to write after the word.
+    """
+
+    start: int
+    end: int
+    source: int | None
+    pieces: list[tuple[str, Stack]] = field(default_factory=list)
+    unit: Unit | None = None
+    before: list[Mark] = field(default_factory=list)
+    ends: list[Mark] = field(default_factory=list)
+    after: list[Unit | Mark] = field(default_factory=list)
+
+
+def place_markup(segment: Segment, target: str, tokens: Sequence[AlignedToken], syntax: Syntax) -> str:
+    """Return a translated segment with its markup.
+
+    Args:
+        segment: The segment.
+        target: The translation of its text.
+        tokens: Alignment of the translation's tokens. Ignored if the segment has no markup.
+        syntax: How the format writes text.
+    """
+    if not segment.needs_alignment:
+        return syntax.escape(segment.start + target + segment.end)
+    words = _read_words(segment, target, tokens)
+    units = _replace_words(segment, words, target)
+    _set_pieces(segment, words, target)
+    units += _keep_elements(segment, words, target)
+    head = _place_units(words, sorted(units, key=lambda unit: unit.start), target)
+    head += _place_marks(segment, words)
+    return _write(segment, words, head, target, syntax)
+
+
+def _read_words(segment: Segment, target: str, tokens: Sequence[AlignedToken]) -> list[_Word]:
+    """Return the words of a translation. Each has the source of the token in it with the highest weight."""
+    words = [_Word(*match.span(), None) for match in WORDS.finditer(target)] or [_Word(0, len(target), None)]
+    weights = [0.0] * len(words)
+    index = 0
+    for token in sorted(tokens):
+        while index < len(words) and words[index].end <= token.target[0]:
+            index += 1
+        for overlapping in range(index, len(words)):
+            word = words[overlapping]
+            if word.start >= token.target[1]:
+                break
+            if word.source is None or token.weight > weights[overlapping]:
+                start = token.source[0]
+                word.source = start + (segment.text[start : start + 1] == " ")
+                weights[overlapping] = token.weight
+    return words
+
+
+def _replace_words(segment: Segment, words: list[_Word], target: str) -> list[Unit]:
+    """Replace the words that translate copied content with this content. Return the units without such a word."""
+    visible = [unit for unit in segment.units if unit.end > unit.start]
+    starts = [unit.start for unit in visible]
+    found: list[list[int]] = [[] for _ in visible]
+    unclaimed: dict[str, list[int]] = {}
+    for index, word in enumerate(words):
+        owner = -1 if word.source is None else bisect_right(starts, word.source) - 1
+        if owner >= 0 and word.source is not None and word.source < visible[owner].end:
+            found[owner].append(index)
+        else:
+            unclaimed.setdefault(target[word.start : word.end], []).append(index)
+    rest = [unit for unit in segment.units if unit.end == unit.start]
+    removed = set[int]()
+    for unit, indices in zip(visible, found, strict=True):
+        text = segment.text[unit.start : unit.end]
+        if not indices and unclaimed.get(text):
+            indices = [unclaimed[text].pop(0)]
+        if not indices:
+            rest.append(unit)
+            continue
+        exact = [index for index in indices if target[words[index].start : words[index].end] == text]
+        first = last = (exact or indices)[0]
+        while not exact and last + 1 in indices:
+            last += 1
+        words[first].unit, words[first].end = unit, words[last].end
+        removed.update(range(first + 1, last + 1))
+    words[:] = [word for index, word in enumerate(words) if index not in removed]
+    return rest
+
+
+def _set_pieces(segment: Segment, words: Sequence[_Word], target: str) -> None:
+    """Set the elements around each word. Words without a source get those of the word before them."""
+    covered = bytearray(len(segment.text) + 1)
+    for unit in segment.units:
+        covered[unit.start : unit.end] = b"\1" * (unit.end - unit.start)
+    spans = [match.span() for match in WORDS.finditer(segment.text)]
+    starts = [start for start, _ in spans]
+    for word in words:
+        position = word.source
+        if word.unit is None and position is not None and position < len(segment.text) and not covered[position]:
+            index = bisect_right(starts, position) - 1
+            span = spans[index] if index >= 0 and position < spans[index][1] else (position, position + 1)
+            word.pieces = _pieces(segment, target[word.start : word.end], position, span)
+    texts = [stack for stack, is_covered in zip(segment.stacks, covered, strict=False) if not is_covered]
+    current = next((word.pieces[0][1] for word in words if word.pieces), texts[0] if texts else ())
+    for word in words:
+        if word.unit is None:
+            word.pieces = word.pieces or [(target[word.start : word.end], current)]
+            current = word.pieces[-1][1]
+
+
+def _pieces(segment: Segment, text: str, position: int, span: tuple[int, int]) -> list[tuple[str, Stack]]:
+    """Return a word in pieces, each with the elements around the same characters of the source word at `span`."""
+    stacks = segment.stacks[slice(*span)]
+    if all(stack == stacks[0] for stack in stacks):
+        return [(text, stacks[position - span[0]])]
+    source, around = segment.text[slice(*span)], stacks[0]
+    for stack in stacks:
+        around = _common(around, stack)
+    runs = list[tuple[str, Stack]]()
+    for character, stack in zip(source, stacks, strict=True):
+        if runs and runs[-1][1] == stack:
+            runs[-1] = runs[-1][0] + character, stack
+        else:
+            runs.append((character, stack))
+    pieces, rest = list[tuple[str, Stack]](), text
+    for characters, stack in runs:
+        match = re.search(re.escape(characters), rest, re.IGNORECASE)
+        if match and stack != around:
+            pieces += [(rest[: match.start()], around)] * (match.start() > 0) + [(match[0], stack)]
+            rest = rest[match.end() :]
+    return pieces + [(rest, around)] * bool(rest)
+
+
+def _keep_elements(segment: Segment, words: Sequence[_Word], target: str) -> list[Unit]:
+    """Put each element without a word around the nearest word. Return those without one as empty elements."""
+    starts: dict[int, int] = {}
+    previous = None
+    for position, stack in enumerate(segment.stacks):
+        for element in stack if stack is not previous else ():
+            starts.setdefault(element, position)
+        previous = stack
+    used = {element for word in words for _, stack in word.pieces for element in stack}
+    used.update(element for unit in segment.units for element in unit.stack)
+    by_stack: dict[Stack, list[tuple[int, int]]] = {}
+    """Source and index of each word, in order, by the elements around the word."""
+    order = sorted((word.source, index) for index, word in enumerate(words) if word.source is not None)
+    for source, index in order:
+        if len(words[index].pieces) == 1:
+            by_stack.setdefault(words[index].pieces[0][1], []).append((source, index))
+    empty = []
+    for element in sorted(starts.keys() - used):
+        start = starts[element]
+        stack = segment.stacks[start][: segment.stacks[start].index(element) + 1]
+        if found := _pop_nearest(by_stack.get(stack[:-1], []), start):
+            words[found[1]].pieces = [(words[found[1]].pieces[0][0], stack)]
+            insort(by_stack.setdefault(stack, []), found)
+        else:
+            empty.append(Unit(start, start, stack, ""))
+    return empty
+
+
+def _pop_nearest(words: list[tuple[int, int]], start: int) -> tuple[int, int] | None:
+    """Remove and return the word whose source starts nearest to a position, the first one of several."""
+    following = bisect_left(words, (start, 0))
+    nearest = words[following : following + 1]
+    if following:  # the first of the words that start at the nearest position before `start`
+        nearest.append(words[bisect_left(words, (words[following - 1][0], 0))])
+    best = min(nearest, key=lambda pair: (abs(pair[0] - start), pair[1]), default=None)
+    if best is not None:
+        del words[bisect_left(words, best)]
+    return best
+
+
+def _place_units(words: Sequence[_Word], units: Sequence[Unit], target: str) -> list[Unit | Mark]:
+    """Put each unit after the word that translates the word before it. Return the units that precede all words."""
+    order = sorted((word.source, index) for index, word in enumerate(words) if word.source is not None)
+    starts = [source for source, _ in order]
+    gaps = enumerate(target[one.end : other.start] for one, other in pairwise(words))
+    spaces = [index for index, gap in gaps if " " in gap]
+    good = [index for index in spaces if target[words[index + 1].start].isalnum()] or spaces
+    head: list[Unit | Mark] = []
+    for unit in units:
+        preceding = bisect_left(starts, unit.start)
+        place = order[preceding - 1][1] if preceding else -1
+        if unit.is_space and good:
+            place = _nearest(good, place)
+        elif unit.is_space:
+            place = len(words) - 1
+        if place < 0:
+            head.append(unit)
+        else:
+            words[place].after.append(unit)
+    return head
+
+
+def _nearest(values: Sequence[int], value: int) -> int:
+    """Return the nearest of sorted values, the higher one of two."""
+    index = bisect_left(values, value)
+    return min(values[max(index - 1, 0) : index + 1], key=lambda each: (abs(each - value), -each))
+
+
+def _place_marks(segment: Segment, words: Sequence[_Word]) -> list[Unit | Mark]:
+    """Put marks before the first and after the last word of their range. Return the marks that precede all words."""
+    if not segment.marks:
+        return []
+    order = sorted((word.source, index) for index, word in enumerate(words) if word.source is not None)
+    starts, indices = list(map(itemgetter(0), order)), list(map(itemgetter(1), order))
+    lowest, highest = _Extremes(indices), _Extremes([-index for index in indices])
+    head: list[Unit | Mark] = []
+    for mark in segment.marks:
+        first, last = bisect_left(starts, mark.start), bisect_left(starts, mark.end)
+        if first < last and mark.is_start:
+            words[lowest.find(first, last)].before.append(mark)
+        elif first < last:
+            words[-highest.find(first, last)].ends.append(mark)
+        elif first:
+            words[indices[first - 1]].after.append(mark)
+        else:
+            head.append(mark)
+    return head
+
+
+class _Extremes:
+    """Smallest values of the slices of a list, each found in constant time."""
+
+    def __init__(self, values: Sequence[int]) -> None:
+        self._levels = [list(values)]
+        width = 1
+        while 2 * width <= len(values):
+            level = self._levels[-1]
+            self._levels.append([min(pair) for pair in zip(level, level[width:], strict=False)])
+            width *= 2
+
+    def find(self, start: int, end: int) -> int:
+        """Return the smallest value from `start` to before `end`."""
+        level = (end - start).bit_length() - 1
+        values = self._levels[level]
+        return min(values[start], values[end - (1 << level)])
+
+
+def _write(segment: Segment, words: Sequence[_Word], head: Sequence[Unit | Mark], target: str, syntax: Syntax) -> str:
+    writer = _Writer(segment.elements, syntax)
+    following = _first_stacks(words)  # for each word, the elements around it or around the next word with text
+    if syntax.needs_runs:
+        writer.text(segment.start, following[0])
+    for each in head:
+        writer.copied(each, at_start=True)
+    position = 0
+    previous = following[0]
+    for index, word in enumerate(words):
+        stack = word.pieces[0][1] if word.pieces else word.unit.stack if word.unit else ()
+        if syntax.needs_runs:
+            is_after_unit = index > 0 and words[index - 1].unit is not None
+            writer.text(target[position : word.start], following[index] if is_after_unit else previous)
+        else:
+            gap = _common(previous, stack) if index else stack
+            writer.text(target[position : word.start], _common(gap, writer.stack))
+        for mark in word.before:
+            writer.move_to(_common(mark.stack, stack))
+            writer.copy(mark.output)
+        if word.unit:
+            writer.move_to(word.unit.stack)
+            writer.copy(word.unit.output)
+        for text, around in word.pieces:
+            writer.text(text, around)
+        if word.pieces or not syntax.needs_runs:
+            previous = word.pieces[-1][1] if word.pieces else stack
+        for each in (*word.ends, *word.after):
+            writer.copied(each)
+        replaces_space = any(isinstance(each, Unit) and each.is_space for each in word.after)
+        position = word.end + (replaces_space and target[word.end : word.end + 1] == " ")
+    tail = target[position:]
+    if syntax.needs_runs:
+        writer.text(tail + segment.end, previous)
+        return writer.finish()
+    writer.text(tail, previous)
+    return segment.start + writer.finish() + segment.end
+
+
+def _first_stacks(words: Sequence[_Word]) -> list[Stack]:
+    stacks, stack = list[Stack](), next((word.pieces[0][1] for word in reversed(words) if word.pieces), ())
+    for word in reversed(words):
+        stack = word.pieces[0][1] if word.pieces else stack
+        stacks.append(stack)
+    return stacks[::-1]
+
+
+class _Writer:
+    """Writes text inside of inline elements, and opens and closes them as needed."""
+
+    def __init__(self, elements: Sequence[Element], syntax: Syntax) -> None:
+        self._elements, self._syntax = elements, syntax
+        self._output: list[str] = []
+        self._text = ""
+        """Text that is not written yet, so that adjacent texts are escaped as one."""
+        self.stack: Stack = ()
+        self._ends: list[str] = []
+        """End tags of the open elements."""
+        self._opened = set[int]()
+
+    def finish(self) -> str:
+        """Close all elements, and return what was written."""
+        self.move_to(())
+        self._flush()
+        return "".join(self._output)
+
+    def move_to(self, stack: Stack) -> None:
+        """Close and open elements until exactly those of `stack` are open."""
+        if stack == self.stack:
+            return
+        self._flush()
+        common = len(_common(self.stack, stack))
+        while len(self._ends) > common:
+            self._output.append(self._ends.pop())
+        for index in stack[common:]:
+            element, again = self._elements[index], index in self._opened
+            self._output.append(element.open_again if again else element.open)
+            self._ends.append(element.close_again if again else element.close)
+            self._opened.add(index)
+        self.stack = stack
+
+    def text(self, text: str, stack: Stack) -> None:
+        """Write a text inside of the elements."""
+        if text:
+            self.move_to(stack)
+            self._text += text
+
+    def copy(self, content: str) -> None:
+        """Write content without changing it."""
+        self._flush()
+        self._output.append(content)
+
+    def copied(self, content: Unit | Mark, *, at_start: bool = False) -> None:
+        """Write copied content. Add the space before it, or at the start after it, that the source has."""
+        if isinstance(content, Mark):
+            self.move_to(_common(content.stack, self.stack))
+            return self.copy(content.output)
+        if content.space_before and not at_start and content.output:
+            self._space(content)
+        self.move_to(content.stack)
+        self.copy(content.output)
+        if content.space_after and at_start and content.output:
+            self._space(content)
+        return None
+
+    def _space(self, unit: Unit) -> None:
+        last = self._text or "".join(self._output[-2:])
+        if not self._syntax.needs_runs and not last[-1:].isspace():
+            self.text(" ", _common(self.stack, unit.stack))
+
+    def _flush(self) -> None:
+        if self._text:
+            self._output.append(self._syntax.escape(self._text))
+            self._text = ""
+
+
+def _common(one: Stack, other: Stack) -> Stack:
+    length = 0
+    while length < min(len(one), len(other)) and one[length] == other[length]:
+        length += 1
+    return one[:length]
