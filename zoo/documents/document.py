@@ -51,7 +51,8 @@ class _Parts:
     def render(self, targets: Sequence[str], alignments: Sequence[list[AlignedToken]], language: str | None) -> str:
         """Return the text with translations. It is the text itself if they change nothing."""
         texts = [segment.text for segment in self.segments]
-        if list(targets) == texts and not (language and any(each.kind is Kind.LANGUAGE for each in self._parts)):
+        codes = [part for part in self._parts if isinstance(part, Fragment) and part.kind is Kind.LANGUAGE]
+        if list(targets) == texts and not (language and codes):
             return "".join(part.raw for part in self._parts)
         rest = zip(targets, alignments, strict=True)
         return "".join(self._write(part, rest, language) for part in self._parts)

@@ -283,7 +283,7 @@ def _with_language(tag: str) -> Iterator[Fragment]:
     """Yield the fragments of a start tag, in which the code of the language is a fragment."""
     position = 0
     for each in attributes(tag):
-        if each.name in ("lang", "xml:lang") and each.quote:
+        if each.name in ("lang", "xml:lang") and (each.quote or each.value.replace("-", "").isalnum()):
             yield Fragment(Kind.BREAK, tag[position : each.value_start])
             yield Fragment(Kind.LANGUAGE, tag[each.value_start : each.value_end])
             position = each.value_end
