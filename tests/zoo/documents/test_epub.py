@@ -10,7 +10,7 @@ import pytest
 from tests.zoo.documents.translators import Shuffle
 from zoo.documents.document import Document, translate_document
 
-CONTAINER = '<container><rootfiles><rootfile media-type="application/oebps-package+xml" full-path="{}"/></rootfiles></container>'
+CONTAINER = '<container><rootfiles><rootfile media-type="a/b" full-path="{}"/></rootfiles></container>'
 PAGE = '<html lang="en"><body><p>one <b>two</b></p></body></html>'
 TRANSLATED = '<html lang="de"><body><p><b>TWO</b> ONE</p></body></html>'
 XHTML, CONTENTS = "application/xhtml+xml", "application/x-dtbncx+xml"
