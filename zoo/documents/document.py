@@ -21,7 +21,7 @@ Translate = Callable[[list[str]], list[str]]
 """Function that translates texts."""
 Align = Callable[[list[str], list[str]], list[list[AlignedToken]]]
 """Function that aligns the tokens of translations to those of texts, as `Translator.align` does."""
-DocumentSource = tuple[bytes, str, html.XmlTags | None]
+DocumentSource = tuple[bytes, str, html.ElementRoles | None]
 """Arguments of `Document`."""
 SegmentText = tuple[str, bool]
 """The text of a segment, and whether the segment has markup, so that its translation must be aligned."""
@@ -111,18 +111,18 @@ class Document:
         segments: The segments, in order.
     """
 
-    def __init__(self, content: bytes, name: str, tags: html.XmlTags | None = None) -> None:
+    def __init__(self, content: bytes, name: str, roles: html.ElementRoles | None = None) -> None:
         """Read a document.
 
         Args:
             content: The bytes of the file.
             name: The name of the file. Its suffix selects the format.
-            tags: Roles of the elements of XML or HTML. If given, they select the format.
+            roles: Roles of the elements of XML or HTML. If given, they select the format.
 
         Raises:
             ZooError: The format is unknown, or the document is damaged, too large or too complex, or not UTF-8.
         """
-        form = format_of(name) if tags is None else xml.format_with(tags)
+        form = format_of(name) if roles is None else xml.format_with(roles)
         self._archive: TextArchive | None = None
         if isinstance(form, Archive):
             self._archive = TextArchive(content, name)

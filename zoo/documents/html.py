@@ -49,9 +49,10 @@ _RAW_TEXT = frozenset(("iframe", "noembed", "noframes", "plaintext", "script", "
 _ENDED_BY = {"p": _BLOCKS, **dict.fromkeys(("rt", "rp"), _RUBY | {"ruby"})}
 """Tags that end a copied element without end tag."""
 _SCRIPT_MARK = re.compile(r"<!--(?:-?>)?|-->|</?script(?=[\s/>])", re.IGNORECASE)
+_QUOTED = r"""(?:"[^"]*+(?:"|\Z)|'[^']*+(?:'|\Z))"""
+_COMMENT = r"<!--(?:[^-]|-(?!->))*+(?:-->|\Z)"
 _XML_DOCTYPE = re.compile(
-    r"""<!doctype[^\[>"']*+(?:(?:"[^"]*+"|'[^']*+')[^\[>"']*+)*+(?:\[(?:<!--(?:[^-]|-(?!->))*+-->|"[^"]*+"|'[^']*+'|[^\]])*+\]\s*+)?>""",
-    re.IGNORECASE,
+    rf"""<!doctype(?:[^\[>"']|{_QUOTED})*+(?:\[(?:{_COMMENT}|{_QUOTED}|[^\]"'])*+\]\s*+)?>""", re.IGNORECASE
 )
 _MAYBE_TEXT = re.compile(r"(?:alt|title|label|placeholder|description|value|content)\s*+=", re.IGNORECASE)
 _DESCRIPTIONS = ("description", "og:title", "og:description", "twitter:title", "twitter:description")
@@ -59,7 +60,7 @@ _ATTRIBUTES = frozenset(("alt", "aria-description", "aria-label", "aria-placehol
 
 
 @dataclass(frozen=True)
-class XmlTags:
+class ElementRoles:
     """Roles of elements that a client chooses. The names are in lower case.
 
     Attributes:
@@ -98,7 +99,7 @@ class Parser:
 
     is_xml = False
 
-    def __init__(self, text: str, tags: XmlTags) -> None:
+    def __init__(self, text: str, tags: ElementRoles) -> None:
         self._text, self._roles = text, tags
         self._found: list[_Piece] = []
         self.tags: list[tuple[int, str, str]] = []
@@ -296,12 +297,12 @@ class XhtmlParser(Parser):
     is_xml = True
 
 
-def parse(text: str, roles: XmlTags, parser: type[Parser]) -> list[Fragment]:
+def parse(text: str, roles: ElementRoles, parser: type[Parser]) -> list[Fragment]:
     """Return the fragments of a text, read with a parser."""
     return list(parser(text, roles).fragments())
 
 
-def _parse_attributes(text: str, roles: XmlTags, parser: type[Parser], quote: str) -> list[Fragment]:
+def _parse_attributes(text: str, roles: ElementRoles, parser: type[Parser], quote: str) -> list[Fragment]:
     """Return fragments in which the values of attributes are texts: those with this quotation mark, or without one."""
     found, position = list[Fragment](), 0
     for start, name, tag in parser(text, roles).tags if _MAYBE_TEXT.search(text) else ():
@@ -339,7 +340,7 @@ _ESCAPES = {
 SYNTAX = Syntax(lambda text: html.escape(text, quote=False))
 
 
-def html_format(roles: XmlTags, parser: type[Parser]) -> Format:
+def html_format(roles: ElementRoles, parser: type[Parser]) -> Format:
     """Return the views of HTML. The text is last: it may write a tag with attributes twice."""
     attribute_views = (
         View(partial(_parse_attributes, roles=roles, parser=parser, quote=quote), Syntax(escape))
@@ -348,11 +349,11 @@ def html_format(roles: XmlTags, parser: type[Parser]) -> Format:
     return (*attribute_views, View(partial(parse, roles=roles, parser=parser), SYNTAX))
 
 
-FORMAT = html_format(XmlTags(), Parser)
-XHTML_FORMAT = html_format(XmlTags(), XhtmlParser)
+FORMAT = html_format(ElementRoles(), Parser)
+XHTML_FORMAT = html_format(ElementRoles(), XhtmlParser)
 
 
 def read_tags(text: str) -> Iterator[tuple[str, dict[str, str]]]:
     """Yield the name of each start tag of XML, without prefix, and its attributes."""
-    for _, name, tag in XhtmlParser(text, XmlTags()).tags:
+    for _, name, tag in XhtmlParser(text, ElementRoles()).tags:
         yield name.rpartition(":")[2], values(tag)

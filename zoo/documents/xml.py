@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from zoo.documents.fragments import Format, Kind, View
-from zoo.documents.html import SYNTAX, Parser, XhtmlParser, XmlTags, html_format, is_untranslated, parse
+from zoo.documents.html import SYNTAX, ElementRoles, Parser, XhtmlParser, html_format, is_untranslated, parse
 from zoo.documents.tags import without_id
 
 
@@ -31,7 +31,7 @@ class _XmlElement:
 
 
 class _XmlParser(XhtmlParser):
-    def __init__(self, text: str, roles: XmlTags) -> None:
+    def __init__(self, text: str, roles: ElementRoles) -> None:
         self._current = _XmlElement("", None, splits=True)
         self._elements: list[_XmlElement] = []
         self._open = Counter[str]()
@@ -84,7 +84,7 @@ class _XmlParser(XhtmlParser):
         return name not in self._roles.splitting
 
 
-def format_with(roles: XmlTags) -> Format:
+def format_with(roles: ElementRoles) -> Format:
     """Return the format of XML or HTML whose elements have these roles."""
     if roles.is_html:
         return html_format(roles, Parser)

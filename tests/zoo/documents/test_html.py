@@ -7,7 +7,7 @@ import pytest
 from tests.zoo.documents.translators import Shuffle, render
 from zoo.documents.document import TextFile, translate_document
 from zoo.documents.fragments import Format
-from zoo.documents.html import FORMAT, XHTML_FORMAT, XmlTags
+from zoo.documents.html import FORMAT, XHTML_FORMAT, ElementRoles
 from zoo.documents.xml import format_with
 
 
@@ -17,7 +17,7 @@ def texts(text: str, form: Format = FORMAT) -> list[str]:
 
 def roles(**names: str) -> Format:
     """Return the format of HTML, with roles for the elements with these names."""
-    return format_with(XmlTags(is_html=True, **{role: frozenset(given.split()) for role, given in names.items()}))
+    return format_with(ElementRoles(is_html=True, **{role: frozenset(given.split()) for role, given in names.items()}))
 
 
 def with_language(text: str, code: str = "de") -> str:
@@ -218,7 +218,7 @@ def test_clients_choose_the_roles_of_elements_of_html(text, names, segments) -> 
     ],
 )
 def test_xml_is_written_with_its_structure(text: str, expected: str) -> None:
-    file = TextFile(text, format_with(XmlTags()))
+    file = TextFile(text, format_with(ElementRoles()))
     model, sources = Shuffle(), [segment.text for segment in file.segments]
     targets = model.translate_all(sources)
     assert file.render(targets, model.align(sources, targets), "de") == expected

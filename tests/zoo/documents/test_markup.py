@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tests.zoo.documents.translators import Shuffle, render
 from zoo.documents.document import TextFile, align_segments
-from zoo.documents.html import FORMAT, XmlTags
+from zoo.documents.html import FORMAT, ElementRoles
 from zoo.documents.xml import format_with
 from zoo.generation.alignment import AlignedToken
 
@@ -200,7 +200,7 @@ def test_text_of_the_translation_never_becomes_markup() -> None:
     ],
 )
 def test_elements_of_xml_split_segments_where_the_outline_or_the_tags_say_so(text, tags, segments):
-    roles = XmlTags(**{name: value if name == "outline" else frozenset(value) for name, value in tags.items()})
+    roles = ElementRoles(**{name: value if name == "outline" else frozenset(value) for name, value in tags.items()})
     markup = TextFile(text, format_with(roles))
     assert [segment.text for segment in markup.segments] == segments
     assert markup.render(segments, [[]] * len(segments)) == text
