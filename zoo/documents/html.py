@@ -29,7 +29,8 @@ _BLOCKS = frozenset(
 _INLINE = frozenset(
     (
         *("a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "data", "del", "dfn", "em", "font", "i", "ins"),
-        *("label", "mark", "q", "s", "small", "span", "strike", "strong", "sub", "sup", "time", "tt", "u"),
+        *("label", "mark", "meter", "nobr", "output", "picture", "progress", "q", "rb", "ruby", "s", "slot", "small"),
+        *("span", "strike", "strong", "sub", "sup", "time", "tt", "u"),
     )
 )
 """Elements that are no placeholder if they are empty."""
@@ -78,7 +79,7 @@ class ElementRoles:
     is_html: bool = False
 
 
-class _Piece(NamedTuple):
+class _Part(NamedTuple):
     """Start, kind, name, text and second spelling of a fragment."""
 
     start: int
@@ -99,29 +100,31 @@ class Parser:
 
     is_xml = False
 
-    def __init__(self, text: str, tags: ElementRoles) -> None:
-        self._text, self._roles = text, tags
-        self._found: list[_Piece] = []
+    def __init__(self, text: str, roles: ElementRoles) -> None:
+        self._text, self._roles = text, roles
+        self._found: list[_Part] = []
         self.tags: list[tuple[int, str, str]] = []
         self._root: int | None = None
-        """Index of the piece of the document's first element, which has the document's language."""
+        """Index of the part of the document's first element, which has the document's language."""
         self._copied: list[str] = []
         """Names of the open elements that are copied, from the outermost one on."""
         self._readable: list[str] = []
         """Text of the copied elements."""
+        self._endless = {"plaintext"}
+        """Names of elements without tags in their content, of which no end tag follows."""
         self._read()
 
     def fragments(self) -> Iterator[Fragment]:
         """Yield the fragments. Adjacent texts are one fragment, and so is a copied element."""
-        for index, (piece, end) in enumerate(pairwise([*self._found, _Piece(len(self._text), Kind.BREAK)])):
-            raw = self._text[piece.start : end.start]
-            if index == self._root and piece.kind is Kind.BREAK:
+        for index, (part, end) in enumerate(pairwise([*self._found, _Part(len(self._text), Kind.BREAK)])):
+            raw = self._text[part.start : end.start]
+            if index == self._root and part.kind is Kind.BREAK:
                 yield from _with_language(raw)
                 continue
-            text = piece.text
+            text = part.text
             if text is None:
-                text = unescape(raw) if piece.kind is Kind.TEXT else ""
-            yield Fragment(piece.kind, raw, text, piece.name, again=piece.again)
+                text = unescape(raw) if part.kind is Kind.TEXT else ""
+            yield Fragment(part.kind, raw, text, part.name, again=part.again)
 
     def _read(self) -> None:
         text, position = self._text, 0
@@ -168,38 +171,34 @@ class Parser:
         return len(text) if end < 0 else end + len(mark)
 
     def _read_tag(self, match: re.Match[str]) -> int:
-        name, raw = match[2].lower(), match[0]
-        has_raw_text = not self.is_xml and name in _RAW_TEXT and self._copied[:1] not in (["svg"], ["math"])
-        is_empty = raw.endswith("/>") and ("=" not in (last := raw.rsplit(None, 1)[-1]) or last[-3] in "\"'")
+        name, raw = self._name(match[2]), match[0]
         if match[1]:
             self._read_end_tag(match.start(), name)
-        elif is_empty and not has_raw_text:
+            return match.end()
+        is_empty = raw.endswith("/>") and ("=" not in (last := raw.rsplit(None, 1)[-1]) or last[-3] in "\"'")
+        end = self._raw_text_end(match.end(), name)
+        if is_empty and end in (match.end(), len(self._text)):
             if not self._copied:
                 self._read_empty_tag(match.start(), name, raw)
-        else:
-            self._read_start_tag(match.start(), name, raw)
-            if has_raw_text:
-                end = self._raw_text_end(match.end(), name)
-                if end > match.end():
-                    self._read_text(match.end(), end)
-                return end
-        return match.end()
+            return match.end()
+        self._read_start_tag(match.start(), name, raw)
+        if end == len(self._text) > match.end():
+            self._add(match.end(), Kind.BREAK)
+        elif end > match.end():
+            self._read_text(match.end(), end)
+        return end
 
     def _raw_text_end(self, start: int, name: str) -> int:
-        """Return the position of the end tag of an element whose content has no tags."""
-        if name != "script":
-            end = (
-                None if name == "plaintext" else re.compile(rf"</{name}[\s/>]", re.IGNORECASE).search(self._text, start)
-            )
-            return end.start() if end else len(self._text)
-        in_comment = in_script = False  # a script in a comment of a script ends neither
-        for mark in _SCRIPT_MARK.finditer(self._text, start):
-            found = mark[0].lower()
-            if found == "</script" and not in_script:
-                return mark.start()
-            in_script = found == "<script" and in_comment if found.endswith("script") else in_script and found != "-->"
-            in_comment = found == "<!--" or (in_comment and found != "-->")
-        return len(self._text)
+        """Return the end of the content of an element if it has no tags. Otherwise, return `start`."""
+        if self.is_xml or name not in _RAW_TEXT or self._copied[:1] in (["svg"], ["math"]):
+            return start
+        end = None
+        if name not in self._endless:
+            pattern = re.compile(rf"</{name}[\s/>]", re.IGNORECASE)
+            end = _script_end(self._text, start) if name == "script" else pattern.search(self._text, start)
+        if end is None:
+            self._endless.add(name)
+        return end.start() if end else len(self._text)
 
     def _read_start_tag(self, start: int, name: str, raw: str) -> None:
         if self._is_copied(name):
@@ -211,7 +210,7 @@ class Parser:
             return self._read_copied(start, name)
         self.tags.append((start, name, raw))
         if name in _VOID:
-            return self._add(start, Kind.UNIT if name in _VOID_INLINE else Kind.BREAK)
+            return self._add_empty(start, name)
         if name in _COPIED and name not in roles.splitting | roles.non_splitting:
             return self._read_copied(start, name)
         if name == "html" and self._root is None:
@@ -221,17 +220,27 @@ class Parser:
     def _read_copied(self, start: int, name: str) -> None:
         """Begin an element that is copied with its content, unless it has none."""
         self._add(start, Kind.UNIT if self._is_inline(name) else Kind.BREAK, name)
-        if name not in _VOID:
+        if self.is_xml or name not in _VOID:
             self._copied = [name]
 
     def _read_empty_tag(self, start: int, name: str, raw: str) -> None:
         if name not in self._roles.copied and not is_untranslated(raw):
             self.tags.append((start, name, raw))
-        self._add(start, Kind.UNIT if self._is_inline(name) else Kind.BREAK, text=self._text_of_empty(name))
+        self._add_empty(start, name)
+
+    def _add_empty(self, start: int, name: str) -> None:
+        """Add an element without content."""
+        if not self._is_inline(name):
+            self._add(start, Kind.BREAK)
+        elif name == "br":
+            self._add(start, Kind.LINE, text=" ")
+        else:
+            self._add(start, Kind.UNIT, text=self._text_of_empty(name))
 
     def _read_end_tag(self, start: int, name: str) -> None:
         if not self._copied or (name != self._copied[0] and not self._is_copied(name)):
-            self._add(start, Kind.CLOSE if self._is_inline(name) else Kind.BREAK, name)
+            inline = Kind.UNIT if name in _VOID else Kind.CLOSE
+            self._add(start, inline if self._is_inline(name) else Kind.BREAK, name)
         elif name == self._copied[0]:
             self._copied.pop()
             if not self._copied:
@@ -267,9 +276,12 @@ class Parser:
         roles = self._roles
         return name in roles.non_splitting or (name not in roles.splitting and name not in _BLOCKS)
 
+    def _name(self, tag: str) -> str:
+        return tag.lower()
+
     def _add(self, start: int, kind: Kind, name: str = "", text: str | None = None, again: str | None = None) -> None:
         if not self._copied:
-            self._found.append(_Piece(start, kind, name, text, again))
+            self._found.append(_Part(start, kind, name, text, again))
 
 
 def is_untranslated(tag: str) -> bool:
@@ -291,10 +303,25 @@ def _with_language(tag: str) -> Iterator[Fragment]:
     yield Fragment(Kind.BREAK, tag[position:])
 
 
+def _script_end(text: str, start: int) -> re.Match[str] | None:
+    """Return the beginning of the end tag of a script. A script in a comment in it has an end tag of its own."""
+    in_comment = in_script = False
+    for mark in _SCRIPT_MARK.finditer(text, start):
+        found = mark[0].lower()
+        if found == "</script" and not in_script:
+            return mark
+        in_script = found == "<script" and in_comment if found.endswith("script") else in_script and found != "-->"
+        in_comment = found == "<!--" or (in_comment and found != "-->")
+    return None
+
+
 class XhtmlParser(Parser):
-    """Parser of XHTML and of other XML."""
+    """Parser of XHTML."""
 
     is_xml = True
+
+    def _name(self, tag: str) -> str:
+        return tag.lower().rpartition(":")[2]
 
 
 def parse(text: str, roles: ElementRoles, parser: type[Parser]) -> list[Fragment]:
@@ -308,7 +335,7 @@ def _parse_attributes(text: str, roles: ElementRoles, parser: type[Parser], quot
     for start, name, tag in parser(text, roles).tags if _MAYBE_TEXT.search(text) else ():
         given = values(tag) if _MAYBE_TEXT.search(tag) else {}
         for each in attributes(tag) if given else ():
-            if each.quote == quote and each.value == each.value.strip() and _is_text(name, each.name, given):
+            if each.quote == quote and _is_text(name, each.name, given) and (quote or each.value == each.value.strip()):
                 first, last = start + each.value_start, start + each.value_end
                 found.append(Fragment(Kind.BREAK, text[position:first]))
                 found.append(Fragment(Kind.TEXT, text[first:last], each.value))
@@ -356,4 +383,4 @@ XHTML_FORMAT = html_format(ElementRoles(), XhtmlParser)
 def read_tags(text: str) -> Iterator[tuple[str, dict[str, str]]]:
     """Yield the name of each start tag of XML, without prefix, and its attributes."""
     for _, name, tag in XhtmlParser(text, ElementRoles()).tags:
-        yield name.rpartition(":")[2], values(tag)
+        yield name, values(tag)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from zoo.documents.fragments import Format, Kind, View
-from zoo.documents.html import SYNTAX, ElementRoles, Parser, XhtmlParser, html_format, is_untranslated, parse
+from zoo.documents.html import SYNTAX, ElementRoles, Parser, html_format, is_untranslated, parse
 from zoo.documents.tags import without_id
 
 
@@ -30,14 +30,16 @@ class _XmlElement:
     splits: bool = False
 
 
-class _XmlParser(XhtmlParser):
+class _XmlParser(Parser):
+    is_xml = True
+
     def __init__(self, text: str, roles: ElementRoles) -> None:
         self._current = _XmlElement("", None, splits=True)
         self._elements: list[_XmlElement] = []
         self._open = Counter[str]()
         """Number of open elements with each name."""
         super().__init__(text, roles)
-        self._root = 0 if not self._elements else self._elements[0].tags[0]
+        self._root = self._elements[0].tags[0] if self._elements else None
         self._split()
 
     def _split(self) -> None:
@@ -58,12 +60,6 @@ class _XmlParser(XhtmlParser):
         self._elements.append(self._current)
         self._open[name] += 1
         return self._add(start, Kind.OPEN, name, again=without_id(raw, name))
-
-    def _read_empty_tag(self, start: int, name: str, raw: str) -> None:
-        if name == "br" and self._is_inline(name):
-            self._add(start, Kind.LINE, text=" ")
-        else:
-            super()._read_empty_tag(start, name, raw)
 
     def _read_end_tag(self, start: int, name: str) -> None:
         if self._copied:

@@ -62,6 +62,11 @@ def with_language(text: str, code: str = "de") -> str:
         ("<script>'<!--<script></script>'</script>two", ["two"]),
         ("<script><!-->'</script>one", ["one"]),
         ("<iframe><p></iframe>one", ["one"]),
+        ("<script src=a />one <b>two</b>", ["one two"]),
+        ("<script src='a'/>one</script>two", ["two"]),
+        ("<title/><p>one</p>", ["one"]),
+        ("one<title>two <p> three", ["one"]),
+        ("one <input></input> two<br/></br>three", ["one two", "three"]),
         ("one<plaintext></plaintext>two", ["one"]),
         # Comments and declarations.
         ("one <!-- two <p> three", ["one"]),
@@ -86,6 +91,7 @@ def test_elements_have_the_roles_that_html_gives_them(text: str, segments: list[
         ("<p>one <![CDATA[<two>]]> three</p>", ["one <two> three"]),
         ("<p>one</p><p/><title/><script src='a'/>two", ["one", "two"]),
         ("<a id='x'/>one <b>two</b>", ["one two"]),
+        ("one <m:math><m:mi>x</m:mi></m:math><img></img> <br></br>two", ["one x", "two"]),
         ("<style>/*<![CDATA[*/ </style> /*]]>*/</style>one", ["one"]),
         ("<?xml version='1.0' a='>'?><p>one</p>", ["one"]),
         ("<!DOCTYPE html [<!ENTITY a '>]>'><!-- ]> -->]><p>one</p>", ["one"]),
@@ -150,6 +156,7 @@ def test_an_element_that_is_opened_twice_keeps_its_identity_once(tag: str, again
         ('<b translate=no title="one two">x</b>', '<b translate=no title="one two">x</b>'),
         ('<!-- <img alt="one two"> -->', '<!-- <img alt="one two"> -->'),
         ('<img alt="12">', '<img alt="12">'),
+        ('<img alt=" one two">', '<img alt=" TWO ONE">'),
         ('one <b title="two three">four</b>', '<b title="THREE TWO">FOUR</b> ONE'),
     ],
 )
@@ -198,6 +205,7 @@ def test_the_language_of_the_page_is_set(text: str, expected: str) -> None:
         ("one <b>two</b> three", {"splitting": "b"}, ["one", "two", "three"]),
         ("<p>one</p> <p>two</p>", {"non_splitting": "p"}, ["one two"]),
         ("<div>one</div><p>two</p>", {"copied": "p"}, ["one"]),
+        ("one<br>two", {"non_splitting": "br"}, ["one two"]),
         ("one <code>two</code> three", {"non_splitting": "code"}, ["one two three"]),
     ],
 )
@@ -212,6 +220,7 @@ def test_clients_choose_the_roles_of_elements_of_html(text, names, segments) -> 
         ("<r xml:lang='en'><p>one two</p><p>three</p></r>", "<r xml:lang='de'><p>TWO ONE</p><p>THREE</p></r>"),
         ("<r><p>one <![CDATA[<two>]]></p></r>", "<r><p>&gt; TWO &lt; ONE</p></r>"),
         ("<p>one <x id='1'/> two</p>", "<p>TWO <x id='1'/> ONE</p>"),
+        ("<p>one <img>two</img> three</p>", "<p>THREE <img>TWO</img> ONE</p>"),
         ("<p>one two<br/>three</p>", "<p>THREE TWO<br/>ONE</p>"),
         ("<p>one <g translate='no'>two</g> three</p>", "<p>THREE <g translate='no'>two</g> ONE</p>"),
         ("<p>one <!-- x --!> two --> three</p>", "<p>THREE ONE <!-- x --!> two --></p>"),
