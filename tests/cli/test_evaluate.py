@@ -175,6 +175,7 @@ class TestCompare:
         for names in (("one", "gone"), ("gone", "one")):
             result = zoo("compare", *names, "--device", "cpu")
             assert (result.status, "4 sentences of the test set" in result.err) == (0, True), result.err
+            assert "`[{source: gone.en, target: gone.de}]`" in result.err
             assert (
                 "the test set of `runs/gone` is not on this machine: the corpus file `gone.en` does not" in result.err
             )

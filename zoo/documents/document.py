@@ -50,9 +50,8 @@ class _Parts:
 
     def render(self, targets: Sequence[str], alignments: Sequence[list[AlignedToken]], language: str | None) -> str:
         """Return the text with translations. It is the text itself if they change nothing."""
-        texts = [segment.text for segment in self.segments]
-        codes = [part for part in self._parts if isinstance(part, Fragment) and part.kind is Kind.LANGUAGE]
-        if list(targets) == texts and not (language and codes):
+        is_same = list(targets) == [segment.text for segment in self.segments]
+        if is_same and not (language and any(_is_language(part) for part in self._parts)):
             return "".join(part.raw for part in self._parts)
         rest = zip(targets, alignments, strict=True)
         return "".join(self._write(part, rest, language) for part in self._parts)
@@ -61,11 +60,15 @@ class _Parts:
         self, part: Fragment | Segment, rest: Iterator[tuple[str, list[AlignedToken]]], language: str | None
     ) -> str:
         if isinstance(part, Fragment):
-            return language if part.kind is Kind.LANGUAGE and language else part.written
+            return language if language and _is_language(part) else part.written
         target, tokens = next(rest)
         if target == part.text:
             return "".join(fragment.written for fragment in part.fragments)
         return place_markup(part, target, tokens, self._syntax)
+
+
+def _is_language(part: Fragment | Segment) -> bool:
+    return isinstance(part, Fragment) and part.kind is Kind.LANGUAGE
 
 
 class TextFile:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal, Unpack
 
 from specs import METADATA_FIELDS, Parsing, ZooError, difference
-from specs.notation import quote
+from specs.notation import quote_in_full
 from zoo.data.corpus import MissingFileError
 from zoo.evaluation.bootstrap import SEED, interval_half_width, p_value, sample_counts
 from zoo.evaluation.evaluate import check_split, read_split
@@ -150,7 +150,7 @@ def compare_models(
     one, other = (each.spec for each in translators)
     differing = difference(other, one).items()
     settings = (
-        f"{key}: {quote(a)} and {quote(b)}"
+        f"{key}: {quote_in_full(a)} and {quote_in_full(b)}"
         for key, (a, b) in differing
         if key not in (*METADATA_FIELDS, "corpus.folder")
     )

@@ -12,7 +12,7 @@ import torch
 
 import specs
 from compiler import EmittedProgram
-from specs import Spec
+from specs import Spec, ZooError
 from zoo.data.batches import Batch
 from zoo.data.training_set import TrainingSet
 from zoo.models.weights import Weights
@@ -54,9 +54,12 @@ def save(model: EmittedProgram, run: str | os.PathLike[str], *, steps: int) -> R
         steps: Number of training steps of the module, which the model card will contain.
 
     Raises:
-        ZooError: The folder contains other files, or a run with another spec.
+        ZooError: The folder contains other files, or a run with another spec, or a weight is not a finite number.
     """
-    spec, chosen = model.spec, Run(Path(run))
+    spec, chosen, tensors = model.spec, Run(Path(run)), model.weights()
+    if broken := [name for name, tensor in tensors.items() if not tensor.isfinite().all()]:
+        hint = "save the model before its training diverges, or lower the learning rate"
+        raise ZooError(f"the weights `{broken[0]}` are not finite numbers", hint=hint)
     chosen.check(spec)
     prepared = prepare_corpus(spec, Report())
     longest = int(np.max(prepared.store("train").source_lengths))
@@ -67,5 +70,5 @@ def save(model: EmittedProgram, run: str | os.PathLike[str], *, steps: int) -> R
         prepared.vocabulary.save(chosen.folder)
         for file in (chosen.scores, chosen.answers("dev"), chosen.answers("test")):
             file.unlink(missing_ok=True)
-        Weights(model.weights(), {"steps": str(steps), "longest_source": str(longest)}).write(chosen.weights)
+        Weights(tensors, {"steps": str(steps), "longest_source": str(longest)}).write(chosen.weights)
     return chosen
