@@ -134,8 +134,8 @@ class Parser:
             position = self._read_markup(start)
         if position < len(text):
             self._read_text(position, len(text))
-        if self._copied:
-            self._end_copied()
+        if self._copied:  # it has no end, so that it must stay last
+            self._found[-1] = self._found[-1]._replace(kind=Kind.BREAK)
 
     def _read_markup(self, start: int) -> int:
         """Read the markup that begins with `<` at a position, and return its end."""

@@ -111,6 +111,7 @@ def test_pages_of_books_follow_the_rules_of_xml(text: str, segments: list[str]) 
         ("one <x/> two", "TWO <x/> ONE"),
         ("wash<wbr>ing two", "TWO WASHING<wbr>"),
         ("one <![CDX[ a > <b>two</b>", "<b>TWO</b> ONE <![CDX[ a >"),
+        ("one two <code>x", "TWO ONE <code>x"),
         ("area<sup>2</sup> two", "TWO AREA<sup>2</sup>"),
         ("tea,<sup><a href='#5'>5</a></sup> two", "TWO ,<sup><a href='#5'>5</a></sup> TEA"),
     ],
