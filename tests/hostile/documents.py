@@ -9,6 +9,7 @@ from collections.abc import Callable
 PARTS = {".docx": "word/document.xml", ".odt": "content.xml", ".epub": "a.xhtml"}
 """The file with text in each kind of archive."""
 _WORD = '<w:document xmlns:w="http://w"><w:body>{}</w:body></w:document>'
+_CUE = "1\n00:00:01,000 --> 00:00:02,000\n"
 _MANY_FILES = "archive, many files"
 FULL_SIZE = 1_000_000
 
@@ -86,6 +87,8 @@ def _html_texts(size: int) -> dict[str, tuple[str, str]]:
             "nested blocks": _nested("div", size // 11, "one"),
             "many inline elements": _repeated("<b>x</b> ", size),
             "many empty inline elements": "one " + _repeated("<b></b>", size) + " two",
+            "elements inside of a word": _repeated("x<b>y</b>", size),
+            "exponents": _repeated("m<sup>2</sup> ", size),
             "many units": "one " + _repeated("<br-x/><wbr>", size) + " two",
             "many copied elements": _repeated("<code>x</code>", size),
             "many parts of a copied element": "one <code>" + _repeated("<b></b>", size) + "</code> two",
@@ -112,10 +115,15 @@ def _markdown_texts(size: int) -> dict[str, tuple[str, str]]:
 def _plain_texts(size: int) -> dict[str, tuple[str, str]]:
     return {
         "text, spaces": (".txt", " " * size),
+        "text, dashes": (".txt", _repeated("- ", size) + "a"),
         "text, line breaks": (".txt", "a\n" * (2 * size)),
         "subtitles, arrows": (".srt", _repeated("-->", size)),
-        "subtitles, tags": (".srt", "1\n00:00:01,000 --> 00:00:02,000\n" + _repeated("<a", size)),
-        "subtitles, spaces": (".srt", "1\n00:00:01,000 --> 00:00:02,000\n" + _repeated("\n   ", size)),
+        "subtitles, marks": (".srt", _CUE + "a" + "#" * size + "a"),
+        "subtitles, brackets": (".srt", _CUE + "[" * size),
+        "subtitles, speakers": (".srt", _CUE + _repeated("A: ", size)),
+        "subtitles, lines": (".srt", _CUE + _repeated("one\n", size)),
+        "subtitles, tags": (".srt", _CUE + _repeated("<a", size)),
+        "subtitles, spaces": (".srt", _CUE + _repeated("\n   ", size)),
     }
 
 

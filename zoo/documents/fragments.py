@@ -78,8 +78,8 @@ class Syntax:
     escape: Callable[[str], str]
     needs_runs: bool = False
     wraps: bool = False
-    marks: re.Pattern[str] = re.compile(r"(?:[-–—•▪‣●○*+]+\s+|>>+\s*|[♪♫]+\s*)+")
-    end_marks: re.Pattern[str] = re.compile(r"(?:\s*[♪♫]+)+$")
+    marks: re.Pattern[str] = re.compile(r"(?:[-–—•▪‣●○*+]++\s++|>>++\s*+|[♪♫]++\s*+)++")
+    end_marks: re.Pattern[str] = re.compile(r"(?:\s*+[♪♫]++)++$")
 
 
 @dataclass(frozen=True)

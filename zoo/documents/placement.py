@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right, insort
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -12,6 +13,9 @@ from operator import itemgetter
 from zoo.documents.fragments import Syntax
 from zoo.documents.segments import WORDS, Element, Mark, Segment, Stack, Unit
 from zoo.generation.alignment import AlignedToken
+
+_MAX_WORD = 100
+"""Longest word in which elements keep their characters. The work grows with the square of the length."""
 
 
 @dataclass
@@ -83,26 +87,26 @@ def _replace_words(segment: Segment, words: list[_Word], target: str) -> list[Un
     visible = [unit for unit in segment.units if unit.end > unit.start]
     starts = [unit.start for unit in visible]
     found: list[list[int]] = [[] for _ in visible]
-    unclaimed: dict[str, list[int]] = {}
+    unclaimed: dict[str, deque[int]] = {}
     for index, word in enumerate(words):
         owner = -1 if word.source is None else bisect_right(starts, word.source) - 1
         if owner >= 0 and word.source is not None and word.source < visible[owner].end:
             found[owner].append(index)
         else:
-            unclaimed.setdefault(target[word.start : word.end], []).append(index)
+            unclaimed.setdefault(target[word.start : word.end], deque()).append(index)
     rest = [unit for unit in segment.units if unit.end == unit.start]
     removed = set[int]()
     for unit, indices in zip(visible, found, strict=True):
         text = segment.text[unit.start : unit.end]
         if not indices and unclaimed.get(text):
-            indices = [unclaimed[text].pop(0)]
+            indices = [unclaimed[text].popleft()]
         if not indices:
             rest.append(unit)
             continue
         exact = [index for index in indices if target[words[index].start : words[index].end] == text]
         first = last = (exact or indices)[0]
-        while not exact and last + 1 in indices:
-            last += 1
+        for index in () if exact else indices[1:]:
+            last += index == last + 1
         words[first].unit, words[first].end = unit, words[last].end
         removed.update(range(first + 1, last + 1))
     words[:] = [word for index, word in enumerate(words) if index not in removed]
@@ -132,9 +136,9 @@ def _set_pieces(segment: Segment, words: Sequence[_Word], target: str) -> None:
 
 def _pieces(segment: Segment, text: str, position: int, span: tuple[int, int]) -> list[tuple[str, Stack]]:
     """Return a word in pieces, each with the elements around the same characters of the source word at `span`."""
-    stacks = segment.stacks[slice(*span)]
+    stacks = segment.stacks[slice(*span)] if span[1] - span[0] <= _MAX_WORD else [segment.stacks[position]]
     if all(stack == stacks[0] for stack in stacks):
-        return [(text, stacks[position - span[0]])]
+        return [(text, stacks[0])]
     source, around = segment.text[slice(*span)], stacks[0]
     for stack in stacks:
         around = _common(around, stack)

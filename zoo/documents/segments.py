@@ -16,8 +16,8 @@ MAX_DEPTH = 100
 WORDS = re.compile(r"\w+(?:['’-]\w+)*|[^\w\s]")
 _WORD_START = re.compile(r"['’-]?\w")
 _WORD_END = re.compile(r"\w['’-]?$")
-PLACEHOLDER = "X"
-"""What the translator reads in place of copied content that is not a single word."""
+PLACEHOLDER = "Foo"
+"""The word that the translator reads in place of copied content. Models copy names, but translate `ls` or `X`."""
 Stack = tuple[int, ...]
 """Indices of the inline elements around a character, outermost first."""
 _BOUNDARIES = (Kind.BREAK, Kind.LANGUAGE)
@@ -28,6 +28,8 @@ _REFERENCE = re.compile(r"(?=[^\w\s]*[\d*†‡§¶#¹²³⁰-⁹₀-₉])\S+")
 """Content without letters that belongs to the word before it, such as the number of a footnote or an exponent."""
 _RAISED = ("sup", "sub", "vertAlign")
 """Parts of the names of elements whose digits do not continue a number before them."""
+_MAX_MARK = 100
+"""Maximum number of characters of the marks at the end of a line."""
 _MAX_REFERENCE = 12
 """Maximum number of fragments of such content."""
 
@@ -183,7 +185,8 @@ class _Reader:
     def _unit(self, fragment: Fragment) -> None:
         text = fragment.text
         if text.strip():
-            text = text if WORDS.fullmatch(text) else PLACEHOLDER
+            is_name = WORDS.fullmatch(text) and not text[0].islower() and text[0].isalnum()
+            text = text if is_name else PLACEHOLDER
             if self._closes_word or _WORD_END.search("".join(self._characters[-2:])):
                 self._add(" ")
         start = len(self._characters)
@@ -264,10 +267,12 @@ def _join_lines(fragments: Sequence[Fragment], syntax: Syntax) -> list[Fragment]
 
 def _begins_anew(before: str, after: str, syntax: Syntax) -> bool:
     """Return whether a line does not continue the sentence of the line before it."""
-    if not before or not after or syntax.marks.match(after) or syntax.end_marks.search(before):
+    if not before or not after or syntax.marks.match(after) or syntax.end_marks.search(before[-_MAX_MARK:]):
         return True
     continues = after[0].islower()
-    return not continues and ((not syntax.wraps and after[0].isalnum()) or _SENTENCE_END.search(before) is not None)
+    return not continues and (
+        (not syntax.wraps and after[0].isalnum()) or _SENTENCE_END.search(before[-_MAX_MARK:]) is not None
+    )
 
 
 def _balance(fragments: Sequence[Fragment]) -> list[Fragment]:
@@ -333,7 +338,7 @@ def _copy_marks(run: list[Fragment], syntax: Syntax) -> list[Fragment]:
         run = [*run[: texts[0]], *_split_text(first, start.end(), syntax, Kind.UNIT, Kind.TEXT), *run[texts[0] + 1 :]]
         texts[-1] += 1
         last = run[texts[-1]]
-    end = syntax.end_marks.search(last.text)
+    end = syntax.end_marks.search(last.text, max(len(last.text) - _MAX_MARK, 0))
     is_last = not any(each.text.strip() for each in run[texts[-1] + 1 :])
     if end and is_last and end.start() > 0:
         cut = _split_text(last, end.start(), syntax, Kind.TEXT, Kind.UNIT)

@@ -24,8 +24,8 @@ _SPEAKER = r"[^\W\d_a-zß-öø-ÿ][^:a-zß-öø-ÿ]{0,40}:(?=\s)"
 _SYNTAX = Syntax(
     str,
     wraps=True,
-    marks=re.compile(rf"(?:(?:[-–—]+|>>+|[♪♫#]+|{_SOUND}|{_SPEAKER})\s*)+"),
-    end_marks=re.compile(rf"(?:\s*(?:[♪♫#]+|{_SOUND}))+$"),
+    marks=re.compile(rf"(?:(?:[-–—]++|>>++|[♪♫#]++|{_SOUND}|{_SPEAKER})\s*+)++"),
+    end_marks=re.compile(rf"(?:\s*+(?:[♪♫#]++|{_SOUND}))++$"),
 )
 
 

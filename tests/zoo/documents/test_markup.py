@@ -193,7 +193,7 @@ def test_text_of_the_translation_never_becomes_markup() -> None:
         ("<p>one two</p><p> three</p>", {"outline": False}, ["one two three"]),
         ("one <x>two</x> three", {}, ["one two three"]),
         ("one <x>two</x> three", {"splitting": {"x"}}, ["one", "two", "three"]),
-        ("one <x>two <x>three</x></x> four", {"copied": {"x"}}, ["one X four"]),
+        ("one <x>two <x>three</x></x> four", {"copied": {"x"}}, ["one Foo four"]),
         ("<p>one <b><i>two</i></b></p></q><p>three", {}, ["one two", "three"]),
         ("<P>one</P>&amp;<P>two</P>", {}, ["one&two"]),
         ("<p><b>one</p>two <br/> three", {}, ["one", "two three"]),
