@@ -126,7 +126,8 @@ def _set_pieces(segment: Segment, words: Sequence[_Word], target: str) -> None:
             index = bisect_right(starts, position) - 1
             span = spans[index] if index >= 0 and position < spans[index][1] else (position, position + 1)
             word.pieces = _pieces(segment, target[word.start : word.end], position, span)
-    texts = [stack for stack, is_covered in zip(segment.stacks, covered, strict=False) if not is_covered]
+    characters = zip(segment.text, segment.stacks, covered, strict=False)
+    texts = [stack for character, stack, is_covered in characters if character != " " and not is_covered]
     current = next((word.pieces[0][1] for word in words if word.pieces), texts[0] if texts else ())
     for word in words:
         if word.unit is None:
@@ -277,7 +278,8 @@ def _write(segment: Segment, words: Sequence[_Word], head: Sequence[Unit | Mark]
         stack = word.pieces[0][1] if word.pieces else word.unit.stack if word.unit else ()
         if syntax.needs_runs:
             is_after_unit = index > 0 and words[index - 1].unit is not None
-            writer.text(target[position : word.start], following[index] if is_after_unit else previous)
+            is_outside = is_after_unit or len(following[index]) < len(previous)
+            writer.text(target[position : word.start], following[index] if is_outside else previous)
         else:
             gap = _common(previous, stack) if index else stack
             writer.text(target[position : word.start], _common(gap, writer.stack))
