@@ -14,6 +14,8 @@ from zoo.text.sentences import MAX_TEXT_LENGTH
 MAX_DEPTH = 100
 """Maximum number of inline elements around a character."""
 WORDS = re.compile(r"\w+(?:['’-]\w+)*|[^\w\s]")
+_WORD_START = re.compile(r"['’-]?\w")
+_WORD_END = re.compile(r"\w['’-]?$")
 PLACEHOLDER = "Foo"
 """The word that the translator reads in place of copied content. Models copy names, but translate `ls` or `X`."""
 Stack = tuple[int, ...]
@@ -153,7 +155,7 @@ class _Reader:
             elif fragment.kind in _MARKS:
                 self._marks.append((len(self._characters), self._stack, fragment))
             elif fragment.kind is Kind.TEXT:
-                if self._closes_word and fragment.text[:1].isalnum():
+                if self._closes_word and _WORD_START.match(fragment.text):
                     self._add(" ")
                 self._closes_word = self._closes_word and not fragment.text
                 self._add(fragment.text)
@@ -185,7 +187,7 @@ class _Reader:
         if text.strip():
             is_name = WORDS.fullmatch(text) and not text[0].islower() and text[0].isalnum()
             text = text if is_name else PLACEHOLDER
-            if self._characters and (self._closes_word or self._characters[-1].isalnum()):
+            if self._closes_word or _WORD_END.search("".join(self._characters[-2:])):
                 self._add(" ")
         start = len(self._characters)
         self._add(text)
