@@ -176,14 +176,22 @@ def _translate(translator: Translator, direction: Direction, document: Path, tar
     from zoo.files.atomic import atomic_file
     from zoo.files.reading import read_bytes
     from zoo.generation.config import LanguageOptions
+    from zoo.text.languages import language_tag
 
     languages: LanguageOptions = {"source": direction[0], "target": direction[1]}
+
+    def translate(texts: list[str]) -> list[str]:
+        if not texts:
+            messages.warn(f"nothing to translate was found in {document}; it was copied")
+        return [best.text for best, *_ in translator.hypotheses(texts, report=messages, **languages)]
+
     result = translate_document(
         read_bytes(document, MAX_DOCUMENT_BYTES),
         str(document),
-        lambda texts: [best.text for best, *_ in translator.hypotheses(texts, report=messages, **languages)],
+        translate,
         lambda texts, translations: translator.align(texts, translations, report=messages, **languages),
+        language_tag(direction[1]),
     )
-    with atomic_file(target) as partial:
+    with atomic_file(target.resolve()) as partial:  # write through a symbolic link
         partial.write_bytes(result)
     messages.info(f"wrote {target}")

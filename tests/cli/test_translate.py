@@ -43,6 +43,30 @@ def test_markup_is_kept(zoo: Zoo) -> None:
     assert page.count("<b>") == page.count("</b>") >= 1
 
 
+def test_a_document_without_text_is_copied_and_says_so(zoo: Zoo) -> None:
+    Path("a.html").write_text("<p>12</p><code>x</code>", "utf-8")
+    result = zoo("translate", "a.html", "--model", "runs/tiny")
+    assert (result.status, "warning: nothing to translate was found in a.html" in result.err) == (0, True), result.err
+    assert Path("a.de.html").read_text("utf-8") == "<p>12</p><code>x</code>"
+
+
+def test_the_language_of_a_page_is_set(zoo: Zoo) -> None:
+    Path("a.html").write_text("<html lang='en'><p>we read</p>", "utf-8")
+    result = zoo("translate", "a.html", "--model", "runs/tiny")
+    assert (result.status, "nothing to translate" in result.err) == (0, False)
+    assert Path("a.de.html").read_text("utf-8").startswith("<html lang='de'><p>")
+
+
+def test_the_output_may_be_a_symbolic_link(zoo: Zoo) -> None:
+    write("a.txt", "real/old.txt")
+    Path("link.txt").symlink_to("real/old.txt")
+    Path("new.txt").symlink_to("real/new.txt")
+    for link, target in (("link.txt", "real/old.txt"), ("new.txt", "real/new.txt")):
+        result = zoo("translate", "a.txt", "-o", link, "--model", "runs/tiny", "--yes")
+        assert (result.status, f"wrote {link}" in result.err, Path(link).is_symlink()) == (0, True, True)
+        assert Path(target).read_text("utf-8") not in ("", "we read")
+
+
 def test_invalid_requests_are_explained(zoo: Zoo) -> None:
     Path("a.txt").write_text("we read", "utf-8")
     Path("a.pdf").write_bytes(b"")

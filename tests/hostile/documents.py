@@ -8,7 +8,9 @@ from collections.abc import Callable
 
 PARTS = {".docx": "word/document.xml", ".odt": "content.xml", ".epub": "a.xhtml"}
 """The file with text in each kind of archive."""
-_WORD = '<w:document xmlns:w="http://w"><w:body>{}</w:body></w:document>'
+_WORD_NAMESPACE = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+_WORD = f'<w:document xmlns:w="{_WORD_NAMESPACE}"><w:body>{{}}</w:body></w:document>'
+_OPEN_DOCUMENT = "urn:oasis:names:tc:opendocument:xmlns:{}:1.0"
 _CUE = "1\n00:00:01,000 --> 00:00:02,000\n"
 _MANY_FILES = "archive, many files"
 FULL_SIZE = 1_000_000
@@ -46,17 +48,30 @@ def _archives(size: int) -> dict[str, tuple[str, Callable[[], str]]]:
         "Word, nested runs": (".docx", lambda: _WORD.format(_nested("w:r", depth))),
         "Word, nested links": (".docx", lambda: _WORD.format(_nested("w:hyperlink", depth, "one"))),
         "Word, many runs": (".docx", lambda: _WORD.format("<w:r><w:t>one </w:t></w:r>" * depth)),
+        "Word, nested fields": (".docx", lambda: _WORD.format(f"<w:p>{_fields(depth // 8)}</w:p>")),
+        "Word, many tabs of a long style": (".docx", lambda: _WORD.format(f"<w:p>{_tabs(depth)}</w:p>")),
         "Word, many tags": (".docx", lambda: _WORD.format("<w:p/>" * (5 * size))),
         "Word, many lines": (".docx", lambda: _WORD.format("\n" * (10 * size))),
         "OpenDocument, nested spans": (".odt", lambda: _paragraph(_nested("text:span", depth, "one"))),
         "OpenDocument, nested frames": (".odt", lambda: _paragraph("one" + _nested("draw:frame", depth))),
+        "EPUB, a declaration of unclosed comments": (".epub", lambda: "<!doctype [" + "<!--" * (size // 4)),
         "EPUB, unclosed comments": (".epub", lambda: "<!--" * (size // 4)),
         _MANY_FILES: (".docx", str),
     }
 
 
+def _fields(depth: int) -> str:
+    begin, separate, end = (f'<w:r><w:fldChar w:fldCharType="{part}"/></w:r>' for part in ("begin", "separate", "end"))
+    return (begin + separate) * depth + "<w:r><w:t>one</w:t></w:r>" + end * depth
+
+
+def _tabs(count: int) -> str:
+    return f"<w:r><w:rPr>{'<w:b/>' * count}</w:rPr>{'<w:t>one</w:t><w:tab/>' * count}</w:r>"
+
+
 def _paragraph(text: str) -> str:
-    return f'<office:text xmlns:office="o" xmlns:text="t" xmlns:draw="d"><text:p>{text}</text:p></office:text>'
+    names = " ".join(f'xmlns:{name}="{_OPEN_DOCUMENT.format(name)}"' for name in ("office", "text", "draw"))
+    return f"<office:text {names}><text:p>{text}</text:p></office:text>"
 
 
 def _html_texts(size: int) -> dict[str, tuple[str, str]]:
@@ -69,6 +84,11 @@ def _html_texts(size: int) -> dict[str, tuple[str, str]]:
             "unclosed attributes": _repeated('<a b="', size),
             "unclosed end tags": _repeated("</a ", size),
             "unclosed scripts": _repeated("<script>", size),
+            "unclosed comments in scripts": _repeated("<script><!--<script>", size),
+            "unclosed annotations": "<ruby>" + _repeated("one<rt>two", size),
+            "attributes with text": _repeated("<b id=a title='one'>x</b> ", size),
+            "unclosed attributes with text": _repeated('<img alt="', size),
+            "unclosed elements that are copied": _repeated("<p translate=no>one", size),
             "unclosed declarations": _repeated("<!", size) + _repeated("<?", size),
             "quotation marks": _repeated("<a b='\"<a b=\"'", size),
             "a tag of quotation marks": "<a " + "'" * size + ">",

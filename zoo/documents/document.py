@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 
 from specs import ZooError
-from zoo.documents import epub, html, markdown, open_document, subtitles, text, word
+from zoo.documents import epub, html, markdown, open_document, subtitles, text, word, xml
 from zoo.documents.archives import TextArchive
 from zoo.documents.fragments import Archive, Format, Fragment, Kind, View
 from zoo.documents.placement import place_markup
@@ -21,7 +21,7 @@ Translate = Callable[[list[str]], list[str]]
 """Function that translates texts."""
 Align = Callable[[list[str], list[str]], list[list[AlignedToken]]]
 """Function that aligns the tokens of translations to those of texts, as `Translator.align` does."""
-DocumentSource = tuple[bytes, str, html.XmlTags | None]
+DocumentSource = tuple[bytes, str, html.ElementRoles | None]
 """Arguments of `Document`."""
 SegmentText = tuple[str, bool]
 """The text of a segment, and whether the segment has markup, so that its translation must be aligned."""
@@ -102,7 +102,7 @@ class TextFile:
         text, start = self._text, 0
         for view, parts in zip(self._format, self._views, strict=True):
             chosen = slice(start, start := start + len(parts.segments))
-            current = parts if text is self._text else _Parts(text, view)
+            current = parts if text == self._text else _Parts(text, view)
             text = current.render(translations[chosen], alignments[chosen], language)
         return self._mark + text
 
@@ -114,18 +114,18 @@ class Document:
         segments: The segments, in order.
     """
 
-    def __init__(self, content: bytes, name: str, tags: html.XmlTags | None = None) -> None:
+    def __init__(self, content: bytes, name: str, roles: html.ElementRoles | None = None) -> None:
         """Read a document.
 
         Args:
             content: The bytes of the file.
             name: The name of the file. Its suffix selects the format.
-            tags: Roles of the elements of XML. If given, the document is XML.
+            roles: Roles of the elements of XML or HTML. If given, they select the format.
 
         Raises:
             ZooError: The format is unknown, or the document is damaged, too large or too complex, or not UTF-8.
         """
-        form = format_of(name) if tags is None else html.xml_format(tags)
+        form = format_of(name) if roles is None else xml.format_with(roles)
         self._archive: TextArchive | None = None
         if isinstance(form, Archive):
             self._archive = TextArchive(content, name)
@@ -174,21 +174,26 @@ def read_texts(sources: Sequence[DocumentSource]) -> list[list[SegmentText]]:
 
 
 def write_documents(
-    sources: Sequence[DocumentSource], translations: Sequence[str], alignments: Sequence[list[AlignedToken]]
+    sources: Sequence[DocumentSource],
+    translations: Sequence[str],
+    alignments: Sequence[list[AlignedToken]],
+    language: str | None = None,
 ) -> list[bytes]:
-    """Return the documents with the translations of all segments."""
+    """Return the documents with the translations of all segments. `language` is the code of the target language."""
     written, start = [], 0
     for document in (Document(*source) for source in sources):
         segments = slice(start, start := start + len(document.segments))
-        written.append(document.render(translations[segments], alignments[segments]))
+        written.append(document.render(translations[segments], alignments[segments], language))
     return written
 
 
-def translate_document(content: bytes, name: str, translate: Translate, align: Align) -> bytes:
-    """Return the translation of a document (see `Document`)."""
+def translate_document(
+    content: bytes, name: str, translate: Translate, align: Align, language: str | None = None
+) -> bytes:
+    """Return the translation of a document (see `Document`). `language` is the code of the target language."""
     document = Document(content, name)
     translations = translate([segment.text for segment in document.segments])
-    return document.render(translations, align_segments(document.segments, translations, align))
+    return document.render(translations, align_segments(document.segments, translations, align), language)
 
 
 def align_segments(segments: Sequence[Segment], translations: Sequence[str], align: Align) -> list[list[AlignedToken]]:

@@ -1,15 +1,84 @@
-"""E-books (.epub): the text of their pages."""
+"""E-books (.epub): the text of their pages and of the table of contents, and the title and description of the book."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import html
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from posixpath import dirname, join, normpath
+from urllib.parse import unquote
 
-from zoo.documents import html
-from zoo.documents.fragments import Archive, Format
+from zoo.documents.fragments import Archive, Format, Fragment, Kind, Syntax, View, unescape
+from zoo.documents.html import FORMAT as HTML_FORMAT
+from zoo.documents.html import XHTML_FORMAT, read_tags
+
+_CONTAINER = "META-INF/container.xml"
+_ATTRIBUTES = r"""(?:\s(?:[^<>"']|"[^"<]*+"|'[^'<]*+')*+)?+"""
+_COMMENT = r"<!--(?:[^-]|-(?!->))*+"
+_LANGUAGE = r"""<(?:[\w.-]++:)?(?:ncx|package)\s[^<>]*?xml:lang\s*+=\s*+["'](?P<code>[^"'<>]*+)"""
+
+
+def _tag(names: str) -> str:
+    """Return a pattern for the start tags of elements of XML."""
+    return f"<(?:[\\w.-]++:)?(?:{names}){_ATTRIBUTES}>"
+
+
+_PACKAGE_TEXT = re.compile(
+    rf"{_COMMENT}|{_LANGUAGE}|{_tag('title|description')}(?P<text>[^<]*+)|{_tag('language')}(?P<language>[^<]*+)",
+    re.IGNORECASE,
+)
+_CONTENTS_TEXT = re.compile(
+    rf"{_COMMENT}|{_LANGUAGE}|{_tag('navLabel|docTitle')}\s*+{_tag('text')}(?P<text>[^<]*+)", re.IGNORECASE
+)
+
+
+def _parse(text: str, pattern: re.Pattern[str]) -> Iterator[Fragment]:
+    """Yield the fragments of the package or the table of contents."""
+    position = 0
+    for match in pattern.finditer(text):
+        group = match.lastgroup
+        if group is None or (group == "text" and "<" in unescape(match[group])):  # descriptions may have markup
+            continue
+        raw = match[group]
+        yield Fragment(Kind.BREAK, text[position : match.start(group)])
+        yield Fragment(Kind.TEXT, raw, unescape(raw)) if group == "text" else Fragment(Kind.LANGUAGE, raw)
+        position = match.end(group)
+    yield Fragment(Kind.BREAK, text[position:])
+
+
+def _view(pattern: re.Pattern[str]) -> Format:
+    syntax = Syntax(lambda text: html.escape(text, quote=False))
+    return (View(lambda text: list(_parse(text, pattern)), syntax),)
+
+
+_PACKAGE, _CONTENTS = _view(_PACKAGE_TEXT), _view(_CONTENTS_TEXT)
+_BY_TYPE = {
+    "application/xhtml+xml": XHTML_FORMAT,
+    "text/x-oeb1-document": XHTML_FORMAT,
+    "text/html": HTML_FORMAT,
+    "application/x-dtbncx+xml": _CONTENTS,
+}
+_BY_SUFFIX = {".xhtml": XHTML_FORMAT, ".html": XHTML_FORMAT, ".htm": XHTML_FORMAT, ".ncx": _CONTENTS, ".opf": _PACKAGE}
 
 
 def _formats(names: Sequence[str], read: Callable[[str], str]) -> Mapping[str, Format]:
-    return {name: html.FORMAT for name in names if name.lower().endswith((".xhtml", ".html", ".htm", ".ncx"))}
+    """Return the formats of the package and of the pages that it lists. Without a package, suffixes select pages."""
+    known, formats = set(names), dict[str, Format]()
+    for package in _links(read(_CONTAINER), "", "rootfile", "full-path") if _CONTAINER in known else ():
+        if package[0] in known:
+            links = _links(read(package[0]), package[0], "item", "href")
+            pages = {name: _BY_TYPE[kind] for name, kind in links if kind in _BY_TYPE and name in known}
+            formats |= {**pages, package[0]: _PACKAGE} if pages else {}
+    suffixes = {name: f".{name.lower().rpartition('.')[2]}" for name in names}
+    return formats or {name: _BY_SUFFIX[suffix] for name, suffix in suffixes.items() if suffix in _BY_SUFFIX}
+
+
+def _links(text: str, base: str, element: str, attribute: str) -> Iterator[tuple[str, str]]:
+    """Yield the name and the media type of each file that an XML file lists."""
+    for name, given in read_tags(text):
+        if name == element and attribute in given:
+            path = unquote(given[attribute].partition("#")[0])
+            yield normpath(join(dirname(base), path)), given.get("media-type", "").strip().lower()
 
 
 FORMAT = Archive(_formats)

@@ -27,7 +27,7 @@ class Kind(Enum):
     UNIT = auto()
     """Inline content that is copied, such as an image or code."""
     LINE = auto()
-    """Line break inside a paragraph. It divides the paragraph if the next line begins anew, such as in an address."""
+    """Line break inside a paragraph. It divides the paragraph if no sentence continues after it."""
     BREAK = auto()
     """Boundary between two segments, such as the tag of a paragraph. It is copied."""
     LANGUAGE = auto()
@@ -70,7 +70,7 @@ class Syntax:
         escape: Function that writes a text with the format's entities or escapes.
         needs_runs: Whether all text has to be inside of an inline element, as in Word documents.
         wraps: Whether line breaks only wrap a sentence, as in subtitles. Otherwise, a line that begins with a capital
-            letter or a digit begins anew, as in an address.
+            letter or a digit is a segment of its own, as in an address.
         marks: Pattern for marks at the start of a line that are copied, such as the dash of a dialogue.
         end_marks: Pattern for marks at the end of a line that are copied.
         finish: Function that completes a translated document, for formats whose escapes depend on the text around.

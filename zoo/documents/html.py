@@ -1,91 +1,132 @@
-"""HTML: its tags, texts and comments as fragments. Malformed HTML is read as far as possible, and nothing is lost."""
+"""HTML: its tags, texts and comments as fragments. Malformed HTML is read as browsers read it, and nothing is lost."""
 
 from __future__ import annotations
 
 import html
 import re
-from collections import Counter
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
+from typing import NamedTuple
 
 from zoo.documents.fragments import Format, Fragment, Kind, Syntax, View, unescape
+from zoo.documents.segments import PLACEHOLDER
+from zoo.documents.tags import TAG, TAG_START, attributes, values, without_id
 
-_SYNTAX = Syntax(lambda text: html.escape(text, quote=False))
+_BLOCKS = frozenset(
+    (
+        *("address", "area", "article", "aside", "audio", "blockquote", "body", "br", "button", "caption", "center"),
+        *("col", "colgroup", "datalist", "dd", "details", "dialog", "dir", "div", "dl", "dt", "embed", "fieldset"),
+        *("figcaption", "figure", "footer", "form", "frame", "frameset", "h1", "h2", "h3", "h4", "h5", "h6", "head"),
+        *("header", "hgroup", "hr", "html", "iframe", "legend", "li", "listing", "main", "map", "menu", "nav"),
+        *("noembed", "noframes", "noscript", "object", "ol", "optgroup", "option", "p", "plaintext", "pre", "search"),
+        *("section", "select", "summary", "table", "tbody", "td", "textarea", "tfoot", "th", "thead", "title", "tr"),
+        *("ul", "video", "xmp"),
+    )
+)
+"""Elements that divide text. All others, known or not, are part of the sentence around them."""
 _INLINE = frozenset(
     (
         *("a", "abbr", "acronym", "b", "bdi", "bdo", "big", "cite", "data", "del", "dfn", "em", "font", "i", "ins"),
-        *("label", "mark", "q", "s", "small", "span", "strike", "strong", "sub", "sup", "time", "tt", "u"),
+        *("label", "mark", "meter", "nobr", "output", "picture", "progress", "q", "rb", "ruby", "s", "slot", "small"),
+        *("span", "strike", "strong", "sub", "sup", "time", "tt", "u"),
     )
 )
-_COPIED = frozenset(("canvas", "code", "kbd", "math", "samp", "svg", "var"))
+"""Elements that are no placeholder if they are empty."""
+_RUBY = frozenset(("rb", "rp", "rt", "rtc"))
+_UNREADABLE = frozenset(("canvas", "rp", "rt", "rtc", "script", "style", "svg", "template"))
+"""Elements that are copied with their content, and are not part of the text."""
+_READABLE = frozenset(("code", "kbd", "math", "samp", "var"))
 """Inline elements that are copied with their content."""
-_COPIED_BLOCKS = frozenset(("iframe", "noscript", "pre", "script", "style", "template", "textarea", "xmp"))
-_VOID_INLINE = frozenset(("img", "input", "wbr"))
-_VOID = frozenset(
-    ("area", "base", "br", "col", "embed", "hr", "link", "meta", "param", "source", "track", *_VOID_INLINE)
+_COPIED_BLOCKS = frozenset(("iframe", "listing", "noembed", "noframes", "plaintext", "pre", "textarea", "xmp"))
+_COPIED = _UNREADABLE | _READABLE | _COPIED_BLOCKS
+_VOID_INLINE = frozenset(
+    ("base", "basefont", "bgsound", "img", "input", "keygen", "link", "meta", "param", "source", "track", "wbr")
 )
-_VALUE = r"""(?:"[^"]*+"|'[^']*+'|[^\s>]*+)"""
-_TAG = re.compile(rf"<(/?)([a-zA-Z][^\s/>]*+)(?:[\s/=]++|[^\s/>=]++(?:\s*+=\s*+{_VALUE})?+)*+>")
-"""Tag with its attributes. A quotation mark without a partner is part of a value. Nothing is read twice."""
-_TAG_START = re.compile("</?[a-zA-Z]")
-_DECLARATIONS = (
-    *(("<!--", "-->", Kind.UNIT), ("<![cdata[", "]]>", Kind.BREAK), ("<!doctype", ">", Kind.BREAK)),
-    *(("<!", ">", Kind.UNIT), ("<?", ">", Kind.BREAK), ("</", ">", Kind.UNIT)),
+_VOID = _VOID_INLINE | {"area", "br", "col", "embed", "frame", "hr"}
+_RAW_TEXT = frozenset(("iframe", "noembed", "noframes", "plaintext", "script", "style", "textarea", "title", "xmp"))
+"""Elements of HTML whose content has no tags."""
+_ENDED_BY = {"p": _BLOCKS, **dict.fromkeys(("rt", "rp"), _RUBY | {"ruby"})}
+"""Tags that end a copied element without end tag."""
+_SCRIPT_MARK = re.compile(r"<!--(?:-?>)?|-->|</?script(?=[\s/>])", re.IGNORECASE)
+_QUOTED = r"""(?:"[^"]*+(?:"|\Z)|'[^']*+(?:'|\Z))"""
+_COMMENT = r"<!--(?:[^-]|-(?!->))*+(?:-->|\Z)"
+_XML_DOCTYPE = re.compile(
+    rf"""<!doctype(?:[^\[>"']|{_QUOTED})*+(?:\[(?:{_COMMENT}|{_QUOTED}|[^\]"'])*+\]\s*+)?>""", re.IGNORECASE
 )
-"""Beginning, end and kind of markup that is no tag."""
-_ATTRIBUTE = re.compile(rf"(?<=[\s/])([^\s/>=]++)\s*+=\s*+({_VALUE})")
-
-
-def parse(text: str) -> list[Fragment]:
-    """Return the fragments of an HTML document or fragment."""
-    return _Parser(text).fragments()
+_MAYBE_TEXT = re.compile(r"(?:alt|title|label|placeholder|description|value|content)\s*+=", re.IGNORECASE)
+_DESCRIPTIONS = ("description", "og:title", "og:description", "twitter:title", "twitter:description")
+_ATTRIBUTES = frozenset(("alt", "aria-description", "aria-label", "aria-placeholder", "placeholder", "title"))
 
 
 @dataclass(frozen=True)
-class XmlTags:
-    """Roles of the elements of XML. The names are in lower case.
+class ElementRoles:
+    """Roles of elements that a client chooses. The names are in lower case.
 
     Attributes:
         splitting: Names of elements that are segments of their own.
         non_splitting: Names of elements that are part of the sentence around them.
         copied: Names of elements that are copied with their content.
-        outline: Whether an element is also a segment if its parent is a segment that contains only elements.
+        outline: Whether an element of XML is also a segment if its parent is a segment that contains only elements.
+        is_html: Whether the text is HTML. Elements without a chosen role then have the role that HTML gives them.
     """
 
     splitting: frozenset[str] = frozenset()
     non_splitting: frozenset[str] = frozenset()
     copied: frozenset[str] = frozenset()
     outline: bool = True
+    is_html: bool = False
 
 
-def parse_xml(text: str, tags: XmlTags = XmlTags()) -> list[Fragment]:
-    """Return the fragments of an XML text."""
-    return _XmlParser(text, tags).fragments()
+class _Part(NamedTuple):
+    """Start, kind, name, text and second spelling of a fragment."""
+
+    start: int
+    kind: Kind
+    name: str = ""
+    text: str | None = None
+    again: str | None = None
 
 
-class _Parser:
+class Parser:
     """Parser that records where each fragment starts. It reads each character once, however malformed the text is.
 
     Comments, declarations and elements with raw text that have no end extend to the end of the text, as in browsers.
+
+    Attributes:
+        tags: Position, name and text of each start tag that is not inside of copied content.
     """
 
-    raw_text: tuple[str, ...] = ("script", "style")
-    """Elements whose content has no tags."""
+    is_xml = False
 
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._found: list[tuple[int, Kind, str]] = []
+    def __init__(self, text: str, roles: ElementRoles) -> None:
+        self._text, self._roles = text, roles
+        self._found: list[_Part] = []
+        self.tags: list[tuple[int, str, str]] = []
+        self._root: int | None = None
+        """Index of the part of the document's first element, which has the document's language."""
         self._copied: list[str] = []
         """Names of the open elements that are copied, from the outermost one on."""
-        self._copied_kind = Kind.BREAK
+        self._readable: list[str] = []
+        """Text of the copied elements."""
+        self._endless = {"plaintext"}
+        """Names of elements without tags in their content, of which no end tag follows."""
+        self._read()
 
-    def fragments(self) -> list[Fragment]:
-        """Return the fragments. Adjacent texts are one fragment, and so are adjacent parts of copied elements."""
-        self._parse()
-        return self._joined()
+    def fragments(self) -> Iterator[Fragment]:
+        """Yield the fragments. Adjacent texts are one fragment, and so is a copied element."""
+        for index, (part, end) in enumerate(pairwise([*self._found, _Part(len(self._text), Kind.BREAK)])):
+            raw = self._text[part.start : end.start]
+            if index == self._root and part.kind is Kind.BREAK:
+                yield from _with_language(raw)
+                continue
+            text = part.text
+            if text is None:
+                text = unescape(raw) if part.kind is Kind.TEXT else ""
+            yield Fragment(part.kind, raw, text, part.name, again=part.again)
 
-    def _parse(self) -> None:
+    def _read(self) -> None:
         text, position = self._text, 0
         while (start := text.find("<", position)) >= 0:
             if start > position:
@@ -93,162 +134,253 @@ class _Parser:
             position = self._read_markup(start)
         if position < len(text):
             self._read_text(position, len(text))
-
-    def _joined(self) -> list[Fragment]:
-        starts: list[tuple[int, Kind, str]] = [(0, Kind.BREAK, "")]
-        for start, kind, name in self._found:
-            is_continued = kind is starts[-1][1] and (kind is Kind.TEXT or name == starts[-1][2] == "copied")
-            if not is_continued:
-                starts.append((start, kind, name))
-        found = []
-        for (start, kind, name), (end, *_) in pairwise([*starts, (len(self._text), Kind.BREAK, "")]):
-            raw = self._text[start:end]
-            found.append(Fragment(kind, raw, unescape(raw) if kind is Kind.TEXT else "", name))
-        return found
+        if self._copied:  # it has no end, so that it must stay last
+            self._found[-1] = self._found[-1]._replace(kind=Kind.BREAK)
 
     def _read_markup(self, start: int) -> int:
         """Read the markup that begins with `<` at a position, and return its end."""
         text = self._text
-        if match := _TAG.match(text, start):
+        if match := TAG.match(text, start):
             return self._read_tag(match)
-        is_tag = _TAG_START.match(text, start) is not None  # and no later tag has an end, either
-        for beginning, mark, kind in () if is_tag else _DECLARATIONS:
-            if text[start : start + len(beginning)].lower() == beginning:
-                self._add(start, kind)
-                end = text.find(mark, start + 2)  # `<!-->` is a whole comment
-                return len(text) if end < 0 else end + len(mark)
-        end = len(text) if is_tag else start + 1
+        if text.startswith(("<!", "<?", "</"), start) and not TAG_START.match(text, start):
+            return self._read_declaration(start)
+        end = len(text) if TAG_START.match(text, start) else start + 1  # no later tag has an end, either
         self._read_text(start, end)
         return end
 
+    def _read_declaration(self, start: int) -> int:
+        """Read a comment, a declaration or another construct that is no tag, and return its end."""
+        text = self._text
+        beginning = text[start : start + 9].lower()
+        has_cdata = self.is_xml or self._copied[:1] in (["svg"], ["math"])
+        if beginning == "<![cdata[" and has_cdata:
+            end = text.find("]]>", start)
+            self._read_text(start, len(text) if end < 0 else end + 3, text[start + 9 : None if end < 0 else end])
+            return len(text) if end < 0 else end + 3
+        kind = Kind.BREAK if beginning == "<!doctype" else Kind.UNIT
+        self._add(start, kind)
+        if beginning.startswith("<!--"):
+            if not self.is_xml and text.startswith((">", "->"), start + 4):
+                return text.index(">", start) + 1
+            found = re.compile("-->" if self.is_xml else "--!?>").search(text, start + 4)
+            return found.end() if found else len(text)
+        if self.is_xml and kind is Kind.BREAK and (found := _XML_DOCTYPE.match(text, start)):
+            return found.end()
+        mark = "?>" if self.is_xml and beginning.startswith("<?") else ">"
+        end = text.find(mark, start + 2)
+        return len(text) if end < 0 else end + len(mark)
+
     def _read_tag(self, match: re.Match[str]) -> int:
-        name = match[2].lower()
+        name, raw = self._name(match[2]), match[0]
         if match[1]:
             self._read_end_tag(match.start(), name)
-        elif match[0].endswith("/>") and ("=" not in (last := match[0].rsplit(None, 1)[-1]) or last[-3] in "\"'"):
-            self._read_empty_tag(match.start(), name)
-        else:
-            self._read_start_tag(match.start(), name, match[0])
-            if name in self.raw_text:
-                end = re.compile(f"</{name}[\\s/>]", re.IGNORECASE).search(self._text, match.end())
-                position = end.start() if end else len(self._text)
-                if position > match.end():
-                    self._read_text(match.end(), position)
-                return position
-        return match.end()
+            return match.end()
+        is_empty = raw.endswith("/>") and ("=" not in (last := raw.rsplit(None, 1)[-1]) or last[-3] in "\"'")
+        end = self._raw_text_end(match.end(), name)
+        if is_empty and end in (match.end(), len(self._text)):
+            if not self._copied:
+                self._read_empty_tag(match.start(), name, raw)
+            return match.end()
+        self._read_start_tag(match.start(), name, raw)
+        if end == len(self._text) > match.end():
+            self._add(match.end(), Kind.BREAK)
+        elif end > match.end():
+            self._read_text(match.end(), end)
+        return end
+
+    def _raw_text_end(self, start: int, name: str) -> int:
+        """Return the end of the content of an element if it has no tags. Otherwise, return `start`."""
+        if self.is_xml or name not in _RAW_TEXT or self._copied[:1] in (["svg"], ["math"]):
+            return start
+        end = None
+        if name not in self._endless:
+            pattern = re.compile(rf"</{name}[\s/>]", re.IGNORECASE)
+            end = _script_end(self._text, start) if name == "script" else pattern.search(self._text, start)
+        if end is None:
+            self._endless.add(name)
+        return end.start() if end else len(self._text)
 
     def _read_start_tag(self, start: int, name: str, raw: str) -> None:
-        if self._copied:
+        if self._is_copied(name):
             if name == self._copied[0]:
                 self._copied.append(name)
-            self._add(start, Kind.UNIT)
-        elif name in _VOID:
-            self._add(start, Kind.UNIT if name in _VOID_INLINE else Kind.BREAK)
-        elif name in _COPIED or name in _COPIED_BLOCKS or _is_untranslated(raw):
+            return None
+        roles = self._roles
+        if name in roles.copied or is_untranslated(raw):
+            return self._read_copied(start, name)
+        self.tags.append((start, name, raw))
+        if name in _VOID:
+            return self._add_empty(start, name)
+        if name in _COPIED and name not in roles.splitting | roles.non_splitting:
+            return self._read_copied(start, name)
+        if name == "html" and self._root is None:
+            self._root = len(self._found)
+        return self._add(start, Kind.OPEN if self._is_inline(name) else Kind.BREAK, name, again=without_id(raw, name))
+
+    def _read_copied(self, start: int, name: str) -> None:
+        """Begin an element that is copied with its content, unless it has none."""
+        self._add(start, Kind.UNIT if self._is_inline(name) else Kind.BREAK, name)
+        if self.is_xml or name not in _VOID:
             self._copied = [name]
-            self._copied_kind = Kind.UNIT if name in _INLINE | _COPIED else Kind.BREAK
-            self._add(start, self._copied_kind)
+
+    def _read_empty_tag(self, start: int, name: str, raw: str) -> None:
+        if name not in self._roles.copied and not is_untranslated(raw):
+            self.tags.append((start, name, raw))
+        self._add_empty(start, name)
+
+    def _add_empty(self, start: int, name: str) -> None:
+        """Add an element without content."""
+        if not self._is_inline(name):
+            self._add(start, Kind.BREAK)
+        elif name == "br":
+            self._add(start, Kind.LINE, text=" ")
         else:
-            self._add(start, Kind.OPEN if name in _INLINE else Kind.BREAK, name)
-
-    def _read_empty_tag(self, start: int, name: str) -> None:
-        self._add(start, Kind.UNIT if name in _INLINE | _COPIED | _VOID_INLINE else Kind.BREAK)
+            self._add(start, Kind.UNIT, text=self._text_of_empty(name))
 
     def _read_end_tag(self, start: int, name: str) -> None:
-        self._add(start, Kind.CLOSE if name in _INLINE else Kind.BREAK, name)
-        if self._copied and name == self._copied[0]:
+        if not self._copied or (name != self._copied[0] and not self._is_copied(name)):
+            inline = Kind.UNIT if name in _VOID else Kind.CLOSE
+            self._add(start, inline if self._is_inline(name) else Kind.BREAK, name)
+        elif name == self._copied[0]:
             self._copied.pop()
+            if not self._copied:
+                self._copied = [name]
+                self._end_copied()
 
-    def _read_text(self, start: int, end: int) -> None:
-        self._add(start, Kind.TEXT)
+    def _read_text(self, start: int, end: int, text: str | None = None) -> None:
+        """Read a text. `text` is its content if it has no entities."""
+        if self._copied:
+            self._readable.append(unescape(self._text[start:end]) if text is None else text)
+        elif text is not None or self._found[-1:] == [] or self._found[-1][1:4] != (Kind.TEXT, "", None):
+            self._add(start, Kind.TEXT, text=text)
 
-    def _add(self, start: int, kind: Kind, name: str = "") -> None:
-        self._found.append((start, self._copied_kind, "copied") if self._copied else (start, kind, name))
+    def _is_copied(self, name: str) -> bool:
+        """Return whether the content of a copied element continues with this tag."""
+        if self._copied and not self.is_xml and name in _ENDED_BY.get(self._copied[0], ()):
+            self._end_copied()
+        return bool(self._copied)
+
+    def _end_copied(self) -> None:
+        """Set the text of the copied element that ends."""
+        name, text = self._copied[0], " ".join("".join(self._readable).split())
+        text = "" if name in _UNREADABLE else text or self._text_of_empty(name)
+        self._found[-1] = self._found[-1]._replace(text=text)
+        self._copied, self._readable = [], []
+
+    def _text_of_empty(self, name: str) -> str:
+        """Return the text of an element without content. Unknown elements stand for something, such as a name."""
+        is_known = name in _INLINE or name in _COPIED or name in _VOID or name in _BLOCKS
+        return PLACEHOLDER if name in self._roles.copied or not is_known else ""
+
+    def _is_inline(self, name: str) -> bool:
+        roles = self._roles
+        return name in roles.non_splitting or (name not in roles.splitting and name not in _BLOCKS)
+
+    def _name(self, tag: str) -> str:
+        return tag.lower()
+
+    def _add(self, start: int, kind: Kind, name: str = "", text: str | None = None, again: str | None = None) -> None:
+        if not self._copied:
+            self._found.append(_Part(start, kind, name, text, again))
 
 
-def _is_untranslated(tag: str) -> bool:
+def is_untranslated(tag: str) -> bool:
     """Return whether a start tag has `translate="no"` or the class `notranslate`."""
-    values = {name.lower(): value.strip("\"'") for name, value in _ATTRIBUTE.findall(tag[1:-1])}
-    return values.get("translate") == "no" or "notranslate" in values.get("class", "").split()
+    if "translate" not in tag.lower():
+        return False
+    found = values(tag)
+    return found.get("translate", "").lower() == "no" or "notranslate" in found.get("class", "").split()
 
 
-@dataclass
-class _XmlElement:
-    """Element of XML, or the root that all elements are in.
-
-    Attributes:
-        name: Name in lower case.
-        parent: The element around it. None for the root.
-        tags: Indices of its tags among the fragments that the parser found.
-        has_text: Whether it has text outside of the elements in it.
-        splits: Whether it is a segment of its own.
-    """
-
-    name: str
-    parent: _XmlElement | None
-    tags: list[int] = field(default_factory=list)
-    has_text: bool = False
-    splits: bool = False
+def _with_language(tag: str) -> Iterator[Fragment]:
+    """Yield the fragments of a start tag, in which the code of the language is a fragment."""
+    position = 0
+    for each in attributes(tag):
+        if each.name in ("lang", "xml:lang") and (each.quote or each.value.replace("-", "").isalnum()):
+            yield Fragment(Kind.BREAK, tag[position : each.value_start])
+            yield Fragment(Kind.LANGUAGE, tag[each.value_start : each.value_end])
+            position = each.value_end
+    yield Fragment(Kind.BREAK, tag[position:])
 
 
-class _XmlParser(_Parser):
-    raw_text = ()
-
-    def __init__(self, text: str, tags: XmlTags) -> None:
-        super().__init__(text)
-        self._tags = tags
-        self._current = _XmlElement("", None, splits=True)
-        self._elements: list[_XmlElement] = []
-        self._open = Counter[str]()
-        """Number of open elements with each name."""
-
-    def fragments(self) -> list[Fragment]:
-        """Return the fragments. The tags of the elements that split are boundaries."""
-        self._parse()
-        for element in self._elements:  # a parent precedes the elements in it
-            parent = element.parent
-            in_outline = self._tags.outline and parent is not None and parent.splits and not parent.has_text
-            element.splits = element.name in self._tags.splitting or (
-                in_outline and element.name not in self._tags.non_splitting
-            )
-            for index in element.tags if element.splits else ():
-                start, _, name = self._found[index]
-                self._found[index] = (start, Kind.BREAK, name)
-        return self._joined()
-
-    def _read_start_tag(self, start: int, name: str, raw: str) -> None:
-        if self._copied:
-            return super()._read_start_tag(start, name, raw)
-        if name in self._tags.copied:
-            self._copied, self._copied_kind = [name], Kind.UNIT
-            return self._add(start, Kind.UNIT)
-        self._current = _XmlElement(name, self._current, [len(self._found)])
-        self._elements.append(self._current)
-        self._open[name] += 1
-        return self._add(start, Kind.OPEN, name)
-
-    def _read_empty_tag(self, start: int, name: str) -> None:
-        self._add(start, Kind.BREAK if name in self._tags.splitting else Kind.UNIT)
-
-    def _read_end_tag(self, start: int, name: str) -> None:
-        if self._copied:
-            return super()._read_end_tag(start, name)
-        closed = None
-        while self._open[name] and (closed is None or closed.name != name) and self._current.parent is not None:
-            closed, self._current = self._current, self._current.parent
-            self._open[closed.name] -= 1
-        if closed is not None:
-            closed.tags.append(len(self._found))
-        return self._add(start, Kind.CLOSE, name)
-
-    def _read_text(self, start: int, end: int) -> None:
-        self._current.has_text |= not self._copied and bool(self._text[start:end].strip())
-        super()._read_text(start, end)
+def _script_end(text: str, start: int) -> re.Match[str] | None:
+    """Return the beginning of the end tag of a script. A script in a comment in it has an end tag of its own."""
+    in_comment = in_script = False
+    for mark in _SCRIPT_MARK.finditer(text, start):
+        found = mark[0].lower()
+        if found == "</script" and not in_script:
+            return mark
+        in_script = found == "<script" and in_comment if found.endswith("script") else in_script and found != "-->"
+        in_comment = found == "<!--" or (in_comment and found != "-->")
+    return None
 
 
-FORMAT: Format = (View(parse, _SYNTAX),)
+class XhtmlParser(Parser):
+    """Parser of XHTML."""
+
+    is_xml = True
+
+    def _name(self, tag: str) -> str:
+        return tag.lower().rpartition(":")[2]
 
 
-def xml_format(tags: XmlTags) -> Format:
-    """Return the format of XML whose elements have these roles."""
-    return (View(partial(parse_xml, tags=tags), _SYNTAX),)
+def parse(text: str, roles: ElementRoles, parser: type[Parser]) -> list[Fragment]:
+    """Return the fragments of a text, read with a parser."""
+    return list(parser(text, roles).fragments())
+
+
+def _parse_attributes(text: str, roles: ElementRoles, parser: type[Parser], quote: str) -> list[Fragment]:
+    """Return fragments in which the values of attributes are texts: those with this quotation mark, or without one."""
+    found, position = list[Fragment](), 0
+    for start, name, tag in parser(text, roles).tags if _MAYBE_TEXT.search(text) else ():
+        given = values(tag) if _MAYBE_TEXT.search(tag) else {}
+        for each in attributes(tag) if given else ():
+            if each.quote == quote and _is_text(name, each.name, given) and (quote or each.value == each.value.strip()):
+                first, last = start + each.value_start, start + each.value_end
+                found.append(Fragment(Kind.BREAK, text[position:first]))
+                found.append(Fragment(Kind.TEXT, text[first:last], each.value))
+                position = last
+    return [*found, Fragment(Kind.BREAK, text[position:])]
+
+
+def _is_text(element: str, attribute: str, given: dict[str, str]) -> bool:
+    """Return whether readers see the value of an attribute."""
+    if attribute == "value":
+        return element == "input" and given.get("type", "").lower() in ("button", "reset", "submit")
+    if attribute == "content":
+        return element == "meta" and given.get("name", given.get("property", "")).lower() in _DESCRIPTIONS
+    if attribute == "label":
+        return element in ("optgroup", "option", "track")
+    return attribute in _ATTRIBUTES and element not in ("link", "style")
+
+
+def _escape_unquoted(text: str) -> str:
+    return re.sub(r"""[\s"'=<>`&]""", lambda match: f"&#{ord(match[0])};", text) or '""'
+
+
+_ESCAPES = {
+    '"': lambda text: html.escape(text, quote=False).replace('"', "&quot;"),
+    "'": lambda text: html.escape(text, quote=False).replace("'", "&#39;"),
+    "": _escape_unquoted,
+}
+"""Functions that write the value of an attribute, by the quotation mark around it."""
+SYNTAX = Syntax(lambda text: html.escape(text, quote=False))
+
+
+def html_format(roles: ElementRoles, parser: type[Parser]) -> Format:
+    """Return the views of HTML. The text is last: it may write a tag with attributes twice."""
+    attribute_views = (
+        View(partial(_parse_attributes, roles=roles, parser=parser, quote=quote), Syntax(escape))
+        for quote, escape in _ESCAPES.items()
+    )
+    return (*attribute_views, View(partial(parse, roles=roles, parser=parser), SYNTAX))
+
+
+FORMAT = html_format(ElementRoles(), Parser)
+XHTML_FORMAT = html_format(ElementRoles(), XhtmlParser)
+
+
+def read_tags(text: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield the name of each start tag of XML, without prefix, and its attributes."""
+    for _, name, tag in XhtmlParser(text, ElementRoles()).tags:
+        yield name, values(tag)

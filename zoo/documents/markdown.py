@@ -21,6 +21,7 @@ _TAG = re.compile(r"<(/?)([a-zA-Z][^\s/>]*)")
 _COPIED = ("code", "kbd", "samp", "var")
 """Elements of HTML that are copied with their content."""
 _PARSER = make_parser()
+_PARSE_HTML = html.FORMAT[-1].parse
 
 
 def parse(text: str) -> list[Fragment]:
@@ -45,7 +46,9 @@ def parse(text: str) -> list[Fragment]:
         raw = cut(cursor, start)
         fragments.append(Fragment(Kind.BREAK, raw, output=None if mode is previous else raw + mode.value))
         cursor, offset = start, 0
-        inner = html.parse(place.content) if mode is Mode.HTML else _merge(_inline(place.content, token.children or ()))
+        inner = (
+            _PARSE_HTML(place.content) if mode is Mode.HTML else _merge(_inline(place.content, token.children or ()))
+        )
         for fragment in inner:
             offset += len(fragment.raw)
             end = base + place.source(offset)
@@ -122,7 +125,7 @@ def _fragment(token: Token, raw: str, label: str) -> Fragment:
     if token.type == "softbreak":
         return Fragment(Kind.LINE, raw, " ")
     if token.type == "html_inline" and not raw.lower().startswith("<br"):
-        found = [fragment for fragment in html.parse(raw) if fragment.raw]
+        found = [fragment for fragment in _PARSE_HTML(raw) if fragment.raw]
         return found[0] if len(found) == 1 else Fragment(Kind.UNIT, raw)
     if token.type in ("hardbreak", "start", "html_inline"):
         return Fragment(Kind.BREAK, raw)

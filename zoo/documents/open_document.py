@@ -2,46 +2,93 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from xml.sax.saxutils import escape
 
 from zoo.documents.fragments import Archive, Format, Fragment, Kind, Syntax, View
-from zoo.documents.xml_tokens import Token, element_ends, join_raw, read_tokens
+from zoo.documents.segments import PLACEHOLDER
+from zoo.documents.xml_tokens import (
+    Token,
+    attributes,
+    inline_fragments,
+    join_raw,
+    join_text,
+    paragraph_fragments,
+    read_tokens,
+)
 
+_NAMESPACES = {
+    f"urn:oasis:names:tc:opendocument:xmlns:{name}:1.0": prefix
+    for name, prefix in (("text", "text"), ("office", "office"), ("drawing", "draw"))
+}
 _PARAGRAPHS = ("text:p", "text:h")
-_SPANS = ("text:span", "text:a")
-_SPACES = ("text:s", "text:tab", "text:line-break")
+_DELETED = ("text:tracked-changes",)
+_ELEMENTS = {"text:span": None, "text:a": None, "text:meta": "", "text:ruby": "text:ruby-base"}
+_RANGE = re.compile("text:(.+)-(start|end)|office:(annotation)(-end)?")
+_INVISIBLE = ("text:note", "text:number", "text:script")
+_NESTED = ("text-box", "note-body", "annotation")
+"""Names of elements with paragraphs that are inside of paragraphs."""
 
 
-def _parse(text: str) -> list[Fragment]:
+def _parse(text: str, level: int = 1) -> list[Fragment]:
     """Return the fragments of a file of an OpenDocument text (.odt).
 
     Raises:
         ZooError: The XML is damaged, or declares entities.
     """
-    return list(_open_document_fragments(read_tokens(text)))
+    if level > 1 and not any(name in text for name in _NESTED):
+        return [Fragment(Kind.BREAK, text)]
+    tokens = read_tokens(text, _NAMESPACES)
+    inline = partial(inline_fragments, elements=_ELEMENTS, leaf=_leaf)
+    return list(_pair_marks(paragraph_fragments(tokens, _PARAGRAPHS, _DELETED, level, inline)))
 
 
-def _open_document_fragments(tokens: Sequence[Token]) -> Iterator[Fragment]:
-    index, inside, ends = 0, False, element_ends(tokens)
-    while index < len(tokens):
-        token, end = tokens[index], index + 1
-        if token.name in _PARAGRAPHS:
-            inside = token.kind == "start"
-            yield Fragment(Kind.BREAK, token.raw)
-        elif not inside:
-            yield Fragment(Kind.BREAK, token.raw)
-        elif token.name in _SPANS:
-            yield Fragment(Kind.OPEN if token.kind == "start" else Kind.CLOSE, token.raw, name=token.name)
-        elif token.kind == "start":
-            end = ends[index]
-            yield Fragment(Kind.UNIT, join_raw(tokens[index:end]), " " if token.name in _SPACES else "")
+def _leaf(tokens: Sequence[Token]) -> Iterable[Fragment]:
+    """Return the fragment of a text or an element. Fields, whose text the office program computes, are units."""
+    name, raw = tokens[0].name, join_raw(tokens)
+    mark = _RANGE.fullmatch(name)
+    if tokens[0].kind == "text":
+        fragment = Fragment(Kind.TEXT, raw, tokens[0].text)
+    elif name == "text:tab":
+        fragment = Fragment(Kind.BREAK, raw)
+    elif name == "text:line-break":
+        fragment = Fragment(Kind.LINE, raw, " ")
+    elif mark:
+        found = attributes(raw)
+        identity = found.get("name") or found.get("id") or found.get("change-id") or ""
+        kind = Kind.END if mark[2] == "end" or mark[4] else Kind.START
+        fragment = Fragment(kind, raw, name=f"{mark[1] or mark[3]} {identity}")
+    else:
+        fragment = Fragment(Kind.UNIT, raw, _unit_text(tokens))
+    return (fragment,)
+
+
+def _unit_text(tokens: Sequence[Token]) -> str:
+    """Return what the translator reads in place of an element that is copied."""
+    name = tokens[0].name
+    if name == "draw:frame" and any(token.name == "draw:object" for token in tokens):  # a formula, for instance
+        return PLACEHOLDER
+    if name.startswith("text:") and name not in _INVISIBLE:
+        return " " if name == "text:s" else join_text(tokens)
+    return ""
+
+
+def _pair_marks(fragments: Iterable[Fragment]) -> Iterator[Fragment]:
+    """Yield the fragments with comments at a point, which have no end, as units."""
+    found = list(fragments)
+    ended = {fragment.name for fragment in found if fragment.kind is Kind.END}
+    for fragment in found:
+        if fragment.kind is Kind.START and fragment.name not in ended:
+            yield Fragment(Kind.UNIT, fragment.raw)
         else:
-            yield Fragment(Kind.TEXT if token.kind == "text" else Kind.UNIT, token.raw, token.text)
-        index = end
+            yield fragment
 
 
-_FORMAT = (View(_parse, Syntax(escape)),)
+_SYNTAX = Syntax(escape)
+_FORMAT = (View(partial(_parse, level=2), _SYNTAX), View(_parse, _SYNTAX))
+"""Text boxes, notes and comments first: they are inside of paragraphs, which move them."""
 
 
 def _formats(names: Sequence[str], read: Callable[[str], str]) -> Mapping[str, Format]:

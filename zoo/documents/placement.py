@@ -26,7 +26,7 @@ class _Word:
         start: Position in the translation.
         end: End in the translation.
         source: Position in the text of the segment of the characters that it translates. None: it is not known.
-        pieces: Parts of the word, each with the elements around it. Empty if they are not known yet.
+        parts: Parts of the word, each with the elements around it. Empty if they are not known yet.
         unit: Copied content that replaces the word.
         before: Start marks to write before the word.
         ends: End marks to write after the word.
@@ -36,7 +36,7 @@ class _Word:
     start: int
     end: int
     source: int | None
-    pieces: list[tuple[str, Stack]] = field(default_factory=list)
+    parts: list[tuple[str, Stack]] = field(default_factory=list)
     unit: Unit | None = None
     before: list[Mark] = field(default_factory=list)
     ends: list[Mark] = field(default_factory=list)
@@ -125,17 +125,18 @@ def _set_pieces(segment: Segment, words: Sequence[_Word], target: str) -> None:
         if word.unit is None and position is not None and position < len(segment.text) and not covered[position]:
             index = bisect_right(starts, position) - 1
             span = spans[index] if index >= 0 and position < spans[index][1] else (position, position + 1)
-            word.pieces = _pieces(segment, target[word.start : word.end], position, span)
-    texts = [stack for stack, is_covered in zip(segment.stacks, covered, strict=False) if not is_covered]
-    current = next((word.pieces[0][1] for word in words if word.pieces), texts[0] if texts else ())
+            word.parts = _word_parts(segment, target[word.start : word.end], position, span)
+    characters = zip(segment.text, segment.stacks, covered, strict=False)
+    texts = [stack for character, stack, is_covered in characters if character != " " and not is_covered]
+    current = next((word.parts[0][1] for word in words if word.parts), texts[0] if texts else ())
     for word in words:
         if word.unit is None:
-            word.pieces = word.pieces or [(target[word.start : word.end], current)]
-            current = word.pieces[-1][1]
+            word.parts = word.parts or [(target[word.start : word.end], current)]
+            current = word.parts[-1][1]
 
 
-def _pieces(segment: Segment, text: str, position: int, span: tuple[int, int]) -> list[tuple[str, Stack]]:
-    """Return a word in pieces, each with the elements around the same characters of the source word at `span`."""
+def _word_parts(segment: Segment, text: str, position: int, span: tuple[int, int]) -> list[tuple[str, Stack]]:
+    """Return a word in parts, each with the elements around the same characters of the source word at `span`."""
     stacks = segment.stacks[slice(*span)] if span[1] - span[0] <= _MAX_WORD else [segment.stacks[position]]
     if all(stack == stacks[0] for stack in stacks):
         return [(text, stacks[0])]
@@ -148,13 +149,13 @@ def _pieces(segment: Segment, text: str, position: int, span: tuple[int, int]) -
             runs[-1] = runs[-1][0] + character, stack
         else:
             runs.append((character, stack))
-    pieces, rest = list[tuple[str, Stack]](), text
+    parts, rest = list[tuple[str, Stack]](), text
     for characters, stack in runs:
         match = re.search(re.escape(characters), rest, re.IGNORECASE)
         if match and stack != around:
-            pieces += [(rest[: match.start()], around)] * (match.start() > 0) + [(match[0], stack)]
+            parts += [(rest[: match.start()], around)] * (match.start() > 0) + [(match[0], stack)]
             rest = rest[match.end() :]
-    return pieces + [(rest, around)] * bool(rest)
+    return parts + [(rest, around)] * bool(rest)
 
 
 def _keep_elements(segment: Segment, words: Sequence[_Word], target: str) -> list[Unit]:
@@ -165,20 +166,20 @@ def _keep_elements(segment: Segment, words: Sequence[_Word], target: str) -> lis
         for element in stack if stack is not previous else ():
             starts.setdefault(element, position)
         previous = stack
-    used = {element for word in words for _, stack in word.pieces for element in stack}
+    used = {element for word in words for _, stack in word.parts for element in stack}
     used.update(element for unit in segment.units for element in unit.stack)
     by_stack: dict[Stack, list[tuple[int, int]]] = {}
     """Source and index of each word, in order, by the elements around the word."""
     order = sorted((word.source, index) for index, word in enumerate(words) if word.source is not None)
     for source, index in order:
-        if len(words[index].pieces) == 1:
-            by_stack.setdefault(words[index].pieces[0][1], []).append((source, index))
+        if len(words[index].parts) == 1:
+            by_stack.setdefault(words[index].parts[0][1], []).append((source, index))
     empty = []
     for element in sorted(starts.keys() - used):
         start = starts[element]
         stack = segment.stacks[start][: segment.stacks[start].index(element) + 1]
         if found := _pop_nearest(by_stack.get(stack[:-1], []), start):
-            words[found[1]].pieces = [(words[found[1]].pieces[0][0], stack)]
+            words[found[1]].parts = [(words[found[1]].parts[0][0], stack)]
             insort(by_stack.setdefault(stack, []), found)
         else:
             empty.append(Unit(start, start, stack, ""))
@@ -267,7 +268,7 @@ class _Extremes:
 def _write(segment: Segment, words: Sequence[_Word], head: Sequence[Unit | Mark], target: str, syntax: Syntax) -> str:
     writer = _Writer(segment.elements, syntax)
     following = _first_stacks(words)  # for each word, the elements around it or around the next word with text
-    stacks = [word.pieces[0][1] if word.pieces else word.unit.stack if word.unit else () for word in words] + [()]
+    stacks = [word.parts[0][1] if word.parts else word.unit.stack if word.unit else () for word in words] + [()]
     if syntax.needs_runs:
         writer.text(segment.start, following[0])
     for each in head:
@@ -278,7 +279,8 @@ def _write(segment: Segment, words: Sequence[_Word], head: Sequence[Unit | Mark]
         stack = stacks[index]
         if syntax.needs_runs:
             is_after_unit = index > 0 and words[index - 1].unit is not None
-            writer.text(target[position : word.start], following[index] if is_after_unit else previous)
+            is_outside = is_after_unit or len(following[index]) < len(previous)
+            writer.text(target[position : word.start], following[index] if is_outside else previous)
         else:
             gap = _common(previous, stack) if index else stack
             writer.text(target[position : word.start], _common(gap, writer.stack))
@@ -288,10 +290,10 @@ def _write(segment: Segment, words: Sequence[_Word], head: Sequence[Unit | Mark]
         if word.unit:
             writer.move_to(word.unit.stack)
             writer.copy(word.unit.output)
-        for text, around in word.pieces:
+        for text, around in word.parts:
             writer.text(text, around)
-        if word.pieces or not syntax.needs_runs:
-            previous = word.pieces[-1][1] if word.pieces else stack
+        if word.parts or not syntax.needs_runs:
+            previous = word.parts[-1][1] if word.parts else stack
         for each in (*word.ends, *word.after):
             if isinstance(each, Unit) and each.is_space and not syntax.needs_runs:  # it ends no element
                 each = replace(each, stack=_common(writer.stack, stacks[index + 1]))
@@ -307,9 +309,9 @@ def _write(segment: Segment, words: Sequence[_Word], head: Sequence[Unit | Mark]
 
 
 def _first_stacks(words: Sequence[_Word]) -> list[Stack]:
-    stacks, stack = list[Stack](), next((word.pieces[0][1] for word in reversed(words) if word.pieces), ())
+    stacks, stack = list[Stack](), next((word.parts[0][1] for word in reversed(words) if word.parts), ())
     for word in reversed(words):
-        stack = word.pieces[0][1] if word.pieces else stack
+        stack = word.parts[0][1] if word.parts else stack
         stacks.append(stack)
     return stacks[::-1]
 

@@ -14,8 +14,10 @@ from zoo.text.sentences import MAX_TEXT_LENGTH
 MAX_DEPTH = 100
 """Maximum number of inline elements around a character."""
 WORDS = re.compile(r"\w+(?:['’-]\w+)*|[^\w\s]")
+_WORD_START = re.compile(r"['’-]?\w")
+_WORD_END = re.compile(r"\w['’-]?$")
 PLACEHOLDER = "Foo"
-"""The word that the translator reads in place of copied content. Models copy unknown names, but translate `ls` or `X`."""
+"""The word that the translator reads in place of copied content. Models copy names, but translate `ls` or `X`."""
 Stack = tuple[int, ...]
 """Indices of the inline elements around a character, outermost first."""
 _BOUNDARIES = (Kind.BREAK, Kind.LANGUAGE)
@@ -153,7 +155,7 @@ class _Reader:
             elif fragment.kind in _MARKS:
                 self._marks.append((len(self._characters), self._stack, fragment))
             elif fragment.kind is Kind.TEXT:
-                if self._closes_word and fragment.text[:1].isalnum():
+                if self._closes_word and _WORD_START.match(fragment.text):
                     self._add(" ")
                 self._closes_word = self._closes_word and not fragment.text
                 self._add(fragment.text)
@@ -185,7 +187,7 @@ class _Reader:
         if text.strip():
             is_name = WORDS.fullmatch(text) and not text[0].islower() and text[0].isalnum()
             text = text if is_name else PLACEHOLDER
-            if self._characters and (self._closes_word or self._characters[-1].isalnum()):
+            if self._closes_word or _WORD_END.search("".join(self._characters[-2:])):
                 self._add(" ")
         start = len(self._characters)
         self._add(text)
@@ -258,12 +260,12 @@ def _join_lines(fragments: Sequence[Fragment], syntax: Syntax) -> list[Fragment]
     joined = list(fragments)
     for index, (before, after) in zip(lines, pairwise("".join(parts) for parts in texts), strict=True):
         line = fragments[index]
-        if line.kind is Kind.LINE and line.text and not _begins_anew(before.strip(), after.strip(), syntax):
+        if line.kind is Kind.LINE and line.text and not _begins_sentence(before.strip(), after.strip(), syntax):
             joined[index] = replace(line, kind=Kind.UNIT, text=" ")
     return joined
 
 
-def _begins_anew(before: str, after: str, syntax: Syntax) -> bool:
+def _begins_sentence(before: str, after: str, syntax: Syntax) -> bool:
     """Return whether a line does not continue the sentence of the line before it."""
     if not before or not after or syntax.marks.match(after) or syntax.end_marks.search(before[-_MAX_MARK:]):
         return True
@@ -346,13 +348,13 @@ def _copy_marks(run: list[Fragment], syntax: Syntax) -> list[Fragment]:
 
 def _split_text(text: Fragment, position: int, syntax: Syntax, *kinds: Kind) -> list[Fragment]:
     """Split a text into two fragments of the given kinds, unless entities make its positions unknown."""
-    pieces = text.text[:position], text.text[position:]
+    parts = text.text[:position], text.text[position:]
     if text.raw != text.text:
         return [text] if kinds[0] is Kind.TEXT else [Fragment(Kind.UNIT, "", output=""), text]
-    outputs = [None if text.output is None or not piece else syntax.escape(piece) for piece in pieces]
+    outputs = [None if text.output is None or not part else syntax.escape(part) for part in parts]
     return [
-        Fragment(kind, piece, piece if kind is Kind.TEXT else "", output=output)
-        for kind, piece, output in zip(kinds, pieces, outputs, strict=True)
+        Fragment(kind, part, part if kind is Kind.TEXT else "", output=output)
+        for kind, part, output in zip(kinds, parts, outputs, strict=True)
     ]
 
 

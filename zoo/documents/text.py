@@ -11,8 +11,8 @@ _GAP = re.compile(r"([\r\n]+|\t+|[ \u00a0]{2,})")
 
 def _parse(text: str) -> list[Fragment]:
     kinds = Kind.TEXT, Kind.BREAK
-    pieces = enumerate(_GAP.split(text))
-    return [Fragment(kinds[index % 2], piece, "" if index % 2 else piece) for index, piece in pieces]
+    parts = enumerate(_GAP.split(text))
+    return [Fragment(kinds[index % 2], part, "" if index % 2 else part) for index, part in parts]
 
 
 FORMAT = (View(_parse, Syntax(str)),)

@@ -1,96 +1,167 @@
-"""Word documents (.docx). Everything but the text of paragraphs is copied."""
+"""Word documents (.docx). Everything but the text of paragraphs is copied. A run is an inline element."""
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from xml.sax.saxutils import escape
 
 from zoo.documents.fragments import Archive, Format, Fragment, Kind, Syntax, View
-from zoo.documents.xml_tokens import Token, children, element_ends, join_raw, read_tokens
-
-_PARTS = ("word/document", "word/header", "word/footer", "word/footnotes", "word/endnotes")
-_WORD_INLINE = ("w:hyperlink", "w:ins", "w:moveTo", "w:smartTag", "w:fldSimple")
-_SPACES = ("w:tab", "w:br", "w:cr")
-_WORD_COPIED = (
-    *("w:del", "w:moveFrom", "w:proofErr", "w:bookmarkStart", "w:bookmarkEnd", "w:commentRangeStart"),
-    *("w:commentRangeEnd", "w:permStart", "w:permEnd", "m:oMath"),
+from zoo.documents.segments import PLACEHOLDER
+from zoo.documents.word_fields import CODE, PARTS, is_computed, is_part, join_fields
+from zoo.documents.word_runs import RUN, copy_blank, join_runs, split_runs
+from zoo.documents.xml_tokens import (
+    Token,
+    attributes,
+    children,
+    inline_fragments,
+    join_raw,
+    join_text,
+    paragraph_fragments,
+    read_tokens,
 )
 
+_PARTS = tuple(f"word/{part}" for part in ("document", "header", "footer", "footnotes", "endnotes", "comments"))
+_WORD = (
+    "http://schemas.openxmlformats.org/wordprocessingml/2006/main",
+    "http://purl.oclc.org/ooxml/wordprocessingml/main",
+)
+_MATH = ("http://schemas.openxmlformats.org/officeDocument/2006/math", "http://purl.oclc.org/ooxml/officeDocument/math")
+_NAMESPACES = {**dict.fromkeys(_WORD, "w"), **dict.fromkeys(_MATH, "m")}
+_PREFIX = re.compile(rf"""\sxmlns(?::([^\s=]+))?\s*=\s*["'](?:{"|".join(map(re.escape, _WORD))})["']""")
+_DELETED = ("w:del", "w:moveFrom")
+_ELEMENTS = {
+    **dict.fromkeys(("w:hyperlink", "w:ins", "w:moveTo", "w:dir", "w:bdo")),
+    **dict.fromkeys(("w:customXml", "w:smartTag", "w:fldSimple"), ""),
+    "w:sdt": "w:sdtContent",
+}
+_COMPUTED = "computed field"
+_RANGE = re.compile(r"w:(bookmark|perm|commentRange|move(?:From|To)Range|customXml\w+Range)(Start|End)")
+_DROPPED = ("", "w:softHyphen", "w:lastRenderedPageBreak", "w:proofErr")
+"""Elements that a translation does not need. "" is white space between elements."""
+_TEXT_BOX = "txbxContent"
 
-def _parse(text: str) -> list[Fragment]:
-    """Return the fragments of a part of a Word document (.docx). A run is an inline element.
+
+def _parse(text: str, prefix: str, level: int = 1) -> list[Fragment]:
+    """Return the fragments of a part of a Word document (.docx).
+
+    Args:
+        text: The XML.
+        prefix: Prefix of its elements.
+        level: 1 for the paragraphs of the part, 2 for those of text boxes, which are inside of other paragraphs.
 
     Raises:
         ZooError: The XML is damaged, or declares entities.
     """
-    return list(_join_runs(list(_word_fragments(read_tokens(text)))))
+    if level > 1 and _TEXT_BOX not in text:
+        return [Fragment(Kind.BREAK, text)]
+    inline = partial(inline_fragments, elements=_ELEMENTS, leaf=partial(_leaf, prefix=prefix))
+    fragments = paragraph_fragments(_read(text), ("w:p",), _DELETED, level, inline)
+    return list(copy_blank(list(join_runs(join_fields(list(split_runs(fragments)))))))
 
 
-def _word_fragments(tokens: Sequence[Token]) -> Iterator[Fragment]:
-    index, ends = 0, element_ends(tokens)
-    while index < len(tokens):
-        token, end = tokens[index], ends[index]
-        if token.kind == "start" and token.name == "w:r":
-            yield from _run_fragments(tokens[index:end])
-        elif token.kind == "start" and token.name in _WORD_COPIED:
-            yield Fragment(Kind.UNIT, join_raw(tokens[index:end]))
-        elif token.name in _WORD_INLINE:
-            yield Fragment(Kind.OPEN if token.kind == "start" else Kind.CLOSE, token.raw, name=token.name)
-            end = index + 1
-        else:
-            yield Fragment(Kind.BREAK, token.raw)
-            end = index + 1
-        index = end
+def _read(text: str) -> list[Token]:
+    """Return the tokens of a part. White space between tags is part of the token before it."""
+    tokens, result = read_tokens(text, _NAMESPACES), list[Token]()
+    for index, token in enumerate(tokens):
+        if token.kind == "text" and not token.text.strip():
+            is_content = tokens[index - 1].kind == "start" and tokens[index + 1].kind == "end"
+            if not is_content:
+                result[-1] = result[-1]._replace(raw=result[-1].raw + token.raw)
+                continue
+        elif token.name == "w:fldSimple" and is_computed(attributes(token.raw).get("instr", "")):
+            token = token._replace(name=_COMPUTED)
+        result.append(token)
+    return result
 
 
-def _run_fragments(tokens: Sequence[Token]) -> Iterator[Fragment]:
-    """Yield the fragments of a run. It is a unit if it has no text."""
-    inside = [tokens[start:end] for start, end in children(tokens)]
-    raws = [join_raw(child) for child in inside]
-    if not any(child[0].name == "w:t" for child in inside):
-        yield Fragment(Kind.UNIT, join_raw(tokens))
-        return
-    style = raws.pop(0) if inside[0][0].name == "w:rPr" else ""
-    if style:
-        del inside[0]
-    yield Fragment(Kind.OPEN, tokens[0].raw + style, name=f"w:r {style}")
-    for child, raw in zip(inside, raws, strict=True):
-        kind = child[0].name
-        if kind == "w:t":
-            text = "".join(token.text for token in child)
-            yield Fragment(Kind.UNIT, child[0].raw, output="")
-            yield Fragment(Kind.TEXT, join_raw(child[1:-1]), text, output=_escape(text))
-            yield Fragment(Kind.UNIT, child[-1].raw if len(child) > 1 else "", output="")
-        elif kind in _SPACES:
-            yield Fragment(Kind.LINE, raw, " " if kind != "w:tab" else "")
-        else:
-            yield Fragment(Kind.UNIT, raw, output=raw if raw.strip() else "")
-    yield Fragment(Kind.CLOSE, tokens[-1].raw, name=f"w:r {style}")
+def _leaf(tokens: Sequence[Token], prefix: str) -> Iterator[Fragment]:
+    """Yield the fragments of a child of a paragraph that is no element around others."""
+    name, raw = tokens[0].name, join_raw(tokens)
+    if name == "w:r":
+        yield from _run(tokens, prefix)
+    elif mark := _RANGE.fullmatch(name):
+        yield Fragment(Kind.START if mark[2] == "Start" else Kind.END, raw, name=_range_name(tokens[0]))
+    elif name == "w:pPr":
+        yield Fragment(Kind.BREAK, raw)
+    elif name in _DROPPED:
+        yield Fragment(Kind.UNIT, raw, output="")
+    else:
+        marks = Counter(_range_name(token) for token in tokens if token.kind == "start" and _RANGE.match(token.name))
+        has_half = any(count == 1 for count in marks.values())
+        is_visible = name in (_COMPUTED, "m:oMath", "m:oMathPara") and not has_half
+        yield Fragment(Kind.BREAK if has_half else Kind.UNIT, raw, (join_text(tokens) or PLACEHOLDER) * is_visible)
 
 
-def _escape(text: str) -> str:
-    return f'<w:t xml:space="preserve">{escape(text)}</w:t>'
+def _range_name(mark: Token) -> str:
+    """Return the name of a range, which its start mark and its end mark have in common."""
+    return f"{mark.name.removesuffix('Start').removesuffix('End')} {attributes(mark.raw).get('id', '')}"
 
 
-def _join_runs(fragments: Sequence[Fragment]) -> Iterator[Fragment]:
-    """Join neighbouring runs of the same style, into which Word splits text for its own purposes."""
-    index = 0
-    while index < len(fragments):
-        fragment, following = fragments[index], fragments[index + 1] if index + 1 < len(fragments) else None
-        is_run_end = fragment.kind is Kind.CLOSE and fragment.name.startswith("w:r ")
-        if is_run_end and following and following.kind is Kind.OPEN and following.name == fragment.name:
-            yield Fragment(Kind.UNIT, fragment.raw + following.raw, output="")
-            index += 1
-        else:
-            yield fragment
-        index += 1
+def _run(tokens: Sequence[Token], prefix: str) -> Iterator[Fragment]:
+    """Yield the fragments of a run: an element around its text, or a copied run."""
+    inside = list(children(tokens))
+    style = join_raw(inside.pop(0)) if inside and inside[0][0].name == "w:rPr" else ""
+    fragments = [fragment for child in inside for fragment in _child(child, prefix)]
+    kinds, raw = {fragment.kind for fragment in fragments}, join_raw(tokens)
+    if Kind.TEXT in kinds or kinds == {Kind.LINE, Kind.UNIT} or any(is_part(fragment) for fragment in fragments):
+        yield Fragment(Kind.OPEN, tokens[0].raw + style, name=RUN + style)
+        yield from fragments
+        yield Fragment(Kind.CLOSE, tokens[-1].raw, name=RUN + style)
+    elif Kind.BREAK in kinds:
+        yield Fragment(Kind.BREAK, raw)
+    elif Kind.LINE in kinds:
+        yield Fragment(Kind.LINE, raw, " ")
+    else:
+        is_dropped = bool(fragments) and not any(fragment.written for fragment in fragments)
+        yield Fragment(
+            Kind.UNIT, raw, "".join(fragment.text for fragment in fragments), output="" if is_dropped else raw
+        )
 
 
-_FORMAT = (View(_parse, Syntax(_escape, needs_runs=True)),)
+def _child(child: Sequence[Token], prefix: str) -> Iterator[Fragment]:
+    """Yield the fragments of a child of a run."""
+    name, raw = child[0].name, join_raw(child)
+    if name == "w:t":
+        text = join_text(child)
+        yield Fragment(Kind.UNIT, child[0].raw, output="")
+        yield Fragment(Kind.TEXT, join_raw(child[1:-1]), text, output=_text(text, prefix) if text else "")
+        yield Fragment(Kind.UNIT, child[-1].raw, output="")
+    elif name == "w:noBreakHyphen":
+        yield Fragment(Kind.TEXT, raw, "-")
+    elif name in ("w:tab", "w:ptab") or (name == "w:br" and attributes(raw).get("type") in ("page", "column")):
+        yield Fragment(Kind.BREAK, raw)
+    elif name in ("w:br", "w:cr"):
+        yield Fragment(Kind.LINE, raw, " ")
+    elif name == "w:fldChar":
+        part = attributes(raw).get("fldCharType", "")
+        yield Fragment(Kind.UNIT, raw, name=part if part in PARTS else "")
+    elif name == "w:instrText":
+        yield Fragment(Kind.UNIT, raw, name=CODE + join_text(child))
+    elif name == "w:ruby":
+        base = (join_text(each) for each in children(child) if each[0].name == "w:rubyBase")
+        yield Fragment(Kind.UNIT, raw, "".join(base))
+    elif name == "w:object":  # a formula, for instance
+        yield Fragment(Kind.UNIT, raw, PLACEHOLDER)
+    else:
+        yield Fragment(Kind.UNIT, raw, output="" if name in _DROPPED else None)
+
+
+def _text(text: str, prefix: str) -> str:
+    return f'<{prefix}t xml:space="preserve">{escape(text)}</{prefix}t>'
+
+
+def _format(text: str) -> Format:
+    match = _PREFIX.search(text)
+    prefix = f"{match[1]}:" if match and match[1] else ""
+    syntax = Syntax(partial(_text, prefix=prefix), needs_runs=True)
+    return tuple(View(partial(_parse, prefix=prefix, level=level), syntax) for level in (2, 1))
 
 
 def _formats(names: Sequence[str], read: Callable[[str], str]) -> Mapping[str, Format]:
-    return {name: _FORMAT for name in names if name.startswith(_PARTS) and name.endswith(".xml")}
+    return {name: _format(read(name)) for name in names if name.startswith(_PARTS) and name.endswith(".xml")}
 
 
 FORMAT = Archive(_formats)

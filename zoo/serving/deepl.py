@@ -11,7 +11,7 @@ from fastapi.responses import FileResponse, JSONResponse, Response
 
 from specs.notation import quote
 from zoo.documents.document import FORMATS
-from zoo.documents.html import XmlTags
+from zoo.documents.html import ElementRoles
 from zoo.serving.answer import Options
 from zoo.serving.documents import DOCUMENT_SECONDS, Documents, Outcome
 from zoo.serving.errors import ServingError
@@ -57,8 +57,8 @@ def router(service: Service, documents: Documents) -> APIRouter:
         _check_languages(service, source, target)
         _check_options(given, target)
         if markup := read_string(given, "tag_handling"):
-            tags = None if markup == "html" else _xml_tags(given)
-            answers = await documents.translate_markup(request, key, texts, source, target, Options(), tags)
+            roles = _element_roles(given, is_html=markup == "html")
+            answers = await documents.translate_markup(request, key, texts, source, target, Options(), roles)
         else:
             answers = await service.translate(request, key, texts, source, target, Options())
         translations: list[dict[str, object]] = [
@@ -190,8 +190,8 @@ def _check_options(given: Parameters, target: str) -> None:
         raise ServingError(400, f"Target language {quote(target)} does not support `formality`; {remedy}")
 
 
-def _xml_tags(given: Parameters) -> XmlTags:
-    """Return the roles of the elements of XML. Their names are in lists or separated by commas."""
+def _element_roles(given: Parameters, *, is_html: bool) -> ElementRoles:
+    """Return the roles of the elements of XML or HTML. Their names are in lists or separated by commas."""
     splitting, non_splitting, copied = (
         frozenset(name.strip().lower() for names in read_texts(given, key) for name in names.split(",") if name.strip())
         if given.get(key)
@@ -199,7 +199,7 @@ def _xml_tags(given: Parameters) -> XmlTags:
         for key in ("splitting_tags", "non_splitting_tags", "ignore_tags")
     )
     outline = str(given.get("outline_detection", True)).lower() not in ("0", "false")
-    return XmlTags(splitting, non_splitting, copied, outline)
+    return ElementRoles(splitting, non_splitting, copied, outline, is_html)
 
 
 def _authorize(service: Service, request: Request, given: Parameters) -> str:

@@ -12,13 +12,14 @@ from typing import Any, TypeVar
 from fastapi import Request
 
 from zoo.documents.document import SegmentText, read_texts, write_documents
-from zoo.documents.html import XmlTags
+from zoo.documents.html import ElementRoles
 from zoo.generation.alignment import AlignedToken
 from zoo.generation.translation import Translation
 from zoo.serving.admission import MAX_LINES
 from zoo.serving.answer import Answer, Options
 from zoo.serving.errors import ServingError
 from zoo.serving.files import TemporaryFiles
+from zoo.serving.languages import standard_code
 from zoo.serving.processes import Processes
 from zoo.serving.service import Plan, Service, models_of, readable_errors, routes_of
 
@@ -44,12 +45,13 @@ class Outcome:
 
 @dataclass(frozen=True)
 class _Document:
-    """Document with its segments, its whole text, and how it is translated."""
+    """Document with its segments, its whole text, the target language, and how it is translated."""
 
     content: bytes
     name: str
     segments: list[SegmentText]
     text: str
+    target: str
     plan: Plan
 
 
@@ -91,20 +93,23 @@ class Documents:
         source: str | None,
         target: str,
         options: Options,
-        tags: XmlTags | None = None,
+        roles: ElementRoles | None = None,
     ) -> list[Answer]:
-        """Translate texts with markup: XML with these tags, or HTML. The other arguments are those of `translate`."""
+        """Translate texts with markup. The other arguments are those of `translate`.
+
+        `roles` says how elements are translated, and whether the texts are XML. Without roles, they are HTML.
+        """
         self._service.admission.check_texts(texts, options)
 
         async def work() -> list[Answer]:
-            sources = [(text.encode(), "text.html", tags) for text in texts]
+            sources = [(text.encode(), "text.html", roles) for text in texts]
             found = await self._call(self._markup_processes, read_texts, sources)
             self._check_segments([segment for segments in found for segment in segments])
             plans = self._service.plan([_plain(segments) for segments in found], source, target, options, None)
             pairs = [(segment, plan) for segments, plan in zip(found, plans, strict=True) for segment in segments]
             with self._service.admission.admit(key, texts, models_of(plans)):
                 ranks = [
-                    await self._call(self._markup_processes, write_documents, sources, *each)
+                    await self._call(self._markup_processes, write_documents, sources, *each, standard_code(target))
                     for each in await self._translate_segments(pairs, options)
                 ]
             found_texts = [[content.decode() for content in contents] for contents in zip(*ranks, strict=True)]
@@ -183,7 +188,7 @@ class Documents:
         text = _plain(segments)
         beginning = text[: min(_DETECTED_CHARACTERS, self._service.settings.limits.text_characters)]
         (plan,) = self._service.plan([beginning], source, target, Options(), model)
-        return _Document(content, name, segments, text, plan)
+        return _Document(content, name, segments, text, target, plan)
 
     def _check_segments(self, segments: Sequence[SegmentText]) -> None:
         """Raise ServingError if there are too many segments, or if a segment is too long."""
@@ -207,7 +212,8 @@ class Documents:
         finally:
             self._translating.discard(work)
         sources = [(document.content, document.name, None)]
-        (written,) = await self._call(self._document_processes, write_documents, sources, *translated)
+        arguments = (sources, *translated, standard_code(document.target))
+        (written,) = await self._call(self._document_processes, write_documents, *arguments)
         return written
 
     async def _call(self, processes: Processes, function: Callable[..., _T], *arguments: object) -> _T:

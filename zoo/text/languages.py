@@ -32,6 +32,11 @@ def base_language(code: str) -> str:
     return _THREE_LETTERS.get(base, base)
 
 
+def language_tag(code: str) -> str:
+    """Return a language code as documents spell it: `zh-Hans` for `zho_Hans`."""
+    return "-".join((base_language(code), *code.replace("_", "-").split("-")[1:]))
+
+
 @dataclass(frozen=True, slots=True)
 class LanguagePair:
     """Languages of a text and its translation, and the language tokens that the model needs for them.

@@ -14,9 +14,14 @@ from tests.zoo.documents.test_markup import align_reversed, random_tree, reverse
 from zoo.documents import archives
 from zoo.documents.document import FORMATS, translate_document
 
-WORD = '<w:document xmlns:w="http://w"><w:body>{}</w:body></w:document>'
+WORD = (
+    '<w:document xmlns:w="http://schemas.openxmlformats.org/wordprocessingml/2006/main">'
+    "<w:body>{}</w:body></w:document>"
+)
 CUE = "1\n00:00:01,000 --> 00:00:02,000\n"
-OPEN_DOCUMENT = '<office:text xmlns:office="o" xmlns:text="t" xmlns:draw="d">{}</office:text>'
+OPEN_DOCUMENT = "<office:text {}>{{}}</office:text>".format(
+    " ".join(f'xmlns:{name}="urn:oasis:names:tc:opendocument:xmlns:{name}:1.0"' for name in ("office", "text", "draw"))
+)
 TEXTS = {
     ".txt": "one two\r\n\r\n  three\tfour \nfive",
     ".md": "---\ntitle: one\n---\n# one *two* three\n\n> one\n> two [three](u_v) `x y`\n\n1. one \\* &amp; two\n\n"

@@ -79,7 +79,7 @@ def texts(text: str, form=FORMAT) -> list[str]:
         # Elements inside of a word keep their characters.
         ("one h<u>2</u>o", "H<u>2</u>O ONE"),
         ("x<u>max</u> one", "ONE X<u>MAX</u>"),
-        # Line breaks come back at a space, and divide where the next line begins anew.
+        # Line breaks come back at a space, and divide where the next line does not continue the sentence.
         ("one two~three", "THREE TWO~ONE"),
         ("one two,~three", "THREE ,~TWO ONE"),
         ("One~Two", "ONE~TWO"),
@@ -176,9 +176,9 @@ def test_nothing_is_lost_doubled_or_swapped(seed: int) -> None:
 @given(seed=st.integers(0, 10**9))
 def test_all_text_stays_inside_of_runs(seed: int) -> None:
     draw = random.Random(seed)
-    pieces = ["one ", "two", " Three. ", "4", "x~y", "[]", "^", "one two ", "[x y]"]
+    parts = ["one ", "two", " Three. ", "4", "x~y", "[]", "^", "one two ", "[x y]"]
     text = "".join(
-        f"<a><r>{draw.choice(pieces)}</r></a>" if draw.random() < 0.3 else f"<r>{draw.choice(pieces)}</r>"
+        f"<a><r>{draw.choice(parts)}</r></a>" if draw.random() < 0.3 else f"<r>{draw.choice(parts)}</r>"
         for _ in range(draw.randint(1, 6))
     )
     text = re.sub(r"<r>(\[x y\])</r>", r"\1", text)

@@ -142,6 +142,13 @@ def test_structure_and_ignored_elements_of_xml_are_kept(client, expected, form):
     assert found["text"] == text.replace(TEXTS[0], expected[0]).replace(TEXTS[1], expected[1])
 
 
+def test_ignored_elements_of_html_are_kept(client, expected):
+    text = f"<p>{TEXTS[0]}</p><p><raw>we <b>read</b></raw></p><hr/><p>{TEXTS[1]}</p>"
+    given = {"text": text, "source_lang": "EN", "target_lang": "DE", "tag_handling": "html", "ignore_tags": ["raw"]}
+    (found,) = client.post("/v2/translate", headers=KEY, json=given).json()["translations"]
+    assert found["text"] == text.replace(TEXTS[0], expected[0]).replace(TEXTS[1], expected[1])
+
+
 def test_the_client_chooses_the_elements_that_split_xml(client, expected):
     given = {"source_lang": "EN", "target_lang": "DE", "tag_handling": "xml", "outline_detection": False}
     first, second = TEXTS[0].split(" sees ")

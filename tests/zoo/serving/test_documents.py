@@ -73,6 +73,12 @@ def test_a_document_can_be_downloaded(client, expected):
     assert client.get("/frontend/settings").json()["filesTranslation"] is True
 
 
+def test_the_language_of_a_page_is_set(client, expected):
+    page = "<html lang='{}'><p title='{}'>{}</p>"
+    answer = upload(client, "a.html", page.format("en", *LINES).encode())
+    assert client.get(answer.json()["translatedFileUrl"]).text == page.format("de", *expected)
+
+
 def test_documents_are_private_and_expire(client, monkeypatch):
     secret = upload(client, "../../etc/a \u00e4.txt").json()["translatedFileUrl"].rpartition("/")[2]
     (stored,) = Path(tempfile.gettempdir()).glob(f"zoo-serve-*/{secret}")

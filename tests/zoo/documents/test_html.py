@@ -1,0 +1,237 @@
+"""HTML and XML: elements that divide, belong to a sentence or are copied, attributes with text, and languages."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.zoo.documents.translators import Shuffle, render
+from zoo.documents.document import TextFile, translate_document
+from zoo.documents.fragments import Format
+from zoo.documents.html import FORMAT, XHTML_FORMAT, ElementRoles
+from zoo.documents.xml import format_with
+
+
+def texts(text: str, form: Format = FORMAT) -> list[str]:
+    return [segment.text for segment in TextFile(text, form).segments]
+
+
+def roles(**names: str) -> Format:
+    """Return the format of HTML, with roles for the elements with these names."""
+    return format_with(ElementRoles(is_html=True, **{role: frozenset(given.split()) for role, given in names.items()}))
+
+
+def with_language(text: str, code: str = "de") -> str:
+    content = text.encode()
+    return translate_document(content, "a.html", list, lambda texts, _: [[] for _ in texts], code).decode()
+
+
+@pytest.mark.parametrize(
+    ("text", "segments"),
+    [
+        # Unknown elements and ruby belong to the sentence. Known blocks divide.
+        ("one <my-tag>two</my-tag> three", ["one two three"]),
+        ("one <blink>two</blink> <x:y>three</x:y>", ["one two three"]),
+        ("one <picture><source srcset=a><img src=b></picture> two", ["one two"]),
+        ("<ruby>one<rp>(</rp><rt>two</rt><rp>)</rp></ruby> three", ["one three"]),
+        ("<ruby>one<rt>two</ruby> three", ["one three"]),
+        ("<my-card><p>one</p><p>two</p></my-card>", ["one", "two"]),
+        ("one<br>two", ["one", "two"]),
+        ("<select><option>one<option>two</select><legend>three</legend>", ["one", "two", "three"]),
+        ("<summary>one</summary>two<button>three</button>", ["one", "two", "three"]),
+        ("<noscript><p>one</p></noscript>", ["one"]),
+        ("<template><p>one</p></template>two", ["two"]),
+        ("the <meta itemprop=a content=b>price", ["the price"]),
+        ("mail <script>document.write('<p>')</script> us", ["mail us"]),
+        # Invisible marks in a word.
+        ("wash<wbr>ing ma<!-- -->chine", ["washing machine"]),
+        ("wash&shy;ing", ["wash\xading"]),
+        # Copied elements are read as words.
+        ("run<code>ls</code>now", ["run Foo now"]),
+        ("run <kbd>a b</kbd> now", ["run Foo now"]),
+        ("run <x/> now", ["run Foo now"]),
+        ("one <b/> <a id=x /> <img/> two", ["one two"]),
+        ("one <svg><style>a</style><text>b</text></svg> two", ["one two"]),
+        ('one <span translate="no">Ann</span> two', ["one Ann two"]),
+        ("one <b class='a notranslate'></b> two", ["one two"]),
+        ("<p translate=no>one<p>two", ["two"]),
+        ("<div><p translate=no>one</div>two", ["two"]),
+        # Texts without tags.
+        ("<title>one <b> two</title>", ["one <b> two"]),
+        ("<textarea><b></textarea>one", ["one"]),
+        ("<textarea><!-- </textarea>one", ["one"]),
+        ("<script>'<!--<script></script>'</script>two", ["two"]),
+        ("<script><!-->'</script>one", ["one"]),
+        ("<iframe><p></iframe>one", ["one"]),
+        ("<script src=a />one <b>two</b>", ["one two"]),
+        ("<script src='a'/>one</script>two", ["two"]),
+        ("<title/><p>one</p>", ["one"]),
+        ("one<title>two <p> three", ["one"]),
+        ("one <input></input> two<br/></br>three", ["one two", "three"]),
+        ("one<plaintext></plaintext>two", ["one"]),
+        # Comments and declarations.
+        ("one <!-- two <p> three", ["one"]),
+        ("one <!--> two <!---> three", ["one two three"]),
+        ("one <!-- a --!> two", ["one two"]),
+        ("one <!--!> a --> two", ["one two"]),
+        ("one <![CDX[ a > two ]]>", ["one two ]]>"]),
+        ("one <![CDATA[ a > two ]]>", ["one two ]]>"]),
+        ("one <?php a > two", ["one two"]),
+        ("one <svg><![CDATA[</svg>]]></svg> two", ["one two"]),
+        ("one </> two </ three> four", ["one two four"]),
+    ],
+)
+def test_elements_have_the_roles_that_html_gives_them(text: str, segments: list[str]) -> None:
+    assert texts(text) == segments
+    assert render(text, FORMAT) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "segments"),
+    [
+        ("<p>one <![CDATA[<two>]]> three</p>", ["one <two> three"]),
+        ("<p>one</p><p/><title/><script src='a'/>two", ["one", "two"]),
+        ("<a id='x'/>one <b>two</b>", ["one two"]),
+        ("one <m:math><m:mi>x</m:mi></m:math><img></img> <br></br>two", ["one Foo", "two"]),
+        ("<style>/*<![CDATA[*/ </style> /*]]>*/</style>one", ["one"]),
+        ("<?xml version='1.0' a='>'?><p>one</p>", ["one"]),
+        ("<!DOCTYPE html [<!ENTITY a '>]>'><!-- ]> -->]><p>one</p>", ["one"]),
+        ("one <!-- a --!> b --> two", ["one two"]),
+    ],
+)
+def test_pages_of_books_follow_the_rules_of_xml(text: str, segments: list[str]) -> None:
+    assert texts(text, XHTML_FORMAT) == segments
+    assert render(text, XHTML_FORMAT) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("I like <keep>red</keep> cars", "CARS <keep>RED</keep> LIKE I"),
+        ("use <code>ls -l</code> now", "NOW <code>ls -l</code> USE"),
+        ("one <x/> two", "TWO <x/> ONE"),
+        ("wash<wbr>ing two", "TWO WASHING<wbr>"),
+        ("one <![CDX[ a > <b>two</b>", "<b>TWO</b> ONE <![CDX[ a >"),
+        ("one two <code>x", "TWO ONE <code>x"),
+        ("the user-<code>ID</code> now", "NOW <code>ID</code> - USER THE"),
+        ("the <code>ID</code>'s end", "END S ' <code>ID</code> THE"),
+        ("area<sup>2</sup> two", "TWO AREA<sup>2</sup>"),
+        ("tea,<sup><a href='#5'>5</a></sup> two", "TWO ,<sup><a href='#5'>5</a></sup> TEA"),
+    ],
+)
+def test_elements_follow_their_words(text: str, expected: str) -> None:
+    assert render(text, FORMAT, Shuffle()) == expected
+
+
+@pytest.mark.parametrize(
+    ("tag", "again"),
+    [
+        ('<a id="1" href="#">', '<a href="#">'),
+        ("<a href='#' ID = 1>", "<a href='#'>"),
+        ("<a name=x>", "<a>"),
+        ('<span name="x" xml:id="y">', '<span name="x">'),
+        ("<b id='1'class=x>", "<b class=x>"),
+        ("<b data-id=1>", "<b data-id=1>"),
+    ],
+)
+def test_an_element_that_is_opened_twice_keeps_its_identity_once(tag: str, again: str) -> None:
+    name = tag[1:].split()[0]
+    result = render(f"one {tag}two three</{name}>", FORMAT, Shuffle(0))
+    assert result == f"{tag}TWO</{name}> ONE {again}THREE</{name}>"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('<img alt="one two">', '<img alt="TWO ONE">'),
+        ("<img alt='one two'>", "<img alt='TWO ONE'>"),
+        ("<img alt=one>", "<img alt=ONE>"),
+        ('<p TITLE = "one two">three four</p>', '<p TITLE = "TWO ONE">FOUR THREE</p>'),
+        ('<input placeholder="one two" value="three">', '<input placeholder="TWO ONE" value="three">'),
+        ('<input type="Submit" value="one two"/>', '<input type="Submit" value="TWO ONE"/>'),
+        ('<button aria-label="one two">x</button>', '<button aria-label="TWO ONE">X</button>'),
+        ('<textarea placeholder="one two">x</textarea>', '<textarea placeholder="TWO ONE">x</textarea>'),
+        ('<meta name="description" content="one two">', '<meta name="description" content="TWO ONE">'),
+        ('<meta property="og:title" content="one two">', '<meta property="og:title" content="TWO ONE">'),
+        ('<meta name="author" content="one two">', '<meta name="author" content="one two">'),
+        ('<link title="one two">', '<link title="one two">'),
+        ('<img alt="one two" translate="no">', '<img alt="one two" translate="no">'),
+        ('<code><img alt="one two"></code>', '<code><img alt="one two"></code>'),
+        ('<b translate=no title="one two">x</b>', '<b translate=no title="one two">x</b>'),
+        ('<!-- <img alt="one two"> -->', '<!-- <img alt="one two"> -->'),
+        ('<img alt="12">', '<img alt="12">'),
+        ('<img alt=" one two">', '<img alt=" TWO ONE">'),
+        ('one <b title="two three">four</b>', '<b title="THREE TWO">FOUR</b> ONE'),
+    ],
+)
+def test_attributes_that_readers_see_are_translated(text: str, expected: str) -> None:
+    assert render(text, FORMAT, Shuffle()) == expected
+    assert render(text, FORMAT) == text
+
+
+@pytest.mark.parametrize("quote", ['"', "'", ""])
+def test_attributes_are_escaped_for_their_quotation_mark(quote: str) -> None:
+    file = TextFile(f"<img alt={quote}one{quote} src=a>x")
+    target = """a 'b' "c" <d> & `e`=f"""
+    result = file.render([target, "X"], [[], []])
+    (read,) = [segment.text for segment in TextFile(result).segments if "'" in segment.text]
+    assert read == target
+    assert result.endswith(" src=a>X")
+    assert TextFile(file.render([target, "X"], [[], []])).render([target, "X"], [[], []]) == result
+    assert len(texts(file.render(["", "X"], [[], []]))) == 1
+
+
+def test_an_attribute_of_an_element_that_is_opened_twice_is_translated() -> None:
+    text = 'one <a id="i" title="five six">two three</a>'
+    result = render(text, FORMAT, Shuffle(0))
+    assert result == '<a id="i" title="SIX FIVE">TWO</a> ONE <a title="SIX FIVE">THREE</a>'
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ('<html lang="en"><p>one</p>', '<html lang="de"><p>one</p>'),
+        ('<HTML xml:lang="en" lang=""><p lang="en">one', '<HTML xml:lang="de" lang="de"><p lang="en">one'),
+        ("<html lang=en class=x>", "<html lang=de class=x>"),
+        ('<p lang="en">one <span lang="fr">deux</span></p>', '<p lang="en">one <span lang="fr">deux</span></p>'),
+        ("<html><p>one</p>", "<html><p>one</p>"),
+    ],
+)
+def test_the_language_of_the_page_is_set(text: str, expected: str) -> None:
+    assert with_language(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "segments"),
+    [
+        ("one <keep>two</keep> three", {"copied": "keep"}, ["one Foo three"]),
+        ("one <keep/> three", {"copied": "keep"}, ["one Foo three"]),
+        ("one <b>two</b> three", {"splitting": "b"}, ["one", "two", "three"]),
+        ("<p>one</p> <p>two</p>", {"non_splitting": "p"}, ["one two"]),
+        ("<div>one</div><p>two</p>", {"copied": "p"}, ["one"]),
+        ("one<br>two", {"non_splitting": "br"}, ["one two"]),
+        ("one <code>two</code> three", {"non_splitting": "code"}, ["one two three"]),
+    ],
+)
+def test_clients_choose_the_roles_of_elements_of_html(text, names, segments) -> None:
+    assert texts(text, roles(**names)) == segments
+    assert ("<keep>two</keep>" in render(text, roles(**names), Shuffle())) == ("<keep>two</keep>" in text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("<r xml:lang='en'><p>one two</p><p>three</p></r>", "<r xml:lang='de'><p>TWO ONE</p><p>THREE</p></r>"),
+        ("<r><p>one <![CDATA[<two>]]></p></r>", "<r><p>&gt; TWO &lt; ONE</p></r>"),
+        ("<p>one <x id='1'/> two</p>", "<p>TWO <x id='1'/> ONE</p>"),
+        ("<p>one <img>two</img> three</p>", "<p>THREE <img>TWO</img> ONE</p>"),
+        ("<p>one two<br/>three</p>", "<p>THREE TWO<br/>ONE</p>"),
+        ("<p>one <g translate='no'>two</g> three</p>", "<p>THREE <g translate='no'>two</g> ONE</p>"),
+        ("<p>one <!-- x --!> two --> three</p>", "<p>THREE ONE <!-- x --!> two --></p>"),
+    ],
+)
+def test_xml_is_written_with_its_structure(text: str, expected: str) -> None:
+    file = TextFile(text, format_with(ElementRoles()))
+    model, sources = Shuffle(), [segment.text for segment in file.segments]
+    targets = model.translate_all(sources)
+    assert file.render(targets, model.align(sources, targets), "de") == expected
+    assert file.render(sources, [[] for _ in sources]) == text

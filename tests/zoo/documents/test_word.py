@@ -1,0 +1,378 @@
+"""Word documents: fields, ranges, notes, breaks and elements come back whole, wherever the words go."""
+
+from __future__ import annotations
+
+import io
+import random
+import re
+import warnings
+import zipfile
+from collections import Counter
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specs import ZooError
+from tests.zoo.documents.translators import Shuffle, render
+from zoo.documents import word
+from zoo.documents.document import Document, TextFile, translate_document
+from zoo.documents.segments import PLACEHOLDER
+from zoo.generation.alignment import AlignedToken
+
+W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+STRICT = "http://purl.oclc.org/ooxml/wordprocessingml/main"
+TOKEN = re.compile(
+    r"\{(?P<code>[^|{}]*)\||(?P<end>\})|(?P<start>[\[(])(?P<first>\d) | (?P<last>\d)[\])]|<(?P<open>/?\w+)>"
+    r"|(?P<mark>[→↵⇊^@‑¬☎¶])|\*(?P<bold>[^*]+)\*"
+    r"|(?P<text>[^{}<>→↵⇊^@‑¬☎¶*|]+?(?=[{}<>→↵⇊^@‑¬☎¶*|]|[\[(]\d | \d[\])]|$))"
+)
+"""{CODE|field}, [1 bookmark 1], (2 comment 2), <a>link</a>, → tab, ↵ line, ⇊ page, ^ note, @ picture, ¶ paragraph."""
+MARKS = {
+    "→": "<w:tab/>",
+    "↵": "<w:br/>",
+    "⇊": '<w:br w:type="page"/>',
+    "^": '<w:footnoteReference w:id="2"/>',
+    "@": "<w:drawing/>",
+    "‑": "<w:noBreakHyphen/>",
+    "¬": "<w:softHyphen/>",
+    "☎": '<w:sym w:font="Wingdings" w:char="F028"/>',
+}
+ELEMENTS = {
+    "a": ("<w:hyperlink>", "</w:hyperlink>"),
+    "ins": ('<w:ins w:id="8">', "</w:ins>"),
+    "sdt": ('<w:sdt><w:sdtPr><w:id w:val="7"/></w:sdtPr><w:sdtContent>', "</w:sdtContent></w:sdt>"),
+    "xml": ('<w:customXml w:element="e"><w:customXmlPr/>', "</w:customXml>"),
+    "dir": ('<w:dir w:val="rtl">', "</w:dir>"),
+    "page": ('<w:fldSimple w:instr=" PAGE ">', "</w:fldSimple>"),
+    "link": ('<w:fldSimple w:instr=" HYPERLINK &quot;u&quot; ">', "</w:fldSimple>"),
+    "del": ('<w:del w:id="9">', "</w:del>"),
+}
+RANGES = {"[": "bookmark", "(": "commentRange"}
+
+
+def spellings(text: str) -> list[str]:
+    """Return the XML of each token. What belongs into a run begins with `=`."""
+    result = []
+    for match in TOKEN.finditer(text):
+        if match["code"] is not None:
+            result.append('=<w:fldChar w:fldCharType="begin"/>')
+            result.append(f'=<w:instrText xml:space="preserve"> {match["code"]} </w:instrText>')
+            result.append('=<w:fldChar w:fldCharType="separate"/>')
+        elif match["end"]:
+            result.append('=<w:fldChar w:fldCharType="end"/>')
+        elif match["first"]:
+            result.append(f'<w:{RANGES[match["start"]]}Start w:id="{match["first"]}"/>')
+        elif match["last"]:
+            name = RANGES["[" if match[0].endswith("]") else "("]
+            result.append(f'<w:{name}End w:id="{match["last"]}"/>')
+        elif match["open"]:
+            result.append(ELEMENTS[match["open"].strip("/")][match["open"].startswith("/")])
+        elif match["mark"]:
+            result.append("</w:p><w:p>" if match["mark"] == "¶" else f"={MARKS[match['mark']]}")
+        elif match["bold"]:
+            result.append(f'<w:r><w:rPr><w:b/></w:rPr><w:t xml:space="preserve">{match["bold"]}</w:t></w:r>')
+        else:
+            result.append(f'=<w:t xml:space="preserve">{match["text"]}</w:t>')
+    return result
+
+
+def make(text: str, draw: random.Random | None = None) -> str:
+    """Return a part of a document. Each token has a run, unless random tokens are put into the run before them."""
+    inside, is_open = "", False
+    for spelling in spellings(text):
+        if is_open and not (spelling.startswith("=") and draw and draw.random() < 0.5):
+            inside, is_open = inside + "</w:r>", False
+        if spelling.startswith("=") and not is_open:
+            inside, is_open = inside + "<w:r>", True
+        inside += spelling.removeprefix("=")
+    return f'<w:document xmlns:w="{W}"><w:body><w:p>{inside}{"</w:r>" * is_open}</w:p></w:body></w:document>'
+
+
+def outline(text: str) -> str:
+    """Return the tokens of a part of a document."""
+    result: list[str] = []
+    walk(ElementTree.fromstring(text), result)
+    joined = re.sub(r"(\w) (</\w+>)", r"\1\2 ", "".join(result).removesuffix("¶"))
+    return joined.replace("</b><b>", "").replace("<b>", "*").replace("</b>", "*")
+
+
+def walk(element: ElementTree.Element, result: list[str]) -> None:
+    name = element.tag.split("}")[1]
+    found = {key.split("}")[-1]: value for key, value in element.attrib.items()}
+    if name == "fldChar":
+        result.append({"begin": "{", "separate": "|", "end": "}"}[found["fldCharType"]])
+    elif name in ("bookmarkStart", "commentRangeStart"):
+        result.append(f"{'[' if name[0] == 'b' else '('}{found['id']} ")
+    elif name in ("bookmarkEnd", "commentRangeEnd"):
+        result.append(f" {found['id']}{']' if name[0] == 'b' else ')'}")
+    elif name in ("t", "instrText", "delText"):
+        result.append((element.text or "") if name != "instrText" else (element.text or "").strip())
+    mark = next((mark for mark, raw in MARKS.items() if re.match(rf"<w:{name}\b", raw)), "")
+    mark = "⇊" if name == "br" and found else mark
+    start = next((key for key, (raw, _) in ELEMENTS.items() if re.match(rf"<w:{name}\b", raw)), "")
+    start = "link" if "HYPERLINK" in found.get("instr", "") else start
+    start = (
+        "b" if name == "r" and element.find("{*}rPr/{*}b") is not None and element.find("{*}t") is not None else start
+    )
+    result.append(mark or (f"<{start}>" if start else ""))
+    for child in element if name != "drawing" else ():
+        walk(child, result)
+    result.append(f"</{start}>" if start else "¶" if name == "p" else "")
+
+
+def form(text: str):
+    name = "word/document.xml"
+    return word.FORMAT.formats([name], lambda _: text)[name]
+
+
+def translated(text: str, model: Shuffle | None = None) -> str:
+    return render(text, form(text), model)
+
+
+def texts(text: str) -> list[str]:
+    return [segment.text for segment in TextFile(text, form(text)).segments]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        # A field is an element around its result.
+        ("one {HYPERLINK u|two three} four", "FOUR {HYPERLINK u|THREE TWO} ONE"),
+        ("one {FORMTEXT|two} three", "THREE {FORMTEXT|TWO} ONE"),
+        ("{HYPERLINK u|one *two*} three", "THREE {HYPERLINK u|*TWO* ONE}"),
+        ("{HYPERLINK u|one {PAGE|5} two} three", "THREE {HYPERLINK u|TWO {PAGE|5} ONE}"),
+        ("one <link>two three</link>", "<link>THREE TWO</link> ONE"),
+        # Results that Word computes are copied.
+        ("one {REF _1 \\h|this book} two", "TWO {REF _1 \\h|this book} ONE"),
+        ("page {PAGE|1} of {NUMPAGES|5} here", "HERE {NUMPAGES|5} OF {PAGE|1} PAGE"),
+        ("one {ADDIN ZOTERO_ITEM|(Smith, 1999)} two", "TWO {ADDIN ZOTERO_ITEM|(Smith, 1999)} ONE"),
+        ("one <page>12</page> two", "TWO <page>12</page> ONE"),
+        ("one {=|12} two", "TWO {=|12} ONE"),
+        ("page {PAGE|} one", "ONE {PAGE|} PAGE"),
+        # A table of contents, and fields that continue in other paragraphs.
+        (
+            "{TOC|<a>one two→{PAGEREF _1|3}</a>¶<a>three→{PAGEREF _2|4}</a>}",
+            "{TOC|<a>TWO ONE→{PAGEREF _1|3}</a>¶<a>THREE→{PAGEREF _2|4}</a>}",
+        ),
+        ("{TOC|one two¶three four}¶five six", "{TOC|TWO ONE¶FOUR THREE}¶SIX FIVE"),
+        ("{BIBLIOGRAPHY|one two¶three four}¶five six", "{BIBLIOGRAPHY|one two¶three four}¶SIX FIVE"),
+        ("one {HYPERLINK u|two three", "ONE {HYPERLINK u|THREE TWO"),
+        ("one two} three", "TWO ONE} THREE"),
+        ("<ins>one {HYPERLINK u|two</ins> three} four", "<ins>ONE {HYPERLINK u|TWO</ins> THREE} FOUR"),
+        # Ranges begin before their first word and end after their last one.
+        ("one [1 two three 1] four", "FOUR [1 THREE TWO 1] ONE"),
+        ("one [1 two¶three 1] four", "[1 TWO ONE¶FOUR THREE 1]"),
+        ("(1 one two 1)^ three", "THREE (1 TWO^ ONE 1)"),
+        # Elements inside of a sentence.
+        ("one <sdt>two three</sdt> four", "FOUR <sdt>THREE TWO</sdt> ONE"),
+        ("one <xml>two</xml> <dir>three</dir> <ins>four</ins>", "<ins>FOUR</ins> <dir>THREE</dir> <xml>TWO</xml> ONE"),
+        ("one <del>two</del> three", "THREE ONE<del>two</del>"),
+        ("one *two* three", "THREE *TWO* ONE"),
+        # Notes stay behind their word. Pictures and symbols are copied.
+        ("one^ two", "TWO ONE^"),
+        ("one @ two ☎ three", "THREE TWO☎ ONE@"),
+        # Tabs, page breaks and line breaks.
+        ("name one→two three⇊four", "ONE NAME→THREE TWO⇊FOUR"),
+        ("Dear one↵Two three", "ONE DEAR↵THREE TWO"),
+        ("one two,↵three four", "FOUR THREE ,↵TWO ONE"),
+        # Characters.
+        ("1‑24 hours", "HOURS 1-24"),
+        ("wash¬ing one", "ONE WASHING"),
+    ],
+)
+def test_markup_follows_the_words(before: str, after: str) -> None:
+    for text in (make(before), make(before, random.Random(1)), make(before, random.Random(2))):
+        assert outline(text) == before
+        assert translated(text) == text
+        assert outline(translated(text, Shuffle())) == after
+
+
+def test_an_element_with_an_identity_occurs_once() -> None:
+    assert outline(translated(make("one <sdt>two three</sdt>"), Shuffle(0))) == "<sdt>TWO</sdt> ONE THREE"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("<w:r><w:t>one </w:t></w:r>|<w:r w:rsidR='1'><w:t>two</w:t></w:r>", ["one two"]),
+        ("<w:r><w:t>one </w:t></w:r><w:proofErr w:type='x'/>\n <w:r><w:t>two</w:t></w:r>", ["one two"]),
+        ("<w:r><w:lastRenderedPageBreak/><w:t>one</w:t></w:r><w:r><w:softHyphen/></w:r><w:r/>", ["one"]),
+        ("<w:r><w:t/></w:r><w:r><w:t>one</w:t><w:t></w:t></w:r>", ["one"]),
+        ("<w:r>\n<w:t>\n one &amp; <![CDATA[<two>]]></w:t>\n</w:r>", ["one & <two>"]),
+        ("<w:sdt>\n<w:sdtContent>\n<w:r><w:t>one</w:t></w:r></w:sdtContent>\n</w:sdt>", ["one"]),
+        ("<w:sdt/><w:r><w:t>one</w:t></w:r><w:hyperlink/><w:fldSimple w:instr='u'/>", ["one"]),
+        ("<w:r><w:t>one</w:t></w:r><w:fldSimple w:instr='PAGE'/>", [f"one {PLACEHOLDER}"]),
+    ],
+)
+def test_neighbouring_runs_are_one(before: str, after: list[str]) -> None:
+    frame = make("#").split("<w:r>")[0] + "{}</w:p></w:body></w:document>"
+    text = frame.format(before.replace("|", ""))
+    assert texts(text) == after
+    assert translated(text) == text
+    result = translated(text, Shuffle())
+    assert len(re.findall("<w:t [^>]*>[^<]*[A-Z]", result)) == 1
+
+
+def test_a_link_of_white_space_is_kept() -> None:
+    assert outline(translated(make("one<a> </a>*two* three"), Shuffle())) == "THREE *TWO*<a> </a>ONE"
+
+
+def test_the_translator_reads_a_word_in_place_of_formulas_and_results_that_are_not_known_yet() -> None:
+    formula = "<w:r><w:object><w:x/></w:object></w:r>"
+    text = make("page {PAGE|} of {XE|}@").replace("<w:r><w:drawing/></w:r>", formula)
+    assert texts(text.replace("</w:p>", "<w:r><w:t> three</w:t></w:r></w:p>")) == [
+        f"page {PLACEHOLDER} of {PLACEHOLDER} three"
+    ]
+
+
+def test_text_is_in_runs_if_nothing_is_aligned() -> None:
+    text = make("{PAGE|} *one*")
+    check(text, translated(text, Unsure(1)))
+
+
+@pytest.mark.parametrize("namespace", [W, STRICT])
+@pytest.mark.parametrize("prefix", ["x:", ""])
+def test_names_are_those_of_the_namespace(prefix: str, namespace: str) -> None:
+    text = make("one {PAGE|2} *two*→three").replace(W, namespace).replace("w:", prefix)
+    text = text.replace("xmlns:w", f"xmlns:{prefix}".strip(":"))
+    assert translated(text) == text
+    assert outline(translated(text, Shuffle())) == "*TWO* {PAGE|2} ONE→THREE"
+
+
+def test_text_boxes_are_segments_of_their_own() -> None:
+    box = "<w:pict><w:txbxContent><w:p><w:r><w:t>{}</w:t></w:r></w:p></w:txbxContent></w:pict>"
+    text = make("one @ two¶three@").replace("<w:drawing/>", box.format("four five"), 1)
+    text = text.replace("<w:drawing/>", box.format("six"))
+    assert sorted(texts(text)) == ["four five", "one two", "six", "three"]
+    assert translated(text) == text
+    assert outline(translated(text, Shuffle())) == "TWO ONEFIVE FOUR¶¶THREESIX¶"
+
+
+def check(before: str, after: str) -> None:
+    """Require the same constructs, with fields and ranges in order, and all text in runs."""
+    parts = [ElementTree.fromstring(text) for text in (before, after)]
+    counts = [Counter(element.tag.split("}")[1] for element in part.iter()) for part in parts]
+    repeated = ("r", "rPr", "b", "t", "hyperlink", "ins", "dir", "fldChar", "instrText", "noBreakHyphen", "softHyphen")
+    for name in counts[0].keys() | counts[1].keys():
+        if name not in repeated:
+            assert counts[0][name] == counts[1][name], name
+    codes = [Counter(each.text for each in part.iter(f"{{{W}}}instrText")) for part in parts]
+    assert set(codes[0]) == set(codes[1])
+    assert all(codes[0][code] == codes[1][code] for code in codes[0] if "HYPERLINK" not in code)
+    stack = []
+    for element in parts[1].iter():
+        name = element.tag.split("}")[1]
+        kind = element.get(f"{{{W}}}fldCharType")
+        if kind == "begin":
+            stack.append("code")
+        elif kind == "separate":
+            assert stack.pop() == "code"
+            stack.append("result")
+        elif kind == "end":
+            stack.pop()
+        elif name == "instrText":
+            assert stack[-1] == "code"
+        in_run = ("t", "tab", "br", "fldChar", "instrText", "drawing", "footnoteReference", "noBreakHyphen", "sym")
+        inside = [child.tag.split("}")[1] for child in element]
+        assert name == "r" or not set(in_run) & set(inside), (name, inside)
+        assert name != "r" or not {"r", "bookmarkStart", "bookmarkEnd", "hyperlink", "sdt", "p"} & set(inside)
+    assert not stack
+    for name in ("bookmark", "commentRange"):
+        order = re.findall(rf'<w:{name}(Start|End) w:id="(\d+)"', after)
+        for identity in {found for _, found in order}:
+            assert [kind for kind, found in order if found == identity] == ["Start", "End"]
+
+
+class Unsure(Shuffle):
+    """Translator that knows the alignment of some words only."""
+
+    def align(self, sources: list[str], targets: list[str]) -> list[list[AlignedToken]]:
+        draw = random.Random(self.seed)
+        share = draw.choice([0, 0.5])
+        return [[token for token in tokens if draw.random() < share] for tokens in super().align(sources, targets)]
+
+
+def random_words(draw: random.Random) -> str:
+    return " ".join(draw.choices(["one", "two,", "Three.", "4", "x‑y", "a¬b", "*five*", ""], k=draw.randint(1, 4)))
+
+
+def random_text(draw: random.Random, depth: int = 0) -> str:
+    """Return random tokens: nested elements and fields, and everything else."""
+    parts = []
+    for _ in range(draw.randint(1, 5)):
+        kind = draw.random()
+        if kind < 0.5 or depth > 3:
+            parts.append(random_words(draw))
+        elif kind < 0.65:
+            name = draw.choice(["a", "ins", "sdt", "xml", "dir", "link"])
+            parts.append(f"<{name}>{random_text(draw, depth + 1)}</{name}>")
+        elif kind < 0.8:
+            code = draw.choice(["PAGE", "HYPERLINK u", "TOC", "REF r", "FORMTEXT"])
+            parts.append(f"{{{code}|{random_text(draw, depth + 1)}}}")
+        else:
+            parts.append(draw.choice(["→", "↵", "⇊", "^", "@", "☎", "<page>1</page>", " ", "*x* *y*"]))
+    return draw.choice(["", " "]).join(parts)
+
+
+def with_ranges(text: str, draw: random.Random) -> str:
+    """Add ranges, of which the starts are in another order than the ends."""
+    gaps = [0, len(text), *(match.end() for match in re.finditer(r"(?<=[a-z]) (?=[a-z])(?![^{]*\|)|[→↵⇊^@☎¶>]", text))]
+    for number, kind in zip("123", ("[]", "()", "[]"), strict=True):
+        start, end = sorted(draw.choices(gaps, k=2))
+        gaps = [gap for gap in gaps if gap <= start]
+        text = f"{text[:start]}{kind[0]}{number} {text[start:end]} {number}{kind[1]}{text[end:]}"
+    return text
+
+
+@given(seed=st.integers(0, 10**9))
+def test_nothing_is_lost_doubled_or_swapped(seed: int) -> None:
+    draw = random.Random(seed)
+    text = "¶".join(random_text(draw) for _ in range(draw.randint(1, 3)))
+    before = make(with_ranges(text, draw), draw)
+    assert translated(before) == before
+    check(before, translated(before, draw.choice([Shuffle, Unsure])(seed, faithful=draw.random() < 0.5)))
+
+
+def archive(*parts: tuple[str, bytes]) -> bytes:
+    written = io.BytesIO()
+    with zipfile.ZipFile(written, "w") as target, warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # a name occurs twice
+        for name, content in parts:
+            target.writestr(name, content)
+    return written.getvalue()
+
+
+@pytest.mark.parametrize("encoding", ["UTF-16", "utf-8-sig", "ISO-8859-1"])
+def test_a_part_keeps_its_encoding(encoding: str) -> None:
+    text = f'<?xml version="1.0" encoding="{encoding.removesuffix("-sig")}"?>' + make("one für {PAGE|1}")
+    content = archive(("word/document.xml", text.encode(encoding)), ("word/styles.xml", b"<x/>"))
+    model = Shuffle()
+    result = translate_document(content, "a.docx", model.translate_all, model.align)
+    with zipfile.ZipFile(io.BytesIO(result)) as written:
+        assert outline(written.read("word/document.xml").decode(encoding)) == "{PAGE|1} FÜR ONE"
+
+
+def test_of_two_parts_with_one_name_the_last_is_read() -> None:
+    parts = (("word/document.xml", make(text).encode()) for text in ("one two", "three four"))
+    model = Shuffle()
+    result = translate_document(archive(*parts), "a.docx", model.translate_all, model.align)
+    with zipfile.ZipFile(io.BytesIO(result)) as written:
+        assert [outline(written.read(name).decode()) for name in written.namelist()] == ["FOUR THREE"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b'<?xml version="1.0" encoding="no-such"?><a/>', "NO-SUCH"),
+        (b"\xff\xfe<\x00a", "UTF-16"),
+        (make("one").replace("</w:p>", "").encode(), "damaged"),
+        (make("one").replace(" xmlns:w", " xmlns:v").encode(), "damaged"),
+        (make("one").replace("<w:r>", "<w:r>\x00").encode(), "damaged"),
+    ],
+)
+def test_damaged_parts_are_refused(content: bytes, message: str) -> None:
+    with pytest.raises(ZooError, match=message) as error:
+        Document(archive(("word/document.xml", content)), "a.docx")
+    assert error.value.hint

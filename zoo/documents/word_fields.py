@@ -1,0 +1,133 @@
+"""Fields of Word documents, such as links, page numbers and tables of contents."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from zoo.documents.fragments import Fragment, Kind
+from zoo.documents.segments import PLACEHOLDER
+
+PARTS = _BEGIN, _SEPARATE, _END = "begin", "separate", "end"
+"""Names of the marks of a field among the fragments."""
+CODE = "code "
+"""Start of the name of the code of a field. The name ends with the code."""
+_MAX_CODE = 100
+"""Number of characters of the code of a field that are read."""
+_COMPUTED = re.compile(
+    "=|(?:PAGE|NUMPAGES|SECTION|SECTIONPAGES|PAGEREF|REF|NOTEREF|FTNREF|STYLEREF|SEQ|LISTNUM|AUTONUM|DATE|TIME|CREATEDATE"
+    "|SAVEDATE|PRINTDATE|EDITTIME|CITATION|BIBLIOGRAPHY|FILENAME|FILESIZE|TITLE|SUBJECT|AUTHOR|KEYWORDS|COMMENTS|INFO"
+    "|LASTSAVEDBY|USERNAME|USERINITIALS|USERADDRESS|TEMPLATE|DOCPROPERTY|DOCVARIABLE|MERGEFIELD|MERGEREC|MERGESEQ|REVNUM"
+    r"|NUMCHARS|NUMWORDS|SYMBOL|EQ|ADDIN|BARCODE|DISPLAYBARCODE)\b",
+    re.IGNORECASE,
+)
+"""Fields whose result Word or a reference manager computes."""
+
+
+@dataclass
+class _Field:
+    """Field whose end is not read yet.
+
+    Attributes:
+        begin: Index of its first fragment.
+        place: Index of the element around it, and number of boundaries before it.
+        is_inside: Whether it is part of the code of another field, or of a result that is copied.
+        code: The start of its code.
+        separate: Index of the fragment before its result. -1 if it has none.
+        is_whole: Whether its code contains no part of another element.
+    """
+
+    begin: int
+    place: tuple[int, int]
+    is_inside: bool
+    code: str = ""
+    separate: int = -1
+    is_whole: bool = True
+
+    @property
+    def hides(self) -> bool:
+        """Whether fields at this position are part of it."""
+        return self.is_inside or self.separate < 0 or is_computed(self.code)
+
+
+def is_part(fragment: Fragment) -> bool:
+    """Return whether a fragment is a part of a field."""
+    return fragment.kind is Kind.UNIT and bool(fragment.name)
+
+
+def is_computed(code: str) -> bool:
+    """Return whether Word computes the result of a field from its code, so that it is not translated."""
+    return _COMPUTED.match(code.strip()) is not None
+
+
+def join_fields(fragments: Sequence[Fragment]) -> list[Fragment]:
+    """Return the fragments, with each field as an element around its result, or as a unit if the result is computed.
+
+    The parts of a field that begins and ends in different paragraphs or elements become boundaries.
+    """
+    fields, elements, breaks = list[_Field](), [-1], 0
+    joined: dict[int, tuple[int, Fragment]] = {}
+    for index, fragment in enumerate(fragments):
+        place = elements[-1], breaks
+        if fragment.kind is Kind.OPEN:
+            elements.append(index)
+        elif fragment.kind is Kind.CLOSE and len(elements) > 1:
+            elements.pop()
+        elif fragment.kind is Kind.BREAK:
+            breaks += 1
+        elif fragment.name == _BEGIN:
+            fields.append(_Field(index, place, bool(fields) and fields[-1].hides))
+        elif fields and fragment.name.startswith(CODE) and fields[-1].separate < 0:
+            fields[-1].code = (fields[-1].code + fragment.name.removeprefix(CODE))[:_MAX_CODE]
+        elif fields and fragment.name == _SEPARATE and fields[-1].separate < 0:
+            fields[-1].separate, fields[-1].is_whole = index, place == fields[-1].place
+        elif fields and fragment.name == _END:
+            field = fields.pop()
+            if not field.is_inside:
+                is_whole = field.is_whole and place == field.place
+                breaks += not is_whole
+                joined |= _join(fragments, field, index, is_whole=is_whole)
+        elif fragment.name in (_SEPARATE, _END):
+            breaks += 1
+    return _replaced(fragments, joined)
+
+
+def _join(fragments: Sequence[Fragment], field: _Field, end: int, *, is_whole: bool) -> dict[int, tuple[int, Fragment]]:
+    """Return what replaces the parts of a field: for the index of each first fragment, the last one and the new one."""
+    if field.separate < 0 or is_computed(field.code):
+        parts = fragments[field.begin : end + 1]
+        marks = Counter(part.name for part in parts if part.kind in (Kind.START, Kind.END))
+        is_whole = is_whole and all(count == 2 for count in marks.values())  # no half of a range
+        text = "".join(part.text for part in parts)
+        if is_computed(field.code):
+            text = text or PLACEHOLDER  # Word computes the result when it opens the document
+        text, kind = (text, Kind.UNIT) if is_whole else ("", Kind.BREAK)
+        return {field.begin: (end, Fragment(kind, **_joined(parts), text=text))}
+    again = None if field.code.strip().upper().startswith("HYPERLINK") else ""
+    head, tail = _joined(fragments[field.begin : field.separate + 1]), _joined(fragments[end : end + 1])
+    kinds = (Kind.OPEN, Kind.CLOSE) if is_whole else (Kind.BREAK, Kind.BREAK)
+    return {
+        field.begin: (field.separate, Fragment(kinds[0], **head, name="field", again=again)),
+        end: (end, Fragment(kinds[1], **tail, name="field", again=again)),
+    }
+
+
+def _replaced(fragments: Sequence[Fragment], joined: dict[int, tuple[int, Fragment]]) -> list[Fragment]:
+    """Return the fragments with the results of `_join`. Parts of incomplete fields become boundaries."""
+    result, index = list[Fragment](), 0
+    while index < len(fragments):
+        fragment = fragments[index]
+        if index in joined:
+            index, fragment = joined[index]
+        elif fragment.name in PARTS:
+            fragment = replace(fragment, kind=Kind.BREAK)
+        result.append(fragment)
+        index += 1
+    return result
+
+
+def _joined(fragments: Sequence[Fragment]) -> dict[str, str]:
+    """Return how the fragments are spelled and written, as arguments of a fragment."""
+    return {"raw": "".join(each.raw for each in fragments), "output": "".join(each.written for each in fragments)}
