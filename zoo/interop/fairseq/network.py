@@ -12,10 +12,9 @@ from torch import Tensor
 from specs import ZooError
 from zoo.interop.fairseq.training_options import TRAINING_OPTIONS
 from zoo.interop.settings import Settings
-from zoo.interop.tensors import RESTORE, SIDES, EmbeddingTables, ForeignTensors, NetworkTensors
+from zoo.interop.tables import FIRST_POSITION
+from zoo.interop.tensors import RESTORE, SIDES, EmbeddingTables, ForeignTensors
 
-PAD = 1
-"""ID of fairseq's padding token. fairseq numbers positions from the next integer, PAD + 1."""
 _ACTIVATIONS = {"relu": "relu", "swish": "silu", "gelu": "gelu"}
 _OFF = (None, False, 0)
 _ALLOWED: dict[str, tuple[Any, ...]] = {
@@ -47,6 +46,7 @@ _NO_EFFECT = (
 _TENSORS_WITHOUT_EFFECT = re.compile(r"(encoder|decoder)\.(version|embed_positions\.(_float_tensor|weights))")
 _OLD_NORM = re.compile(r"((encoder|decoder)\.layers\.\d+)\.layer_norms\.(\d)\.(weight|bias)")
 _OLD_PROJECTIONS = re.compile(r"(.+_attn)\.in_proj_(weight|bias)")
+_PROJECTION_BIAS = re.compile(r".+_attn\.(q|k|v|out)_proj\.bias")
 _NORMS = {
     "encoder": ("self_attn_layer_norm", "final_layer_norm"),
     "decoder": ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm"),
@@ -126,45 +126,25 @@ def _name_or_value(value: Any) -> Any:
     return value.get("_name") if isinstance(value, Mapping) else value
 
 
-def read_layers(
-    source: ForeignTensors, architecture: Mapping[str, Any], options: Settings
-) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Remove the tensors of all layers and of learned positions from `source`, and convert them.
-
-    Args:
-        source: The tensors, as `current_tensors` returns them.
-        architecture: The fields of `architecture` that follow from the options.
-        options: The options of the checkpoint.
-
-    Returns:
-        The tensors with zoo's names as keys, and the fields of `architecture` that follow from the tensors.
+def fields_of_tensors(source: ForeignTensors, options: Settings) -> dict[str, Any]:
+    """Return the fields of `architecture` that follow from the tensors. Shorten learned positions to a common length.
 
     Raises:
-        ZooError: A tensor is missing or has another shape than the options require.
+        ZooError: The positions are missing.
     """
-    layers, d_model, d_ff = NetworkTensors(), architecture["d_model"], architecture["d_ff"]
-    for side, depth in architecture["N"].items():
-        for number in range(depth):
-            foreign = f"{side}.layers.{number}"
-            layers.add_pytorch_layer(source, foreign, f"{side}.{number}", d_model, d_ff, optional_bias=True)
-        if architecture["norm"]["placement"] == "pre":
-            layers.add_pytorch_norm(source, f"{side}.layer_norm", f"{side}.norm", d_model)
-    positions: dict[str, Any]
+    positions: dict[str, Any] = {"kind": "sinusoidal_halves", "first": FIRST_POSITION}
     if _same_boolean(options, "learned_pos"):
-        # fairseq's tables have unused rows up to the ID of padding.
-        tables = {side: source.take(f"{side}.embed_positions.weight")[PAD + 1 :] for side in SIDES}
+        tables = {name: source.take(name) for name in (f"{side}.embed_positions.weight" for side in SIDES)}
         rows = min(map(len, tables.values()))
-        layers.add_learned_positions(tables, rows)
-        positions = {"kind": "learned", "rows": rows}
-    else:
-        positions = {"kind": "sinusoidal_halves", "first": PAD + 1}
-    return layers.complete(), {"positions": positions, "projection_bias": layers.projection_bias}
+        source.left |= {name: table[:rows] for name, table in tables.items()}
+        positions = {"kind": "learned", "rows": rows - FIRST_POSITION}
+    return {"positions": positions, "projection_bias": any(map(_PROJECTION_BIAS.fullmatch, source.left))}
 
 
 def read_embeddings(source: ForeignTensors, options: Settings) -> EmbeddingTables:
     """Remove the embeddings and the output projection from `source`, and return them.
 
-    Raise ZooError if one is missing, or if other tensors are left.
+    Raise ZooError if one is missing.
     """
     encoder, decoder = (source.take(f"{side}.embed_tokens.weight") for side in SIDES)
     tied = [options.boolean(f"share_{name}", False) for name in ("decoder_input_output_embed", "all_embeddings")]
@@ -173,7 +153,6 @@ def read_embeddings(source: ForeignTensors, options: Settings) -> EmbeddingTable
     if not outputs and not any(tied):
         problem = f"`{source.file}` has no `{names[0]}`, but its options say that it is not tied to the embedding"
         raise ZooError(problem, hint=RESTORE)
-    source.require_all_taken()
     scale = 1.0 if options.boolean("no_scale_embedding", False) else float(decoder.shape[1]) ** 0.5
     return EmbeddingTables(encoder, decoder, outputs[0] if outputs else decoder, None, scale, scale)
 
