@@ -26,7 +26,7 @@ from zoo.interop.formats import (
     are_language_codes,
 )
 from zoo.interop.huggingface import formats as huggingface
-from zoo.interop.huggingface.importer import HuggingFaceMarianImport
+from zoo.interop.huggingface.marian import HuggingFaceMarian
 from zoo.interop.marian.importer import MarianImport
 from zoo.models import shortlist
 from zoo.models.folder import ModelFolder
@@ -41,7 +41,7 @@ from zoo.text.lines import read_lines
 from zoo.version import __version__
 
 IMPORT_FORMATS: tuple[ImportFormat, ...] = (
-    *huggingface.IMPORT_FORMATS,
+    *huggingface.FAMILIES,
     MarianImport(),
     CTranslate2Import(),
     FairseqImport(),
@@ -106,8 +106,8 @@ def import_model(source: str, options: ImportOptions, report: Report) -> ImportR
         raise ZooError(f"`{name}` is not a valid name for a model", hint=hint)
     format = find_format(path, options.format)
     texts = _check_sentences(options.check)
-    if options.positions and format.name != HuggingFaceMarianImport.name:
-        problem = f"`--positions` applies to {HuggingFaceMarianImport.name} only, but this model is of {format.name}"
+    if options.positions and format.name != HuggingFaceMarian.name:
+        problem = f"`--positions` applies to {HuggingFaceMarian.name} only, but this model is of {format.name}"
         raise ZooError(problem, hint="leave `--positions` out")
     if texts:
         require_engine(format)

@@ -59,11 +59,11 @@ class Setting(NamedTuple):
     def written(self, a: Architecture) -> Iterator[tuple[str, Any]]:
         """Yield each key with its value. Yield nothing if the architecture does not have the field."""
         for side, key in self.keys().items():
-            path = self.field.replace(_SIDE, side).split(".")
+            section, *names = self.field.replace(_SIDE, side).split(".")
+            path = ("depths" if section == "N" else section, *names)
             value = reduce(lambda part, name: getattr(part, name, None), path, a)
             if value is not None:
-                names = self.names or {}
-                yield key, next((name for name, ours in names.items() if ours == value), value)
+                yield key, next((name for name, ours in (self.names or {}).items() if ours == value), value)
 
     def _value(self, settings: Settings, key: str) -> Any:
         if self.names is not None:
