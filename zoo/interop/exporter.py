@@ -9,12 +9,12 @@ from typing import Any
 
 import torch
 
-from specs import ZooError, nearest
+from specs import ZooError
 from zoo.files import manifest
 from zoo.files.atomic import atomic_folder
 from zoo.files.storage import require_space
 from zoo.interop.ctranslate2.exporter import CTranslate2Export
-from zoo.interop.formats import Bundle, ExportCheck, ExportFormat, ImportFormat, ImportRequest
+from zoo.interop.formats import Bundle, ExportCheck, ExportFormat, ImportFormat, ImportRequest, format_named
 from zoo.interop.huggingface import formats as huggingface
 from zoo.interop.numbering import NEVER
 from zoo.interop.onnx import OnnxExport
@@ -59,7 +59,7 @@ def export_model(name: str, to: str, folder: Path, report: Report) -> ExportResu
         ZooError: The model or the format does not exist, the folder is not empty, the format cannot express the model,
             or the exported model computes other results. In all these cases, nothing is written.
     """
-    format = _format_named(to)
+    format = format_named(to, EXPORT_FORMATS, "export")
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
         raise ZooError(f"`{folder}` already exists", hint="give a new folder with `-o`")
     path = find.published_model(name, report)
@@ -83,16 +83,6 @@ def export_model(name: str, to: str, folder: Path, report: Report) -> ExportResu
     for note in notes:
         report.info(f"note: {note}")
     return ExportResult(folder, check, tuple(notes))
-
-
-def _format_named(name: str) -> ExportFormat:
-    formats = {format.name: format for format in EXPORT_FORMATS}
-    if name in formats:
-        return formats[name]
-    suggestion = nearest(name, [*formats])
-    guess = f"did you mean `{suggestion}`? " if suggestion else ""
-    known = ", ".join(f"{format.name} ({format.description})" for format in EXPORT_FORMATS)
-    raise ZooError(f"`{name}` is not an export format", hint=f"{guess}the formats are {known}")
 
 
 def _require_same_when_read(bundle: Bundle, format: ExportFormat, reader: ImportFormat, folder: Path) -> None:

@@ -31,7 +31,7 @@ class Setting(NamedTuple):
     field: str
     """Field of `architecture`, such as `norm.epsilon`. With `{side}`, both sides have their own value."""
     default: Any
-    """Value if the key is missing. Its type is the type of the setting. Integers are at least 1."""
+    """Value if the key is missing. Its type is the type of the setting. `int`: a required integer."""
     names: Mapping[str, str] | None = None
     """Other toolkit's names of the values, mapped to zoo's. Of several names for one value, the first is written."""
 
@@ -53,15 +53,15 @@ class Setting(NamedTuple):
         first, *others = values.values()
         for key, other in zip([*self.keys().values()][1:], others, strict=True):
             if other != first:
-                raise settings.error(key, f"differs from the encoder's value {first}, but zoo supports one value")
+                raise settings.error(key, f"differs from the encoder's value `{first}`, but zoo supports one value")
         yield self.field, first
 
     def written(self, a: Architecture) -> Iterator[tuple[str, Any]]:
         """Yield each key with its value. Yield nothing if the architecture does not have the field."""
         for side, key in self.keys().items():
-            section, *names = self.field.replace(_SIDE, side).split(".")
-            path = ("depths" if section == "N" else section, *names)
-            value = reduce(lambda part, name: getattr(part, name, None), path, a)
+            value: Any = a
+            for name in self.field.replace(_SIDE, side).split("."):
+                value = getattr(value, "depths" if name == "N" else name, None)
             if value is not None:
                 yield key, next((name for name, ours in (self.names or {}).items() if ours == value), value)
 
@@ -72,9 +72,9 @@ class Setting(NamedTuple):
             return self.names[name]
         if isinstance(self.default, bool):
             return settings.boolean(key, self.default)
-        if isinstance(self.default, int):
-            return settings.integer(key, self.default, minimum=1)
-        return settings.number(key, self.default)
+        if isinstance(self.default, float):
+            return settings.number(key, self.default)
+        return settings.integer(key, None if self.default is int else self.default, minimum=1)
 
 
 def read_settings(settings: Settings, table: Iterable[Setting]) -> dict[str, Any]:

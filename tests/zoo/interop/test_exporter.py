@@ -303,6 +303,24 @@ def test_ctranslate2_computes_the_same(architecture: dict[str, Any], published: 
     assert check.difference < 1e-3
 
 
+@pytest.mark.parametrize(
+    ("message", "vocabulary", "architecture"),
+    [
+        ("`spiece.model` is a `bpe` model, but T5Tokenizer is a unigram model", BPE, {}),
+        ("in this format, `output_bias` would change", {"size": 60, "kind": "unigram"}, {"output_bias": True}),
+    ],
+)
+def test_parts_that_are_lost_in_a_format_are_named(
+    trained: Callable[..., Run], message: str, vocabulary: dict[str, Any], architecture: dict[str, Any], tmp_path: Path
+) -> None:
+    """The exported files are read again, and the model differs."""
+    bundle = publish_multilingual(trained, "<2{}>", vocabulary, architecture=T5 | architecture)
+    with pytest.raises(ZooError, match=f"cannot export this model to hf-t5: {message}") as error:
+        export_model(bundle, "hf-t5", tmp_path / "written", Report())
+    assert error.value.hint == USE_ONNX
+    assert not (tmp_path / "written").exists()
+
+
 def test_models_that_compute_something_else_are_not_written(
     published: Publish, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -410,7 +410,7 @@ def test_networks_that_transformers_cannot_express_are_rejected_by_name(folders:
     languages = Languages(codes=("en", "de"), source_token="target")
     for other, message in (
         (changed(norm={"kind": "rms_norm", "placement": "pre", "epsilon": 1e-5}), "`architecture.norm.kind: rms_norm`"),
-        (changed(norm={"kind": "layer_norm", "placement": "post", "epsilon": 1e-5}), "`architecture.norm.placement: post`"),
+        (changed(norm={"kind": "layer_norm", "placement": "post", "epsilon": 1e-5}), "norm.placement: post"),
         (changed(positions={"kind": "alibi"}), "`architecture.positions.kind: alibi` would become `sinusoidal_halves`"),
         (changed(attention_score="dot_product"), "`architecture.attention_score: dot_product`"),
         (changed(d_k=6), "`architecture.d_k: 6` would become"),

@@ -14,16 +14,14 @@ from torch import Tensor
 from compiler.lowering.attention import attention_scale
 from compiler.lowering.positions import alibi_slope
 from compiler.runtime import sinusoids
-from specs import Architecture, FeedForward, Rotary, Sinusoidal, Spec, ZooError
-from zoo.interop.formats import USE_ONNX
+from specs import Architecture, FeedForward, Rotary, Sinusoidal, Spec
+from zoo.interop.roundtrip import cannot_export, require_standard_layers
+from zoo.interop.tensors import SIDES
 
 POSITIONS = 4096
 """Number of positions in the tables of sinusoids, and number of distances with exact ALiBi in the exported model."""
-LAYERS = {
-    "encoder": {"self_attention": "self_attention", "feed_forward": "ffn"},
-    "decoder": {"self_attention": "self_attention", "cross_attention": "attention", "feed_forward": "ffn"},
-}
-"""The sub-layers of each layer, with their names in CTranslate2."""
+PARTS = {"self_attention": "self_attention", "cross_attention": "attention", "feed_forward": "ffn"}
+"""Names of the sub-layers in CTranslate2."""
 _ACTIVATIONS = {"relu": "RELU", "silu": "SWISH", "gelu": "GELU", "gelu_tanh": "GELUTanh"}
 _SUPPORTED = {
     "source": {"tokens"},
@@ -51,29 +49,20 @@ PROJECTIONS = {
 """The linear maps of an attention before the output. CTranslate2 stores each tuple of projections concatenated."""
 
 
-def unsupported(reason: str) -> ZooError:
-    """Return the error for a model that CTranslate2 cannot run."""
-    return ZooError(f"cannot export this model to CTranslate2: {reason}", hint=USE_ONNX)
-
-
 def require_supported(architecture: Architecture) -> None:
     """Raise ZooError if CTranslate2 does not implement a part of an architecture."""
     for field, supported in _SUPPORTED.items():
         value = getattr(architecture, field)
         if (kind := getattr(value, "kind", value)) not in supported:
-            raise unsupported(f"CTranslate2 does not implement `{field}: {kind}`")
-    for side, layers in LAYERS.items():
+            raise cannot_export("CTranslate2", f"it does not implement `{field}: {kind}`")
+    require_standard_layers(architecture, "CTranslate2")
+    for side in SIDES:
         sublayers = getattr(architecture, side)
-        if (kinds := [sublayer.kind for sublayer in sublayers]) != [*layers]:
-            names, supported_names = ", ".join(kinds), ", ".join(layers)
-            raise unsupported(
-                f"its {side} has layers of {names}, but CTranslate2 supports only layers of {supported_names}"
-            )
-        heads = {architecture.option(sublayer, "h") for sublayer in sublayers if sublayer.kind != "feed_forward"}
-        if len(heads) > 1:
-            raise unsupported(f"CTranslate2 has one number of heads for all attentions of the {side}, not `h` for each")
+        if len({architecture.option(sublayer, "h") for sublayer in sublayers if sublayer.kind != "feed_forward"}) > 1:
+            reason = f"it has one number of heads for all attentions of the {side}, not `h` for each"
+            raise cannot_export("CTranslate2", reason)
     if own := next((own for own in architecture.own_options if own.rpartition(".")[2] not in _OPTIONS), None):
-        raise unsupported(f"CTranslate2 does not implement the option `{own}`")
+        raise cannot_export("CTranslate2", f"it does not implement the option `{own}`")
 
 
 class SpecWriter:
@@ -138,7 +127,7 @@ class SpecWriter:
     def fill_layer(self, layer: Any, side: str, number: int, bias: Mapping[str, Any]) -> None:
         """Fill a layer. `bias` are the variables of its self-attention for a bias by distance."""
         for sublayer in getattr(self.architecture, side):
-            name, part = f"{side}.{number}.{sublayer.kind}", getattr(layer, LAYERS[side][sublayer.kind])
+            name, part = f"{side}.{number}.{sublayer.kind}", getattr(layer, PARTS[sublayer.kind])
             if isinstance(sublayer, FeedForward):
                 self.fill_feed_forward(part, name, sublayer)
             else:

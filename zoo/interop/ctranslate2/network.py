@@ -13,7 +13,8 @@ from torch import Tensor
 from specs import ZooError
 from zoo.interop.ctranslate2.binary import Binary
 from zoo.interop.ctranslate2.config import SETTING_VARIABLES
-from zoo.interop.ctranslate2.model_spec import LAYERS, NORMS_ON_BOTH_SIDES, PROJECTIONS, alibi_table
+from zoo.interop.ctranslate2.model_spec import NORMS_ON_BOTH_SIDES, PARTS, PROJECTIONS, alibi_table
+from zoo.interop.roundtrip import LAYERS
 from zoo.interop.tensors import SIDES, EmbeddingTables, Linear, NetworkTensors, position_fields
 
 _ACTIVATIONS = {0: "relu", 1: "gelu_tanh", 2: "silu", 3: "gelu"}
@@ -135,8 +136,8 @@ class _Reader:
     def layer(self, foreign: str, ours: str, heads: int, placement: str) -> list[dict[str, Any]]:
         """Read a layer, given its names in the file and in zoo. Return its sub-layers."""
         sublayers = []
-        for kind, part in LAYERS[ours.partition(".")[0]].items():
-            name, our_name = f"{foreign}/{part}", f"{ours}.{kind}"
+        for kind in LAYERS[ours.partition(".")[0]]:
+            name, our_name = f"{foreign}/{PARTS[kind]}", f"{ours}.{kind}"
             is_attention = kind != "feed_forward"
             options = self.attention(name, our_name, heads) if is_attention else self.feed_forward(name, our_name)
             sublayers.append({"kind": kind, **options})

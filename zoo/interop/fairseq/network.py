@@ -12,10 +12,18 @@ from torch import Tensor
 from specs import ZooError
 from zoo.interop.fairseq.training_options import TRAINING_OPTIONS
 from zoo.interop.settings import Settings
-from zoo.interop.tables import FIRST_POSITION
+from zoo.interop.tables import FIRST_POSITION, Setting, read_settings
 from zoo.interop.tensors import RESTORE, SIDES, EmbeddingTables, ForeignTensors
 
-_ACTIVATIONS = {"relu": "relu", "swish": "silu", "gelu": "gelu"}
+_SETTINGS = (
+    Setting("{side}_layers", "N.{side}", int),
+    Setting("{side}_embed_dim", "d_model", int),
+    Setting("{side}_attention_heads", "h", int),
+    Setting("{side}_ffn_embed_dim", "d_ff", int),
+    Setting("dropout", "dropout", 0.1),
+    Setting("attention_dropout", "attention_dropout", 0.0),
+    Setting("activation_fn", "activation", "relu", {"relu": "relu", "swish": "silu", "gelu": "gelu"}),
+)
 _OFF = (None, False, 0)
 _ALLOWED: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(("adaptive_input", "character_embeddings", "char_inputs", "cross_self_attention"), _OFF),
@@ -79,46 +87,27 @@ def architecture_fields(options: Settings) -> dict[str, Any]:
     """Return the fields of `architecture`. Raise ZooError for an option that zoo does not support."""
     options.require(_ALLOWED)
     options.ignore(*_NO_EFFECT, *TRAINING_OPTIONS)
-    d_model, h = _same_integer(options, "embed_dim"), _same_integer(options, "attention_heads")
+    fields = read_settings(options, _SETTINGS)
+    d_model, h = fields["d_model"], fields["h"]
     for key in ("decoder_input_dim", "decoder_output_dim"):
         if options.integer(key, d_model) != d_model:
             raise options.error(key, f"differs from `decoder_embed_dim: {d_model}`, but zoo supports one `d_model`")
     if d_model % h:
         raise options.error("encoder_attention_heads", f"does not divide `encoder_embed_dim: {d_model}`")
-    activation = options.text("activation_fn", "relu")
-    if activation not in _ACTIVATIONS:
-        raise options.error("activation_fn", "is an activation that zoo does not support")
     return {
-        "N": {side: options.integer(f"{side}_layers", minimum=1) for side in SIDES},
-        "d_model": d_model,
-        "d_ff": _same_integer(options, "ffn_embed_dim"),
-        "h": h,
+        **fields,
         "d_k": d_model // h,
         "d_v": d_model // h,
-        "dropout": options.number("dropout", 0.1),
-        "attention_dropout": options.number("attention_dropout", 0.0),
         "activation_dropout": max(options.number(key, 0.0) for key in ("activation_dropout", "relu_dropout")),
-        "activation": _ACTIVATIONS[activation],
         "norm": {"placement": "pre" if _same_boolean(options, "normalize_before") else "post", "epsilon": 1e-5},
         "initial_weights": "glorot_uniform_half_qkv",
     }
 
 
-def _same_integer(options: Settings, name: str) -> int:
-    encoder, decoder = (options.integer(f"{side}_{name}", minimum=1) for side in SIDES)
-    return _same(options, name, encoder, decoder)
-
-
 def _same_boolean(options: Settings, name: str) -> bool:
-    encoder, decoder = (options.boolean(f"{side}_{name}", False) for side in SIDES)
-    return bool(_same(options, name, encoder, decoder))
-
-
-def _same(options: Settings, name: str, encoder: int, decoder: int) -> int:
     """Return the value that the encoder and the decoder share. Raise ZooError if their values differ."""
-    if encoder != decoder:
-        raise options.error(f"decoder_{name}", f"differs from `encoder_{name}: {encoder}`, but zoo supports one value")
-    return encoder
+    ((_, value),) = Setting(f"{{side}}_{name}", name, False).read(options)
+    return bool(value)
 
 
 def _name_or_value(value: Any) -> Any:

@@ -15,8 +15,10 @@ from torch import Tensor
 
 from specs import BOS, PAD, Architecture, Spec, ZooError
 from zoo.files.atomic import write_json
-from zoo.interop.formats import Bundle, Engine, ExportCheck, ImportedModel, ImportFormat, ImportRequest
-from zoo.interop.huggingface.folder import CONFIG, GENERATION_CONFIG, ModelTypeImport, import_transformers
+from zoo.files.reading import is_present, read_json
+from zoo.interop.formats import Bundle, Engine, ExportCheck, ImportedModel, ImportFormat, ImportRequest, require_folder
+from zoo.interop.huggingface.folder import CONFIG, GENERATION_CONFIG, import_transformers, model_type
+from zoo.interop.huggingface.generation import GENERATION_KEYS
 from zoo.interop.huggingface.weight_files import FILES
 from zoo.interop.roundtrip import cannot_export, require_same_architecture, require_standard_layers
 from zoo.interop.settings import Settings
@@ -72,8 +74,14 @@ class WrittenIds:
         return {"pad_token_id": self.pad, "eos_token_id": self.end, "decoder_start_token_id": self.start}
 
 
-class Family(ModelTypeImport, ABC):
+class Family(ABC):
     """Base class of the families. Implements `zoo.interop.formats.ImportFormat` and `ExportFormat`."""
+
+    name: ClassVar[str]
+    description: ClassVar[str]
+    model_types: ClassVar[tuple[str, ...]]
+    """The values of `model_type` in `config.json` that select the family."""
+    engine = "transformers"
 
     model_class: ClassVar[str]
     """The class of transformers that opens an exported model."""
@@ -81,6 +89,26 @@ class Family(ModelTypeImport, ABC):
     """Fields of `architecture` that an export may change without changing what the model computes."""
     hidden: ClassVar[Collection[int]] = (PAD, BOS)
     """zoo's IDs of tokens that translations of the exported model never contain."""
+
+    def recognises(self, path: Path) -> bool:
+        """Return whether the path is a folder whose `config.json` has one of the model types."""
+        return model_type(path) in self.model_types
+
+    def settings(self, path: Path) -> tuple[Settings, Settings]:
+        """Return the settings of the network and those of the search.
+
+        In older folders, `config.json` contains both. The two results are then the same object.
+
+        Raises:
+            ZooError: The path is not a folder, or a file is damaged.
+        """
+        require_folder(path, self.name)
+        config = Settings(read_json(path / CONFIG), str(path / CONFIG))
+        config.require({"model_type": self.model_types})
+        if not is_present(path / GENERATION_CONFIG):
+            return config, config
+        config.ignore(*GENERATION_KEYS)
+        return config, Settings(read_json(path / GENERATION_CONFIG), str(path / GENERATION_CONFIG))
 
     @abstractmethod
     def read(self, path: Path, request: ImportRequest) -> ImportedModel:

@@ -17,11 +17,11 @@ from zoo.interop.formats import Bundle, Engine, ImportedModel, ImportRequest, im
 from zoo.interop.huggingface.config import ACTIVATIONS, ALLOWED, NO_EFFECT, WRITTEN
 from zoo.interop.huggingface.engine import TransformersEngine
 from zoo.interop.huggingface.family import Family, WrittenIds
-from zoo.interop.huggingface.folder import TOKENIZER_CONFIG, import_transformers
+from zoo.interop.huggingface.folder import TOKENIZER_CONFIG, import_transformers, read_optional_json
 from zoo.interop.huggingface.generation import generation_settings
 from zoo.interop.huggingface.t5 import special_tokens
 from zoo.interop.huggingface.t5_tokens import write_vocabulary, written_ids
-from zoo.interop.huggingface.t5_vocabulary import TokenizerTokens, convert_tokens, read_optional_json, special_names
+from zoo.interop.huggingface.t5_vocabulary import TokenizerTokens, convert_tokens, special_names
 from zoo.interop.huggingface.vocabulary import SpecialTokens
 from zoo.interop.huggingface.weight_files import open_weights
 from zoo.interop.roundtrip import cannot_export
