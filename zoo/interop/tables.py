@@ -105,6 +105,8 @@ class TensorRow(NamedTuple):
     """Whether it is the matrix of a linear map, which zoo stores transposed."""
     is_bias: bool = False
     """Whether zeros may replace the tensor if it is missing."""
+    is_row: bool = False
+    """Whether it is a vector that the other toolkit stores as a matrix with one row."""
     offset: float = 0.0
     """Number that the other toolkit adds to the tensor when it computes."""
     unused: int = 0
@@ -131,6 +133,7 @@ def read_tensors(
         else:
             tensor = source.take(row.foreign, *row.shape)[row.unused :]
             tensor = tensor + row.offset if row.offset else tensor
+            tensor = tensor.flatten() if row.is_row else tensor
             tensors[row.ours] = copied(tensor.T if row.is_linear else tensor)
     return tensors
 
@@ -147,6 +150,7 @@ def written_tensors(tensors: Mapping[str, Tensor], table: Iterable[TensorRow]) -
             tensor = tensors[row.ours].float()
             tensor = tensor - row.offset if row.offset else tensor
             tensor = torch.nn.functional.pad(tensor, (0, 0, row.unused, 0)) if row.unused else tensor
+            tensor = tensor[None] if row.is_row else tensor
             yield row.foreign, copied(tensor.T if row.is_linear else tensor)
 
 
