@@ -56,8 +56,8 @@ class Setting(NamedTuple):
                 raise settings.error(key, f"differs from the encoder's value `{first}`, but zoo supports one value")
         yield self.field, first
 
-    def written(self, a: Architecture) -> Iterator[tuple[str, Any]]:
-        """Yield each key with its value. Yield nothing if the architecture does not have the field."""
+    def written(self, a: Any) -> Iterator[tuple[str, Any]]:
+        """Yield each key with its value. Yield nothing if the object `a` does not have the field."""
         for side, key in self.keys().items():
             value: Any = a
             for name in self.field.replace(_SIDE, side).split("."):
@@ -87,8 +87,13 @@ def read_settings(settings: Settings, table: Iterable[Setting]) -> dict[str, Any
     return fields
 
 
-def written_settings(a: Architecture, table: Iterable[Setting]) -> dict[str, Any]:
-    """Return the other toolkit's settings that a table describes. This is the inverse of `read_settings`."""
+def written_settings(a: Any, table: Iterable[Setting]) -> dict[str, Any]:
+    """Return the other toolkit's settings that a table describes. This is the inverse of `read_settings`.
+
+    Args:
+        a: An architecture, or another object with the fields as attributes.
+        table: The description of the settings.
+    """
     return {key: value for setting in table for key, value in setting.written(a)}
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -54,12 +55,21 @@ _DEFAULT_WINDOW = 4_096
 _THETA = 10_000.0
 _MAX_SOURCE_LENGTH = 1_024  # of the spec `base`
 _NO_WINDOW = 1 << 20  # positions; transformers demands a number even if no layer has a window
-_SIDE_SETTINGS = (
+_ACTIVATIONS = {"gelu_pytorch_tanh": "gelu_tanh", **ACTIVATIONS}
+_COMMON_SETTINGS = (
     Setting("hidden_size", "d_model", 2304),
     Setting("head_dim", "d_k", 256),
     Setting("rms_norm_eps", "norm.epsilon", 1e-6),
 )
-_ACTIVATIONS = {"gelu_pytorch_tanh": "gelu_tanh", **ACTIVATIONS}
+"""Settings of a side that must be the same on both sides."""
+_OWN_SETTINGS = (
+    Setting("num_hidden_layers", "depth", 26),
+    Setting("num_attention_heads", "h", 8),
+    Setting("num_key_value_heads", "kv_heads", 4),
+    Setting("intermediate_size", "d_ff", 9216),
+    Setting("hidden_activation", "activation", "gelu_pytorch_tanh", _ACTIVATIONS),
+)
+"""Settings of a side that may differ from those of the other side."""
 _TABLES = {
     "source_embedding": "model.encoder.embed_tokens.weight",
     "target_embedding": "model.decoder.embed_tokens.weight",
@@ -194,15 +204,16 @@ def architecture_fields(config: Settings, sides: list[Settings]) -> dict[str, An
             raise ZooError(problem, where=config.where)
     encoder.require({"cross_attention_hidden_size": (None,)})
     decoder.require({"cross_attention_hidden_size": (None, common[0]["d_model"])})
+    own = {name: read_settings(side, _OWN_SETTINGS) for name, side in zip(SIDES, sides, strict=True)}
     dropout = config.number("dropout_rate", 0.0)
     tied = config.boolean("tie_word_embeddings", True)
     return {
         **common[0],
-        "encoder": _sublayers(encoder, ("self_attention",)),
-        "decoder": _sublayers(decoder, ("self_attention", "cross_attention")),
-        "N": {name: side.integer("num_hidden_layers", 26, minimum=1) for name, side in zip(SIDES, sides, strict=True)},
-        "d_ff": encoder.integer("intermediate_size", 9216, minimum=1),
-        "h": encoder.integer("num_attention_heads", 8, minimum=1),
+        "encoder": _sublayers(own["encoder"], ("self_attention",)),
+        "decoder": _sublayers(own["decoder"], ("self_attention", "cross_attention")),
+        "N": {side: own[side]["depth"] for side in SIDES},
+        "d_ff": own["encoder"]["d_ff"],
+        "h": own["encoder"]["h"],
         "dropout": dropout,
         "attention_dropout": config.number("attention_dropout", 0.0),
         "activation_dropout": dropout,
@@ -226,7 +237,7 @@ def _common_fields(side: Settings, *, decodes: bool) -> dict[str, Any]:
             shown = side.any(key, default)
             problem = f"`{key}: {shown}` limits numbers by tanh, which zoo does not support"
             raise ZooError(problem, where=side.where, hint="choose a model without soft-capping")
-    fields = read_settings(side, _SIDE_SETTINGS)
+    fields = read_settings(side, _COMMON_SETTINGS)
     d_k = fields["d_k"]
     if side.number("query_pre_attn_scalar", 256) != d_k:
         raise side.error("query_pre_attn_scalar", f"differs from `head_dim: {d_k}`, by which a spec scales scores")
@@ -250,20 +261,12 @@ def _theta(side: Settings) -> float:
     return float(parameters.get("rope_theta", _THETA))
 
 
-def _sublayers(side: Settings, attentions: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Return the sub-layers of a layer, with their own sizes."""
-    name = side.text("hidden_activation", "gelu_pytorch_tanh")
-    if name not in _ACTIVATIONS:
-        raise side.error("hidden_activation", "is an activation that zoo does not support")
-    heads, kv_heads = (
-        side.integer("num_attention_heads", 8, minimum=1),
-        side.integer("num_key_value_heads", 4, minimum=1),
-    )
-    grouped = {} if kv_heads == heads else {"kv_heads": kv_heads}
-    d_ff = side.integer("intermediate_size", 9216, minimum=1)
-    feed_forward = {"gated": True, "bias": False, "activation": _ACTIVATIONS[name], "d_ff": d_ff}
+def _sublayers(own: Mapping[str, Any], attentions: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Return the sub-layers of a layer, given the values of `_OWN_SETTINGS`."""
+    grouped = {} if own["kv_heads"] == own["h"] else {"kv_heads": own["kv_heads"]}
+    feed_forward = {"gated": True, "bias": False, "activation": own["activation"], "d_ff": own["d_ff"]}
     return [
-        *({"kind": kind, "h": heads, **grouped} for kind in attentions),
+        *({"kind": kind, "h": own["h"], **grouped} for kind in attentions),
         {"kind": "feed_forward", **feed_forward},
     ]
 
@@ -305,19 +308,21 @@ def _read_vocabulary(folder: Path, rows: int, special: SpecialTokens) -> Importe
 def _written_side(a: Architecture, side: str) -> dict[str, Any]:
     """Return the settings of the encoder or the decoder of an exported model."""
     attention, *_, feed_forward = getattr(a, side)
-    h, depth, activation = a.option(attention, "h"), getattr(a.depths, side), a.option(feed_forward, "activation")
+    own = SimpleNamespace(
+        depth=getattr(a.depths, side),
+        h=a.option(attention, "h"),
+        kv_heads=attention.kv_heads or a.option(attention, "h"),
+        d_ff=a.option(feed_forward, "d_ff"),
+        activation=a.option(feed_forward, "activation"),
+    )
     return {
         "model_type": "t5_gemma_module",
         "is_decoder": side == "decoder",
-        **written_settings(a, _SIDE_SETTINGS),
-        "intermediate_size": a.option(feed_forward, "d_ff"),
-        "num_hidden_layers": depth,
-        "num_attention_heads": h,
-        "num_key_value_heads": attention.kv_heads or h,
+        **written_settings(a, _COMMON_SETTINGS),
+        **written_settings(own, _OWN_SETTINGS),
         "query_pre_attn_scalar": a.d_k,
-        "hidden_activation": next(name for name, ours in _ACTIVATIONS.items() if ours == activation),
         "rope_parameters": {"rope_theta": getattr(a.positions, "theta", _THETA), "rope_type": "default"},
-        "layer_types": ["full_attention"] * depth,
+        "layer_types": ["full_attention"] * own.depth,
         "sliding_window": _NO_WINDOW,
         "attention_bias": False,
         "attn_logit_softcapping": None,

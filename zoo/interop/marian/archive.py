@@ -102,9 +102,8 @@ def tensors_of(arrays: Mapping[str, np.ndarray], file: Path) -> ForeignTensors:
         if array.dtype.kind != "f":
             hint = "import the original float32 model instead"
             raise ZooError(f"`{file}` is a quantised model: `{name}` has the type {array.dtype}", hint=hint)
-    return ForeignTensors(
-        {name: torch.from_numpy(array.astype(np.float32, copy=False)) for name, array in arrays.items()}, file
-    )
+    tensors = {name: torch.from_numpy(array.astype(np.float32, copy=False)) for name, array in arrays.items()}
+    return ForeignTensors(tensors, file)
 
 
 def damaged(file: Path, reason: str) -> ZooError:

@@ -187,11 +187,11 @@ def read_layers(source: ForeignTensors, options: Settings, a: Architecture) -> d
     tensors: dict[str, Tensor] = {}
     for side, number, foreign in layers:
         tensors |= read_tensors(source, _layer(a, side, f"{side}.{number}", foreign))
-    for number, original in enumerate(tied):  # a weights file has no aliases, so the tensors of tied layers are copied
-        prefix = f"decoder.{originals[original]}."
-        copies = {name: tensor for name, tensor in tensors.items() if name.startswith(prefix)}
-        for name, tensor in copies.items():
-            tensors.setdefault(f"decoder.{number}.{name.removeprefix(prefix)}", tensor.clone())
+    for number, original in enumerate(tied):
+        if (first := originals[original]) != number:  # a weights file has no aliases, so the tensors are copied
+            prefix = f"decoder.{first}."
+            copied = [(name, tensor) for name, tensor in tensors.items() if name.startswith(prefix)]
+            tensors |= {f"decoder.{number}.{name.removeprefix(prefix)}": tensor.clone() for name, tensor in copied}
     if a.norm.placement == "pre":
         for side in SIDES:
             tensors |= read_tensors(source, _norm(a, f"{side}_top", "", side))
