@@ -95,57 +95,6 @@ class Linear:
         return [Linear(weight, bias) for weight, bias in zip(torch.split(self.weight, sizes), biases, strict=True)]
 
 
-class NetworkTensors:
-    """Collects the tensors of encoder and decoder layers, and converts them from PyTorch's layout to zoo's."""
-
-    def __init__(self) -> None:
-        """Start with no tensors."""
-        self.tensors: dict[str, Tensor] = {}
-        self.projection_bias = False
-        """Whether any attention projection has a bias. If so, projections without a bias get a bias of zeros."""
-        self._projections: list[str] = []
-
-    def add_attention(self, name: str, projections: Mapping[str, Linear]) -> None:
-        """Add the tensors of an attention sub-layer.
-
-        Args:
-            name: The name of the sub-layer, such as `encoder.0.self_attention`.
-            projections: The linear maps `query`, `key`, `value` and `output`.
-        """
-        for projection, linear in projections.items():
-            self.tensors[f"{name}.{projection}"] = copied(linear.weight.T)
-            self._projections.append(f"{name}.{projection}")
-            if linear.bias is not None:
-                self.tensors[f"{name}.{projection}_bias"] = copied(linear.bias)
-                self.projection_bias = True
-
-    def add_feed_forward(self, name: str, inner: Linear, outer: Linear, gate: Linear | None = None) -> None:
-        """Add the linear maps of a feed-forward network, which may be gated. A missing bias becomes zeros."""
-        for matrix, vector, linear in (("w1", "b1", inner), ("w2", "b2", outer), ("gate", "gate_bias", gate)):
-            if linear is not None:
-                self.tensors[f"{name}.{matrix}"] = copied(linear.weight.T)
-                bias = linear.weight.new_zeros(len(linear.weight)) if linear.bias is None else linear.bias
-                self.tensors[f"{name}.{vector}"] = copied(bias)
-
-    def add_norm(self, name: str, gain: Tensor, bias: Tensor | None) -> None:
-        """Add a norm, such as `encoder.norm` or `encoder.0.feed_forward.norm`. RMSNorm has no bias."""
-        self.tensors[f"{name}_gain"] = copied(gain)
-        if bias is not None:
-            self.tensors[f"{name}_bias"] = copied(bias)
-
-    def add_learned_positions(self, tables: Mapping[str, Tensor], rows: int) -> None:
-        """Add the first `rows` rows of the learned positions, given the tables of the encoder and the decoder."""
-        for side, table in tables.items():
-            self.tensors[f"{side}.positions"] = copied(table[:rows])
-
-    def complete(self) -> dict[str, Tensor]:
-        """Return all tensors. If any attention projection has a bias, projections without one get a bias of zeros."""
-        if self.projection_bias:
-            for name in self._projections:
-                self.tensors.setdefault(f"{name}_bias", torch.zeros(self.tensors[name].shape[1]))
-        return self.tensors
-
-
 @dataclass(frozen=True)
 class EmbeddingTables:
     """Embeddings and output projection of another toolkit's model, in the order of its token IDs."""

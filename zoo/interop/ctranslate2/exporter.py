@@ -13,7 +13,7 @@ import torch
 
 from specs import BOS, EOS, PAD, UNK, Spec, ZooError
 from zoo.interop.ctranslate2.importer import CTranslate2Import, open_translator
-from zoo.interop.ctranslate2.model_spec import PROJECTIONS, SpecWriter, require_supported
+from zoo.interop.ctranslate2.model_spec import SpecWriter, require_supported
 from zoo.interop.formats import Bundle, ExportCheck, ImportFormat
 from zoo.interop.roundtrip import cannot_export
 from zoo.text.languages import LanguagePair
@@ -32,7 +32,7 @@ class CTranslate2Export:
         The import supports one number of heads and one d_k = d_v, and the export pads the smaller of d_k and d_v.
         """
         a = bundle.spec.architecture
-        attentions = [each for each in (*a.encoder, *a.decoder) if each.kind in PROJECTIONS]
+        attentions = [each for each in (*a.encoder, *a.decoder) if each.kind != "feed_forward"]
         sizes = {tuple(a.option(each, name) for name in ("h", "d_k", "d_v")) for each in attentions}
         is_readable = len(sizes) == 1 and all(d_k == d_v for _, d_k, d_v in sizes)
         return CTranslate2Import() if is_readable else None

@@ -15,13 +15,12 @@ from compiler.lowering.attention import attention_scale
 from compiler.lowering.positions import alibi_slope
 from compiler.runtime import sinusoids
 from specs import Architecture, FeedForward, Rotary, Sinusoidal, Spec
+from zoo.interop.ctranslate2.tables import PARTS, bias_of, linear_maps, norms
 from zoo.interop.roundtrip import cannot_export, require_standard_layers
 from zoo.interop.tensors import SIDES
 
 POSITIONS = 4096
 """Number of positions in the tables of sinusoids, and number of distances with exact ALiBi in the exported model."""
-PARTS = {"self_attention": "self_attention", "cross_attention": "attention", "feed_forward": "ffn"}
-"""Names of the sub-layers in CTranslate2."""
 _ACTIVATIONS = {"relu": "RELU", "silu": "SWISH", "gelu": "GELU", "gelu_tanh": "GELUTanh"}
 _SUPPORTED = {
     "source": {"tokens"},
@@ -36,17 +35,6 @@ _OPTIONS = {
     *("dropout", "attention_dropout", "activation_dropout"),
 }
 """Options of single sub-layers that CTranslate2 implements, or that translation does not depend on."""
-NORMS_ON_BOTH_SIDES = {
-    "self_attention": ("input_layer_norm", "post_attention_layer_norm"),
-    "cross_attention": ("external_pre_encoder_attention_layer_norm", "external_post_encoder_attention_layer_norm"),
-    "feed_forward": ("pre_feedforward_layer_norm", "post_feedforward_layer_norm"),
-}
-"""CTranslate2's names of the norms before and after each sub-layer, if the placement is `both`."""
-PROJECTIONS = {
-    "self_attention": (("query", "key", "value"),),
-    "cross_attention": (("query",), ("key", "value")),
-}
-"""The linear maps of an attention before the output. CTranslate2 stores each tuple of projections concatenated."""
 
 
 def require_supported(architecture: Architecture) -> None:
@@ -94,10 +82,8 @@ class SpecWriter:
             side.scale_embeddings = a.scale_embeddings
             if (encodings := self.encodings(name)) is not None:
                 side.position_encodings.encodings = encodings
-            if a.norm.embeddings:
-                self.fill_norm(side.layernorm_embedding, f"{name}.embedding_norm")
-            if a.norm.placement != "post":
-                self.fill_norm(side.layer_norm, f"{name}.norm")
+            for norm, ours in norms(name, len(side.layer), a.norm.placement, embeddings=a.norm.embeddings):
+                self.fill_norm(_part(model, norm), ours)
             bias = self.distance_bias(name)
             for number, layer in enumerate(side.layer):
                 self.fill_layer(layer, name, number, bias)
@@ -125,29 +111,21 @@ class SpecWriter:
         return options
 
     def fill_layer(self, layer: Any, side: str, number: int, bias: Mapping[str, Any]) -> None:
-        """Fill a layer. `bias` are the variables of its self-attention for a bias by distance."""
+        """Fill the linear maps of a layer. `bias` are the variables of its self-attention for a bias by distance."""
         for sublayer in getattr(self.architecture, side):
             name, part = f"{side}.{number}.{sublayer.kind}", getattr(layer, PARTS[sublayer.kind])
             if isinstance(sublayer, FeedForward):
                 self.fill_feed_forward(part, name, sublayer)
             else:
                 self.fill_attention(part, name, sublayer, bias)
-            if self.architecture.norm.placement == "both":
-                before, after = NORMS_ON_BOTH_SIDES[sublayer.kind]
-                self.fill_norm(getattr(layer, before), f"{name}.norm")
-                self.fill_norm(getattr(layer, after), f"{name}.post_norm")
-            else:
-                self.fill_norm(part.layer_norm, f"{name}.norm")
 
     def fill_feed_forward(self, part: Any, name: str, sublayer: FeedForward) -> None:
-        """Fill a feed-forward network. CTranslate2 applies the activation to `linear_0`."""
-        linears = {"w1": ("b1", part.linear_0), "w2": ("b2", part.linear_1)}
-        if sublayer.gated:
-            linears |= {"gate": ("gate_bias", part.linear_0), "w1": ("b1", part.linear_0_noact)}
-        for matrix, (bias, linear) in linears.items():
+        """Fill a feed-forward network."""
+        for foreign, (matrix,) in linear_maps(sublayer.kind, gated=sublayer.gated).items():
+            linear = getattr(part, foreign)
             linear.weight = self.tensor(f"{name}.{matrix}").T
             if sublayer.bias:
-                linear.bias = self.tensor(f"{name}.{bias}")
+                linear.bias = self.tensor(f"{name}.{bias_of(matrix)}")
 
     def fill_attention(self, attention: Any, name: str, sublayer: Any, bias: Mapping[str, Any]) -> None:
         """Fill an attention, whose projections CTranslate2 concatenates. `bias` is that of `fill_layer`."""
@@ -162,7 +140,7 @@ class SpecWriter:
             return torch.nn.functional.pad(separate, (0, head_dimension - dimension)).flatten(-2)
 
         *inputs, output = attention.linear
-        for linear, names in zip(inputs, PROJECTIONS[sublayer.kind], strict=True):
+        for linear, names in zip(inputs, linear_maps(sublayer.kind).values(), strict=False):
             linear.weight = torch.cat([padded(each, self.tensor(f"{name}.{each}")) for each in names], -1).T
             if projection_bias:
                 linear.bias = torch.cat([padded(each, self.tensor(f"{name}.{each}_bias")) for each in names])
@@ -225,6 +203,14 @@ class SpecWriter:
         """Return a copy of a tensor in float32, because CTranslate2 modifies tensors in place."""
         self.used.add(name)
         return self.weights[name].detach().float().clone()
+
+
+def _part(model: Any, name: str) -> Any:
+    """Return a part of a model of CTranslate2, given its name in `model.bin`, such as `encoder/layer_0/ffn`."""
+    for part in name.split("/"):
+        layers, _, number = part.rpartition("_")
+        model = model.layer[int(number)] if layers == "layer" and number.isdecimal() else getattr(model, part)
+    return model
 
 
 def alibi_table(heads: int, side: str) -> Float32[Tensor, "buckets h"]:
