@@ -75,18 +75,20 @@ class WrittenIds:
 
 
 class Family(ABC):
-    """Base class of the families. Implements `zoo.interop.formats.ImportFormat` and `ExportFormat`."""
+    """Base class of the families. Implements `zoo.interop.formats.ImportFormat` and `ExportFormat`.
+
+    A family reads and writes its settings and tensors with the same tables (`zoo.interop.tables`).
+    """
 
     name: ClassVar[str]
     description: ClassVar[str]
     model_types: ClassVar[tuple[str, ...]]
     """The values of `model_type` in `config.json` that select the family."""
     engine = "transformers"
-
     model_class: ClassVar[str]
     """The class of transformers that opens an exported model."""
     may_differ: ClassVar[Collection[str]] = ()
-    """Fields of `architecture` that an export may change without changing what the model computes."""
+    """Fields of `architecture` that may have another value in the exported model."""
     hidden: ClassVar[Collection[int]] = (PAD, BOS)
     """zoo's IDs of tokens that translations of the exported model never contain."""
 
@@ -195,7 +197,7 @@ class Family(ABC):
         return int(decoding.length_factor * decoding.max_source_length) + decoding.extra_length + 1
 
     def require_sentencepiece(self, vocabulary: Vocabulary) -> None:
-        """Raise ZooError unless both sides are SentencePiece models and sources end with EOS."""
+        """Raise ZooError unless both sides are SentencePiece models."""
         if not isinstance(vocabulary.target, Tokenizer):
             raise cannot_export(self.name, "the target consists of brackets of parse trees, not of text")
         if vocabulary.source.is_word_level or vocabulary.target.is_word_level:
