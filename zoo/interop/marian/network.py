@@ -13,7 +13,7 @@ from torch import Tensor
 
 from specs import Architecture, FeedForward
 from zoo.interop.settings import Settings
-from zoo.interop.tables import TensorRow, read_tensors
+from zoo.interop.tables import Setting, TensorRow, read_settings, read_tensors
 from zoo.interop.tensors import SIDES, EmbeddingTables, ForeignTensors
 
 _ALLOWED: dict[str, tuple[Any, ...]] = {
@@ -51,7 +51,15 @@ also show.
 
 `version` has an effect only on pre-norm models, for which `_require_normalised_keys` reads it.
 """
-_ACTIVATIONS = {"relu": "relu", "swish": "silu"}
+_SETTINGS = (
+    Setting("enc-depth", "N.encoder", int),
+    Setting("dec-depth", "N.decoder", int),
+    Setting("dim-emb", "d_model", int),
+    Setting("transformer-dim-ffn", "d_ff", int),
+    Setting("transformer-heads", "h", int),
+    # Marian's gelu is x sigmoid(1.702 x), which zoo does not support.
+    Setting("transformer-ffn-activation", "activation", "swish", {"swish": "silu", "relu": "relu"}),
+)
 _EPSILON = 1e-6
 _FIRST_WITH_NORMALISED_KEYS = (1, 10, 42)
 """First version of Marian that always normalises keys and values in the self-attention of pre-norm models.
@@ -67,20 +75,19 @@ def architecture_fields(options: Settings) -> dict[str, Any]:
     """Return the fields of `architecture`. Raise ZooError for an option that zoo does not support."""
     options.require(_ALLOWED)
     options.ignore(*_NO_EFFECT)
-    d_model, h = options.integer("dim-emb", minimum=1), options.integer("transformer-heads", minimum=1)
+    fields = read_settings(options, _SETTINGS)
+    d_model, h, d_ff = fields["d_model"], fields["h"], fields["d_ff"]
     if d_model % h or d_model < 4 or d_model % 2:
         raise options.error("transformer-heads", f"does not divide `dim-emb: {d_model}`, or `dim-emb` is odd")
-    depths = {"encoder": options.integer("enc-depth", minimum=1), "decoder": options.integer("dec-depth", minimum=1)}
+    if options.integer("transformer-decoder-dim-ffn", 0) not in (0, d_ff):
+        problem = f"differs from the encoder's `transformer-dim-ffn: {d_ff}`, but zoo supports one `d_ff`"
+        raise options.error("transformer-decoder-dim-ffn", problem)
     return {
-        "N": depths,
+        **fields,
         "encoder": [{"kind": "self_attention"}, {"kind": "feed_forward"}],
         "decoder": [{"kind": _first_sublayer(options)}, {"kind": "cross_attention"}, {"kind": "feed_forward"}],
-        "d_model": d_model,
-        "d_ff": _d_ff(options),
-        "h": h,
         "d_k": d_model // h,
         "d_v": d_model // h,
-        "activation": _activation(options),
         "positions": {"kind": "sinusoidal_halves"},
         "norm": {"placement": _norm_placement(options), "epsilon": _EPSILON},
         "projection_bias": True,
@@ -94,24 +101,6 @@ def _first_sublayer(options: Settings) -> str:
         return "ssru"
     options.ignore("dec-cell", "layer-normalization")
     return "self_attention"
-
-
-def _d_ff(options: Settings) -> int:
-    d_ff = options.integer("transformer-dim-ffn", minimum=1)
-    if options.integer("transformer-decoder-dim-ffn", 0) not in (0, d_ff):
-        raise options.error(
-            "transformer-decoder-dim-ffn",
-            f"differs from the encoder's `transformer-dim-ffn: {d_ff}`, but zoo supports one `d_ff`",
-        )
-    return d_ff
-
-
-def _activation(options: Settings) -> str:
-    """Return the activation. Marian's gelu is x sigmoid(1.702 x), which zoo does not support."""
-    name = options.text("transformer-ffn-activation", "swish")
-    if name not in _ACTIVATIONS:
-        raise options.error("transformer-ffn-activation", "is an activation that zoo does not support")
-    return _ACTIVATIONS[name]
 
 
 def _norm_placement(options: Settings) -> str:
