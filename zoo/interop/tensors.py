@@ -13,6 +13,7 @@ from torch import Tensor
 
 from compiler.runtime import sinusoids
 from specs import ZooError
+from specs.notation import quote
 from zoo.interop.numbering import Numbering
 
 RESTORE = "restore the files from the model's original source"
@@ -25,7 +26,7 @@ def require_none_left(file: Path, names: set[str]) -> None:
     """Raise ZooError if the set `names` of unused tensors in a file is not empty."""
     if names:
         others = f" and {len(names) - 1} more" if len(names) > 1 else ""
-        raise ZooError(f"`{file}` has the tensor `{min(names)}`{others}, which zoo does not support")
+        raise ZooError(f"`{file}` has the tensor {quote(min(names))}{others}, which zoo does not support")
 
 
 class ForeignTensors:

@@ -51,6 +51,14 @@ def test_missing_biases_become_zeros() -> None:
         read_tensors(source, [bias])
 
 
+def test_tensors_without_a_row_are_named_in_short() -> None:
+    """A damaged file may have a name of any length."""
+    source = ForeignTensors({"x" * 100_000: torch.ones(1)}, Path("file"))
+    with pytest.raises(ZooError, match=r"`file` has the tensor `x+\.\.\.`") as error:
+        source.require_all_taken()
+    assert len(error.value.problem) < 200
+
+
 def test_settings_are_the_same_when_they_are_written_and_read() -> None:
     for changes in ({}, {"N": {"encoder": 3, "decoder": 1}, "activation": "silu", "scale_embeddings": False}):
         a = specs.load("base", {"architecture": changes}).architecture

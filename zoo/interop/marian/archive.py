@@ -42,15 +42,14 @@ def read_npz(file: Path) -> dict[str, np.ndarray]:
             raise damaged(file, f"it is not an .npz file: {error}") from None
         with archive:
             _check_sizes(file, archive)
-            return {member.filename.removesuffix(".npy"): _read(file, archive, member) for member in archive.infolist()}
+            return {_name(member): _read(file, archive, member) for member in archive.infolist()}
 
 
 def _check_sizes(file: Path, archive: zipfile.ZipFile) -> None:
     """Raise ZooError if the sizes of the files in an archive are implausible for a model."""
     members = archive.infolist()
-    if len({member.filename for member in members}) != len(members) or (
-        sum(member.file_size for member in members) > _MAX_UNPACKED
-    ):
+    names = {_name(member) for member in members}
+    if len(names) != len(members) or sum(member.file_size for member in members) > _MAX_UNPACKED:
         raise damaged(file, "it contains a tensor twice, or an implausible amount of data")
     file_size = file.stat().st_size
     for member in members:
@@ -59,9 +58,13 @@ def _check_sizes(file: Path, archive: zipfile.ZipFile) -> None:
             raise damaged(file, f"`{member.filename}` would unpack to an implausible size")
 
 
+def _name(member: zipfile.ZipInfo) -> str:
+    return member.filename.removesuffix(".npy")
+
+
 def _read(file: Path, archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> np.ndarray:
     """Return an array. Memory is only allocated if the archive contains that many bytes."""
-    name = member.filename.removesuffix(".npy")
+    name = _name(member)
     try:
         with archive.open(member) as stream:
             version = np.lib.format.read_magic(stream)
