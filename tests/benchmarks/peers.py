@@ -19,8 +19,9 @@ from compiler.stream import Stream
 from specs import BOS, EOS, PAD, UNK, Spec
 from zoo.generation.batching import pad_sequences
 from zoo.interop.ctranslate2.model_spec import SpecWriter
-from zoo.interop.huggingface.exporter import marian_config, marian_tensors, require_marian
-from zoo.interop.huggingface.multilingual_exporter import ForeignIds, multilingual_config, multilingual_tensors
+from zoo.interop.huggingface.family import Family, WrittenIds
+from zoo.interop.huggingface.marian import HuggingFaceMarian
+from zoo.interop.huggingface.multilingual import Multilingual
 from zoo.training.benchmarks import LENGTH, translations, weights_avoiding
 
 Rows = list[list[int]]
@@ -106,17 +107,16 @@ class Transformers:
     def __init__(self, spec: Spec) -> None:
         import transformers
 
-        config: dict[str, Any]
-        if spec.architecture.norm.placement == "pre":
-            ids = ForeignIds(list(range(spec.vocabulary.size)), torch.arange(spec.vocabulary.size), 0, BOS)
-            tokens = {"pad_token_id": PAD, "bos_token_id": BOS, "eos_token_id": EOS}
-            config = {**multilingual_config(spec, ids), **tokens}
+        size = spec.vocabulary.size
+        ids = WrittenIds.of(range(size), size, pad=PAD, end=EOS)
+        family: Family = Multilingual() if spec.architecture.norm.placement == "pre" else HuggingFaceMarian()
+        config = {**family.config(spec, ids), "bos_token_id": BOS}
+        if isinstance(family, Multilingual):
             self.model: Any = transformers.M2M100ForConditionalGeneration(transformers.M2M100Config(**config))
-            self._fill(spec, dict(multilingual_tensors(spec, _weights(spec), ids)))
         else:
-            require_marian(spec)
-            self.model = transformers.MarianMTModel(transformers.MarianConfig(**marian_config(spec)))
-            self._fill(spec, dict(marian_tensors(spec, _weights(spec))))
+            self.model = transformers.MarianMTModel(transformers.MarianConfig(**config))
+        a = spec.architecture.model_copy(update={"projection_bias": True})
+        self._fill(spec, dict(family.tensors_of(a, spec, _weights(spec), ids)))
         self.options = {"num_beams": spec.decoding.beam, "length_penalty": spec.decoding.alpha, "do_sample": False}
 
     @torch.inference_mode()

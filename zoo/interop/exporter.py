@@ -9,15 +9,16 @@ from typing import Any
 
 import torch
 
-from specs import ZooError, nearest
+from specs import ZooError
 from zoo.files import manifest
 from zoo.files.atomic import atomic_folder
 from zoo.files.storage import require_space
 from zoo.interop.ctranslate2.exporter import CTranslate2Export
-from zoo.interop.formats import Bundle, ExportCheck, ExportFormat, ImportFormat, ImportRequest
+from zoo.interop.formats import Bundle, ExportCheck, ExportFormat, ImportFormat, ImportRequest, format_named
 from zoo.interop.huggingface import formats as huggingface
 from zoo.interop.numbering import NEVER
 from zoo.interop.onnx import OnnxExport
+from zoo.interop.roundtrip import cannot_export
 from zoo.interop.sentencepiece_model import is_language_token
 from zoo.models import find
 from zoo.models.loading import read_model
@@ -25,7 +26,7 @@ from zoo.publishing import proof
 from zoo.report import Report
 from zoo.text.tokenizer import SPACE
 
-EXPORT_FORMATS: tuple[ExportFormat, ...] = (*huggingface.EXPORT_FORMATS, CTranslate2Export(), OnnxExport())
+EXPORT_FORMATS: tuple[ExportFormat, ...] = (*huggingface.FAMILIES, CTranslate2Export(), OnnxExport())
 """Formats that models are exported to. To add one, write a module and add its class to this list."""
 _TOLERANCE = 1e-3
 
@@ -58,7 +59,7 @@ def export_model(name: str, to: str, folder: Path, report: Report) -> ExportResu
         ZooError: The model or the format does not exist, the folder is not empty, the format cannot express the model,
             or the exported model computes other results. In all these cases, nothing is written.
     """
-    format = _format_named(to)
+    format = format_named(to, EXPORT_FORMATS, "export")
     if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
         raise ZooError(f"`{folder}` already exists", hint="give a new folder with `-o`")
     path = find.published_model(name, report)
@@ -70,7 +71,7 @@ def export_model(name: str, to: str, folder: Path, report: Report) -> ExportResu
     with atomic_folder(target, replace=False) as partial:
         notes = format.write(bundle, partial)
         if reader := format.reader(bundle):
-            _require_same_when_read(bundle, reader, partial)
+            _require_same_when_read(bundle, format, reader, partial)
         check = format.check(bundle, partial)
         if check is not None and not check.difference <= _TOLERANCE:
             raise ZooError(
@@ -84,37 +85,28 @@ def export_model(name: str, to: str, folder: Path, report: Report) -> ExportResu
     return ExportResult(folder, check, tuple(notes))
 
 
-def _format_named(name: str) -> ExportFormat:
-    formats = {format.name: format for format in EXPORT_FORMATS}
-    if name in formats:
-        return formats[name]
-    suggestion = nearest(name, [*formats])
-    guess = f"did you mean `{suggestion}`? " if suggestion else ""
-    known = ", ".join(f"{format.name} ({format.description})" for format in EXPORT_FORMATS)
-    raise ZooError(f"`{name}` is not an export format", hint=f"{guess}the formats are {known}")
-
-
-def _require_same_when_read(bundle: Bundle, reader: ImportFormat, folder: Path) -> None:
+def _require_same_when_read(bundle: Bundle, format: ExportFormat, reader: ImportFormat, folder: Path) -> None:
     """Import the exported folder again. Raise ZooError if the tensors or the vocabulary differ from the bundle's.
 
     The imported model may have additional biases, if they have no effect.
     """
-    imported = reader.read(folder, ImportRequest(bundle.spec.name))
+    try:
+        imported = reader.read(folder, ImportRequest(bundle.spec.name))
+    except ZooError as error:
+        raise cannot_export(format.name, error.problem.replace(f"{folder}/", "")) from None
+    ours, theirs = bundle.vocabulary, imported.vocabulary
+    if ours.source_suffix != theirs.source_suffix:
+        raise cannot_export(format.name, "this format adds EOS to each source, and the model does not, or vice versa")
     changed = [name for name, tensor in bundle.tensors.items() if not _has(imported.tensors.get(name), tensor)]
     for name in imported.tensors.keys() - bundle.tensors.keys():
         tensor = imported.tensors[name]
         if not name.endswith("_bias") or bool(((tensor != 0) & (tensor != NEVER)).any()):
             changed.append(name)
-    ours, theirs = bundle.vocabulary, imported.vocabulary
     for size, before, after in zip(ours.sizes, (ours.source, ours.target), (theirs.source, theirs.target), strict=True):
         if _names(before, size) != _names(after, size):
             changed.append("vocabulary")
     if changed:
-        raise ZooError(
-            f"`{changed[0]}` changes when the model written to `{folder}` is read back",
-            hint="this is a bug in zoo: please report it with the command",
-            exit_code=1,
-        )
+        raise cannot_export(format.name, f"in this format, `{changed[0]}` would change")
 
 
 def _names(side: Any, size: int) -> list[str]:

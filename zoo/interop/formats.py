@@ -6,12 +6,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, TypeVar, runtime_checkable
 
 from torch import Tensor
 
 import specs
-from specs import Languages, Spec, ZooError
+from specs import Languages, Spec, ZooError, nearest
 from specs.languages import suggest_language
 from zoo.models.shortlist import Shortlist
 from zoo.publishing.proof import ReferenceLogProbabilities
@@ -198,6 +198,30 @@ class ExportFormat(Protocol):
         Return None if the engine is not installed.
         """
         ...
+
+
+Format = TypeVar("Format", ImportFormat, ExportFormat)
+
+
+def format_named(name: str, formats: Sequence[Format], kind: str) -> Format:
+    """Return the format with a name. Raise ZooError if there is none.
+
+    Args:
+        name: The name.
+        formats: The formats to choose from.
+        kind: "import" or "export".
+    """
+    names = [format.name for format in formats]
+    if name in names:
+        return formats[names.index(name)]
+    suggestion = nearest(name, names)
+    guess = f"did you mean `{suggestion}`? " if suggestion else ""
+    raise ZooError(f"`{name}` is not an {kind} format", hint=f"{guess}the formats are {listed(formats)}")
+
+
+def listed(formats: Sequence[ImportFormat] | Sequence[ExportFormat]) -> str:
+    """Return the names and descriptions of formats, for messages."""
+    return "; ".join(f"{format.name} ({format.description})" for format in formats)
 
 
 def are_language_codes(languages: Sequence[str]) -> bool:

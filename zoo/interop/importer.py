@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import specs
-from specs import ZooError, nearest
+from specs import ZooError
 from zoo.files.storage import require_space
 from zoo.interop import hub
 from zoo.interop.comparison import Comparison, compare_with_engine, require_engine
@@ -24,9 +24,11 @@ from zoo.interop.formats import (
     ImportRequest,
     PositionConvention,
     are_language_codes,
+    format_named,
+    listed,
 )
 from zoo.interop.huggingface import formats as huggingface
-from zoo.interop.huggingface.importer import HuggingFaceMarianImport
+from zoo.interop.huggingface.marian import HuggingFaceMarian
 from zoo.interop.marian.importer import MarianImport
 from zoo.models import shortlist
 from zoo.models.folder import ModelFolder
@@ -41,7 +43,7 @@ from zoo.text.lines import read_lines
 from zoo.version import __version__
 
 IMPORT_FORMATS: tuple[ImportFormat, ...] = (
-    *huggingface.IMPORT_FORMATS,
+    *huggingface.FAMILIES,
     MarianImport(),
     CTranslate2Import(),
     FairseqImport(),
@@ -106,8 +108,8 @@ def import_model(source: str, options: ImportOptions, report: Report) -> ImportR
         raise ZooError(f"`{name}` is not a valid name for a model", hint=hint)
     format = find_format(path, options.format)
     texts = _check_sentences(options.check)
-    if options.positions and format.name != HuggingFaceMarianImport.name:
-        problem = f"`--positions` applies to {HuggingFaceMarianImport.name} only, but this model is of {format.name}"
+    if options.positions and format.name != HuggingFaceMarian.name:
+        problem = f"`--positions` applies to {HuggingFaceMarian.name} only, but this model is of {format.name}"
         raise ZooError(problem, hint="leave `--positions` out")
     if texts:
         require_engine(format)
@@ -137,13 +139,8 @@ def find_format(path: Path, name: str | None = None) -> ImportFormat:
     """
     if not path.exists():
         raise ZooError(f"`{path}` does not exist", hint="give a file or a folder, or `hf:ORG/NAME`")
-    names = [format.name for format in IMPORT_FORMATS]
-    if name in names:
-        return IMPORT_FORMATS[names.index(name)]
     if name is not None:
-        suggestion = nearest(name, names)
-        guess = f"did you mean `{suggestion}`? " if suggestion else ""
-        raise ZooError(f"`{name}` is not an import format", hint=f"{guess}the formats are {', '.join(names)}")
+        return format_named(name, IMPORT_FORMATS, "import")
     for format in IMPORT_FORMATS:
         if format.recognises(path):
             return format
@@ -151,8 +148,7 @@ def find_format(path: Path, name: str | None = None) -> ImportFormat:
         raise ZooError(f"`{path}` is a part of a model", hint=f"give the model's folder, `{path.parent}`")
     if problem := huggingface.unsupported_model_type(path):
         raise ZooError(problem, hint="choose a model of one of these types")
-    known = "; ".join(f"{format.name} ({format.description})" for format in IMPORT_FORMATS)
-    raise ZooError(f"`{path}` has no known model format", hint=f"the formats are {known}")
+    raise ZooError(f"`{path}` has no known model format", hint=f"the formats are {listed(IMPORT_FORMATS)}")
 
 
 def _read(format: ImportFormat, path: Path, request: ImportRequest) -> ImportedModel:

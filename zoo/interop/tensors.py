@@ -13,21 +13,20 @@ from torch import Tensor
 
 from compiler.runtime import sinusoids
 from specs import ZooError
+from specs.notation import quote
 from zoo.interop.numbering import Numbering
 
 RESTORE = "restore the files from the model's original source"
 SIDES = ("encoder", "decoder")
 _COMPARED_POSITIONS = 1_000
 _POSITION_TOLERANCE = 1e-3  # allowed error of sinusoids, because toolkits compute them in float32 or float16
-_PROJECTIONS = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "out_proj"}
-_ATTENTIONS = {"self_attention": "self_attn", "cross_attention": "encoder_attn"}
 
 
 def require_none_left(file: Path, names: set[str]) -> None:
     """Raise ZooError if the set `names` of unused tensors in a file is not empty."""
     if names:
         others = f" and {len(names) - 1} more" if len(names) > 1 else ""
-        raise ZooError(f"`{file}` has the tensor `{min(names)}`{others}, which zoo does not support")
+        raise ZooError(f"`{file}` has the tensor {quote(min(names))}{others}, which zoo does not support")
 
 
 class ForeignTensors:
@@ -63,12 +62,6 @@ class ForeignTensors:
             raise ZooError(problem, hint=RESTORE, exit_code=1)
         return tensor.float()
 
-    def take_linear(self, name: str, outputs: int, inputs: int, *, optional_bias: bool = False) -> Linear:
-        """Remove the weight and the bias of a linear map, and return them. Raises the same errors as `take`."""
-        weight = self.take(f"{name}.weight", outputs, inputs)
-        without_bias = optional_bias and f"{name}.bias" not in self.left
-        return Linear(weight, None if without_bias else self.take(f"{name}.bias", outputs))
-
     def require_all_taken(self) -> None:
         """Raise ZooError if a tensor was not removed."""
         require_none_left(self.file, {*self.left})
@@ -101,92 +94,6 @@ class Linear:
         sizes = [share * len(self.weight) // sum(shares) for share in shares]
         biases = [None] * len(shares) if self.bias is None else torch.split(self.bias, sizes)
         return [Linear(weight, bias) for weight, bias in zip(torch.split(self.weight, sizes), biases, strict=True)]
-
-
-class NetworkTensors:
-    """Collects the tensors of encoder and decoder layers, and converts them from PyTorch's layout to zoo's."""
-
-    def __init__(self) -> None:
-        """Start with no tensors."""
-        self.tensors: dict[str, Tensor] = {}
-        self.projection_bias = False
-        """Whether any attention projection has a bias. If so, projections without a bias get a bias of zeros."""
-        self._projections: list[str] = []
-
-    def add_attention(self, name: str, projections: Mapping[str, Linear]) -> None:
-        """Add the tensors of an attention sub-layer.
-
-        Args:
-            name: The name of the sub-layer, such as `encoder.0.self_attention`.
-            projections: The linear maps `query`, `key`, `value` and `output`.
-        """
-        for projection, linear in projections.items():
-            self.tensors[f"{name}.{projection}"] = _copied(linear.weight.T)
-            self._projections.append(f"{name}.{projection}")
-            if linear.bias is not None:
-                self.tensors[f"{name}.{projection}_bias"] = _copied(linear.bias)
-                self.projection_bias = True
-
-    def add_feed_forward(self, name: str, inner: Linear, outer: Linear, gate: Linear | None = None) -> None:
-        """Add the linear maps of a feed-forward network, which may be gated. A missing bias becomes zeros."""
-        for matrix, vector, linear in (("w1", "b1", inner), ("w2", "b2", outer), ("gate", "gate_bias", gate)):
-            if linear is not None:
-                self.tensors[f"{name}.{matrix}"] = _copied(linear.weight.T)
-                bias = linear.weight.new_zeros(len(linear.weight)) if linear.bias is None else linear.bias
-                self.tensors[f"{name}.{vector}"] = _copied(bias)
-
-    def add_norm(self, name: str, gain: Tensor, bias: Tensor | None) -> None:
-        """Add a norm, such as `encoder.norm` or `encoder.0.feed_forward.norm`. RMSNorm has no bias."""
-        self.tensors[f"{name}_gain"] = _copied(gain)
-        if bias is not None:
-            self.tensors[f"{name}_bias"] = _copied(bias)
-
-    def add_learned_positions(self, tables: Mapping[str, Tensor], rows: int) -> None:
-        """Add the first `rows` rows of the learned positions, given the tables of the encoder and the decoder."""
-        for side, table in tables.items():
-            self.tensors[f"{side}.positions"] = _copied(table[:rows])
-
-    def add_pytorch_layer(
-        self, source: ForeignTensors, foreign: str, name: str, d_model: int, d_ff: int, *, optional_bias: bool = False
-    ) -> None:
-        """Move the tensors of a layer, named as in fairseq and transformers, from `source` to this collection.
-
-        Args:
-            source: The tensors of the original model.
-            foreign: The name of the layer in the original model, such as `model.encoder.layers.0`.
-            name: The name of the layer in zoo, such as `encoder.0`.
-            d_model: The dimension of the layer's input and output.
-            d_ff: The dimension of the feed-forward network's inner layer.
-            optional_bias: Whether linear maps may lack a bias.
-
-        Raises:
-            ZooError: A tensor is missing or has another shape.
-        """
-        for kind, part in _ATTENTIONS.items():
-            if kind == "self_attention" or name.startswith("decoder"):
-                projections = {
-                    ours: source.take_linear(
-                        f"{foreign}.{part}.{theirs}", d_model, d_model, optional_bias=optional_bias
-                    )
-                    for ours, theirs in _PROJECTIONS.items()
-                }
-                self.add_attention(f"{name}.{kind}", projections)
-                self.add_pytorch_norm(source, f"{foreign}.{part}_layer_norm", f"{name}.{kind}.norm", d_model)
-        inner = source.take_linear(f"{foreign}.fc1", d_ff, d_model, optional_bias=optional_bias)
-        outer = source.take_linear(f"{foreign}.fc2", d_model, d_ff, optional_bias=optional_bias)
-        self.add_feed_forward(f"{name}.feed_forward", inner, outer)
-        self.add_pytorch_norm(source, f"{foreign}.final_layer_norm", f"{name}.feed_forward.norm", d_model)
-
-    def add_pytorch_norm(self, source: ForeignTensors, foreign: str, name: str, d_model: int) -> None:
-        """Move a layer norm, named as in PyTorch, from `source` to this collection. Raise ZooError if it is missing."""
-        self.add_norm(name, source.take(f"{foreign}.weight", d_model), source.take(f"{foreign}.bias", d_model))
-
-    def complete(self) -> dict[str, Tensor]:
-        """Return all tensors. If any attention projection has a bias, projections without one get a bias of zeros."""
-        if self.projection_bias:
-            for name in self._projections:
-                self.tensors.setdefault(f"{name}_bias", torch.zeros(self.tensors[name].shape[1]))
-        return self.tensors
 
 
 @dataclass(frozen=True)
@@ -257,6 +164,6 @@ def _matching_sinusoids(table: Float[Tensor, "rows d_model"]) -> Iterator[dict[s
                 yield {"kind": kind, "first": first}
 
 
-def _copied(tensor: Tensor) -> Tensor:
+def copied(tensor: Tensor) -> Tensor:
     """Return a contiguous copy in float32. Files of other toolkits may contain one tensor under two names."""
     return tensor.detach().float().clone(memory_format=torch.contiguous_format)

@@ -269,10 +269,10 @@ def test_onnx_models_compute_the_same(published: Publish, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     ("format", "message", "architecture"),
     [
-        ("hf-marian", "layer norms after", {"norm": {"placement": "pre"}}),
-        ("hf-marian", "d_k is 6 and d_v is 4", {"d_k": 6, "d_v": 4}),
-        ("hf-marian", "ssru", SSRU),
-        ("hf-marian", "attention_score", {"attention_score": "dot_product"}),
+        ("hf-marian", "`architecture.norm.placement: pre` would become `post`", {"norm": {"placement": "pre"}}),
+        ("hf-marian", "`architecture.d_k: 6` would become `8`", {"d_k": 6, "d_v": 4}),
+        ("hf-marian", "its decoder has layers of ssru", SSRU),
+        ("hf-marian", "`architecture.attention_score: dot_product`", {"attention_score": "dot_product"}),
         ("ctranslate2", "cannot export this model to CTranslate2: its decoder has layers of ssru", SSRU),
         ("ctranslate2", "cannot export this model to CTranslate2", {"attention_score": "additive"}),
     ],
@@ -301,6 +301,24 @@ def test_ctranslate2_computes_the_same(architecture: dict[str, Any], published: 
     check = export_model(str(bundle), "ctranslate2", tmp_path / "written", Report()).check
     assert check is not None
     assert check.difference < 1e-3
+
+
+@pytest.mark.parametrize(
+    ("message", "vocabulary", "architecture"),
+    [
+        ("`spiece.model` is a `bpe` model, but T5Tokenizer is a unigram model", BPE, {}),
+        ("in this format, `output_bias` would change", {"size": 60, "kind": "unigram"}, {"output_bias": True}),
+    ],
+)
+def test_parts_that_are_lost_in_a_format_are_named(
+    trained: Callable[..., Run], message: str, vocabulary: dict[str, Any], architecture: dict[str, Any], tmp_path: Path
+) -> None:
+    """The exported files are read again, and the model differs."""
+    bundle = publish_multilingual(trained, "<2{}>", vocabulary, architecture=T5 | architecture)
+    with pytest.raises(ZooError, match=f"cannot export this model to hf-t5: {message}") as error:
+        export_model(bundle, "hf-t5", tmp_path / "written", Report())
+    assert error.value.hint == USE_ONNX
+    assert not (tmp_path / "written").exists()
 
 
 def test_models_that_compute_something_else_are_not_written(

@@ -20,9 +20,8 @@ from safetensors.torch import load_file, save_file
 from specs import BOS, Sinusoidal, ZooError
 from zoo.interop.comparison import compare_with_engine
 from zoo.interop.formats import Bundle, ImportedModel, ImportRequest, PositionConvention
-from zoo.interop.huggingface.exporter import HuggingFaceMarianExport
 from zoo.interop.huggingface.generation import GENERATION_KEYS
-from zoo.interop.huggingface.importer import HuggingFaceMarianImport
+from zoo.interop.huggingface.marian import HuggingFaceMarian
 from zoo.interop.importer import ImportOptions, find_format, import_model
 from zoo.models import local_store
 from zoo.report import Progress, Report
@@ -37,7 +36,7 @@ def folder(tiny: SimpleNamespace, tmp_path: Path) -> Any:
 
 
 def read(folder: Any, positions: PositionConvention | None = None) -> ImportedModel:
-    return HuggingFaceMarianImport().read(folder.path, ImportRequest("mine", positions=positions))
+    return HuggingFaceMarian().read(folder.path, ImportRequest("mine", positions=positions))
 
 
 def test_imported_model_computes_the_same(tiny: SimpleNamespace, folder: Any) -> None:
@@ -109,8 +108,8 @@ def test_a_model_with_language_tokens_is_the_same_after_an_export(folder: Any, t
     before = read(folder, "transformers")
     (tmp_path / "written").mkdir()
     bundle = Bundle(before.spec, before.vocabulary, before.tensors, proof=None)  # type: ignore[arg-type]
-    HuggingFaceMarianExport().write(bundle, tmp_path / "written")
-    after = HuggingFaceMarianImport().read(tmp_path / "written", ImportRequest("mine"))
+    HuggingFaceMarian().write(bundle, tmp_path / "written")
+    after = HuggingFaceMarian().read(tmp_path / "written", ImportRequest("mine"))
     assert after.vocabulary.has_same_tokens_as(before.vocabulary)
     assert all(torch.equal(after.tensors[name], tensor) for name, tensor in before.tensors.items())
     text = ">>deu<< the old dog"
@@ -414,7 +413,7 @@ def test_transformers_translates_the_same(folder: Any, beam: int, capfd: pytest.
     folder.write_generation(num_beams=beam, forced_eos_token_id=0, max_length=32, early_stopping=True, **starts)
     texts = [source for source, _ in SENTENCES]
     imported = read(folder, "transformers")
-    comparison = compare_with_engine(HuggingFaceMarianImport(), folder.path, imported, texts, Recorder())
+    comparison = compare_with_engine(HuggingFaceMarian(), folder.path, imported, texts, Recorder())
     assert comparison.difference < 1e-4
     assert comparison.identical == 2
     assert set(totals) == {len(SENTENCES)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import zipfile
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -295,13 +296,18 @@ def test_quantised_and_damaged_files_are_rejected(model: Model) -> None:
     with pytest.raises(ZooError, match="which zoo does not unpickle"):
         read(model.write())
     model.weights["encoder_l1_ffn_W1"] = original[:, :-1]
-    with pytest.raises(ZooError, match=r"`encoder_l1_ffn_W1` has shape \[8, 15\]"):
+    with pytest.raises(ZooError, match=r"`encoder_l1_ffn_W1` in .* has the shape \[8, 15\]"):
         read(model.write())
     model.weights["encoder_l1_ffn_W1"] = original
     spm = model.folder / "v.spm"
     spm.write_bytes(b"\x0a\x03\x0a\x01a" * 9)
     with pytest.raises(ZooError, match=r"v\.spm` is damaged"):
         read(model.write())
+    model.write()
+    with zipfile.ZipFile(model.path, "a") as archive:
+        archive.writestr("Wemb", archive.read("Wemb.npy"))
+    with pytest.raises(ZooError, match="it contains a tensor twice"):
+        read(model.path)
     model.path.write_bytes(model.path.read_bytes()[:100])
     with pytest.raises(ZooError, match="is damaged"):
         find_format(model.path, "marian").read(model.path, ImportRequest("mine"))

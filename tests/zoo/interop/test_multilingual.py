@@ -26,8 +26,8 @@ from zoo.interop.ctranslate2.importer import CTranslate2Import, open_translator
 from zoo.interop.exporter import export_model
 from zoo.interop.formats import Bundle, ImportedModel, ImportRequest
 from zoo.interop.huggingface.language_codes import M2M100, MBART50
-from zoo.interop.huggingface.multilingual import MultilingualImport
-from zoo.interop.huggingface.multilingual_exporter import MultilingualExport, require_multilingual
+from zoo.interop.huggingface.multilingual import Multilingual
+from zoo.interop.huggingface.multilingual_tokens import fitting_class
 from zoo.interop.importer import ImportOptions, import_model
 from zoo.publishing.verify import verify
 from zoo.report import Report
@@ -144,7 +144,7 @@ def folders(write: Write) -> dict[str, Path]:
 
 
 def read(folder: Path, languages: tuple[str, str] | None = None) -> ImportedModel:
-    return MultilingualImport().read(folder, ImportRequest("mine", languages))
+    return Multilingual().read(folder, ImportRequest("mine", languages))
 
 
 def bundle_of(model: ImportedModel) -> Bundle:
@@ -204,7 +204,7 @@ def test_models_compute_the_same(name: str, write: Write, tmp_path: Path) -> Non
     folder = write(family, **CONFIGS[name])
     model = read(folder)
     require_same(folder, family, model)
-    MultilingualExport().write(bundle_of(model), tmp_path)
+    Multilingual().write(bundle_of(model), tmp_path)
     again = read(tmp_path)
     for field in ("architecture", "vocabulary", "languages", "decoding"):
         assert getattr(again.spec, field) == getattr(model.spec, field)
@@ -397,27 +397,31 @@ def test_imported_models_are_published_and_exported(family: str, folders: dict[s
 
 def test_networks_that_transformers_cannot_express_are_rejected_by_name(folders: dict[str, Path]) -> None:
     spec = read(folders["nllb"]).spec
-    assert require_multilingual(spec).name == "NllbTokenizer"
+    assert fitting_class(spec).name == "NllbTokenizer"
 
     def changed(**changes: Any) -> Spec:
         fields = {**spec.architecture.model_dump(mode="json", exclude_none=True), **changes}
         return spec.model_copy(update={"architecture": Architecture.model_validate(fields)})
 
+    def require_expressible(spec: Spec) -> None:
+        Multilingual().written_architecture(spec)
+        fitting_class(spec)
+
     languages = Languages(codes=("en", "de"), source_token="target")
     for other, message in (
-        (changed(norm={"kind": "rms_norm", "placement": "pre", "epsilon": 1e-5}), "layer norms with the epsilon"),
-        (changed(norm={"kind": "layer_norm", "placement": "post", "epsilon": 1e-5}), "before each sub-layer"),
-        (changed(positions={"kind": "alibi"}), "`sinusoidal_halves` from 2 on"),
-        (changed(attention_score="dot_product"), "`attention_score: scaled_dot_product`"),
-        (changed(d_k=6), "d_k is 6"),
-        (changed(encoder=[{"kind": "self_attention", "kv_heads": 1}, {"kind": "feed_forward"}]), "kv_heads"),
+        (changed(norm={"kind": "rms_norm", "placement": "pre", "epsilon": 1e-5}), "`architecture.norm.kind: rms_norm`"),
+        (changed(norm={"kind": "layer_norm", "placement": "post", "epsilon": 1e-5}), "norm.placement: post"),
+        (changed(positions={"kind": "alibi"}), "`architecture.positions.kind: alibi` would become `sinusoidal_halves`"),
+        (changed(attention_score="dot_product"), "`architecture.attention_score: dot_product`"),
+        (changed(d_k=6), "`architecture.d_k: 6` would become"),
+        (changed(encoder=[{"kind": "self_attention", "kv_heads": 1}, {"kind": "feed_forward"}]), "kv_heads: 1`"),
         (changed(encoder=[{"kind": "feed_forward"}]), "its encoder has layers of feed_forward"),
         (spec.model_copy(update={"languages": None}), "the token of the source language"),
         (spec.model_copy(update={"languages": languages}), "the token of the source language"),
         (spec.model_copy(update={"vocabulary": spec.vocabulary.model_copy(update={"kind": "unigram"})}), "unigram"),
     ):  # fmt: skip
         with pytest.raises(ZooError, match=message):
-            require_multilingual(other)
+            require_expressible(other)
 
 
 def test_tokens_that_the_model_does_not_list_are_read_as_unknown(folders: dict[str, Path]) -> None:

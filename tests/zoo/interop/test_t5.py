@@ -18,8 +18,7 @@ from specs import BOS, EOS, Architecture, Languages, ZooError
 from zoo.generation.scoring import score_targets
 from zoo.interop.exporter import export_model
 from zoo.interop.formats import Bundle, ImportedModel, ImportRequest
-from zoo.interop.huggingface.t5 import T5Import
-from zoo.interop.huggingface.t5_exporter import T5Export, require_t5
+from zoo.interop.huggingface.t5 import T5
 from zoo.interop.importer import ImportOptions, import_model
 from zoo.report import Progress, Report
 from zoo.text.languages import LanguagePair
@@ -102,14 +101,14 @@ def write(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Write]:
 
 
 def read(folder: Path) -> ImportedModel:
-    return T5Import().read(folder, ImportRequest("mine"))
+    return T5().read(folder, ImportRequest("mine"))
 
 
 def exported(model: ImportedModel, folder: Path) -> Path:
     """Export an imported model, and return the folder. It must be the same when it is read back."""
     folder.mkdir()
     bundle = Bundle(model.spec, model.vocabulary, model.tensors, proof=None)  # type: ignore[arg-type]
-    T5Export().write(bundle, folder)
+    T5().write(bundle, folder)
     again = read(folder)
     fields = ("architecture", "vocabulary", "decoding", "languages")
     assert all(getattr(again.spec, name) == getattr(model.spec, name) for name in fields)
@@ -216,7 +215,7 @@ def test_target_languages_are_chosen_as_in_transformers(
     with pytest.raises(ZooError, match="the target language is not given"):
         translator.translate("the dog")
     with pytest.raises(ZooError, match="the model has no language `it`"):
-        T5Import().read(folder, ImportRequest("mine", ("en", "it")))
+        T5().read(folder, ImportRequest("mine", ("en", "it")))
     again = transformers.T5Tokenizer.from_pretrained(exported(model, tmp_path / "written"))
     assert [again.tokenize(line) for line in prefixed] == [tokenizer.tokenize(line) for line in prefixed]
 
@@ -310,26 +309,41 @@ def test_imports_and_exports_are_checked_by_transformers(write: Write, tmp_path:
     check = export_model(str(result.folder), "hf-t5", tmp_path / "written", Report()).check
     assert check is not None
     assert check.difference < 1e-4
-    with pytest.raises(ZooError, match=r"the option `encoder\[1\]\.activation`, which MarianMTModel does not have"):
+    with pytest.raises(
+        ZooError,
+        match=r"model to hf-marian: in this format, `architecture\.attention_score: dot_product`",
+    ):
         export_model(str(result.folder), "hf-marian", tmp_path / "marian", Report())
 
 
 def test_networks_that_t5_cannot_express_are_rejected_by_name(write: Write) -> None:
     spec = read(write(feed_forward_proj="gated-silu")).spec
-    require_t5(spec)
+    T5().written_architecture(spec)
     cross = [{"kind": "cross_attention"}, {"kind": "feed_forward", "gated": True, "bias": False, "activation": "silu"}]
     for changes, message in (
-        ({"norm": {"kind": "layer_norm", "placement": "pre"}}, "RMSNorm before each"),
-        ({"positions": {"kind": "alibi"}}, "not `alibi`"),
-        ({"attention_score": "scaled_dot_product"}, "not `scaled_dot_product`"),
-        ({"d_k": 6}, "d_k is 6"),
-        ({"tied_embeddings": "none"}, "one embedding for source and target"),
-        ({"scale_embeddings": True}, "no `scale_embeddings`"),
+        (
+            {"norm": {"kind": "layer_norm", "placement": "pre"}},
+            "`architecture.norm.kind: layer_norm` would become `rms_norm`",
+        ),
+        ({"positions": {"kind": "alibi"}}, "`architecture.positions.kind: alibi` would become `relative`"),
+        (
+            {"attention_score": "scaled_dot_product"},
+            "`architecture.attention_score: scaled_dot_product` would become `dot_product`",
+        ),
+        ({"d_k": 6}, "`architecture.d_v: 8` would become `6`"),
+        ({"tied_embeddings": "none"}, "`architecture.tied_embeddings: none` would become `embeddings`"),
+        ({"scale_embeddings": True}, "`architecture.scale_embeddings: true` would become `false`"),
         ({"decoder": [{"kind": "ssru"}, *cross]}, "its decoder has layers of ssru"),
-        ({"decoder": [{"kind": "self_attention", "kv_heads": 1}, *cross]}, r"the option `decoder\[0\]\.kv_heads`"),
-        ({"encoder": [{"kind": "self_attention"}, {"kind": "feed_forward", "bias": False}]}, "the same feed-forward"),
+        (
+            {"decoder": [{"kind": "self_attention", "kv_heads": 1}, *cross]},
+            r"`architecture.decoder\[0\].kv_heads: 1` would become",
+        ),
+        (
+            {"encoder": [{"kind": "self_attention"}, {"kind": "feed_forward", "bias": False}]},
+            r"`architecture.decoder\[2\].activation: silu` would become `relu`",
+        ),
     ):
         fields = {**spec.model_dump(mode="json", exclude_none=True)["architecture"], **changes}
         changed = spec.model_copy(update={"architecture": Architecture.model_validate(fields)})
         with pytest.raises(ZooError, match=message):
-            require_t5(changed)
+            T5().written_architecture(changed)

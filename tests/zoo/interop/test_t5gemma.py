@@ -15,8 +15,7 @@ import torch
 
 from specs import Architecture, ZooError
 from zoo.interop.formats import Bundle, ImportedModel, ImportRequest
-from zoo.interop.huggingface.t5gemma import T5GemmaImport
-from zoo.interop.huggingface.t5gemma_exporter import T5GemmaExport, require_t5gemma
+from zoo.interop.huggingface.t5gemma import T5Gemma
 
 transformers = pytest.importorskip("transformers")
 
@@ -82,7 +81,7 @@ def write(tmp_path_factory: pytest.TempPathFactory) -> Write:
 
 
 def read(folder: Path) -> ImportedModel:
-    return T5GemmaImport().read(folder, ImportRequest("mine"))
+    return T5Gemma().read(folder, ImportRequest("mine"))
 
 
 @pytest.mark.parametrize("settings", CONFIGS.values(), ids=CONFIGS)
@@ -96,7 +95,7 @@ def test_models_compute_the_same(settings: dict[str, Any], write: Write, tmp_pat
         assert [names[id] for id in ids] == expected
     network = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder, attn_implementation="eager")
     tiny.require_same_as_transformers(network, tokenizer, model, TEXTS)
-    T5GemmaExport().write(Bundle(model.spec, model.vocabulary, model.tensors, proof=None), tmp_path)  # type: ignore[arg-type]
+    T5Gemma().write(Bundle(model.spec, model.vocabulary, model.tensors, proof=None), tmp_path)  # type: ignore[arg-type]
     again = read(tmp_path)
     assert (again.spec.architecture, again.spec.vocabulary) == (model.spec.architecture, model.spec.vocabulary)
     assert all(torch.equal(tensor, again.tensors[name]) for name, tensor in model.tensors.items())
@@ -152,20 +151,26 @@ def test_lengths_stay_within_the_window_of_attention(write: Write) -> None:
 
 def test_networks_that_t5gemma_cannot_express_are_rejected_by_name(write: Write) -> None:
     spec = read(write()).spec
-    require_t5gemma(spec)
+    T5Gemma().written_architecture(spec)
     attention, feed_forward = {"kind": "self_attention"}, {"kind": "feed_forward", "gated": True, "bias": False}
     for changes, message in (
-        ({"norm": {"kind": "rms_norm", "placement": "pre"}}, "RMSNorm on both sides"),
-        ({"positions": {"kind": "alibi"}}, "not `alibi`"),
-        ({"attention_score": "dot_product"}, "not `dot_product`"),
-        ({"d_v": 6}, "d_v is 6"),
-        ({"tied_embeddings": "all"}, "two embeddings"),
-        ({"scale_logits": True}, "neither `scale_logits`"),
-        ({"encoder": [attention, {"kind": "feed_forward"}]}, "gated feed-forward"),
-        ({"encoder": [{**attention, "d_k": 8}, feed_forward]}, r"the option `encoder\[0\]\.d_k`"),
+        ({"norm": {"kind": "rms_norm", "placement": "pre"}}, "`architecture.norm.placement: pre` would become `both`"),
+        ({"positions": {"kind": "alibi"}}, "`architecture.positions.kind: alibi` would become `rotary`"),
+        (
+            {"attention_score": "dot_product"},
+            "`architecture.attention_score: dot_product` would become `scaled_dot_product`",
+        ),
+        ({"d_v": 6}, "`architecture.d_v: 6` would become `4`"),
+        ({"tied_embeddings": "all"}, "`architecture.tied_embeddings: all` would become `none`"),
+        ({"scale_logits": True}, "`architecture.scale_logits: true` would become `false`"),
+        (
+            {"encoder": [attention, {"kind": "feed_forward"}]},
+            r"`architecture.encoder\[1\].gated: false` would become `true`",
+        ),
+        ({"encoder": [{**attention, "d_k": 8}, feed_forward]}, r"`architecture.encoder\[0\].d_k: 8` would become `4`"),
         ({"encoder": [{"kind": "lstm"}, feed_forward]}, "its encoder has layers of lstm"),
     ):
         fields = {**spec.model_dump(mode="json", exclude_none=True)["architecture"], **changes}
         changed = spec.model_copy(update={"architecture": Architecture.model_validate(fields)})
         with pytest.raises(ZooError, match=message):
-            require_t5gemma(changed)
+            T5Gemma().written_architecture(changed)

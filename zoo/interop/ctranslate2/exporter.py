@@ -13,8 +13,9 @@ import torch
 
 from specs import BOS, EOS, PAD, UNK, Spec, ZooError
 from zoo.interop.ctranslate2.importer import CTranslate2Import, open_translator
-from zoo.interop.ctranslate2.model_spec import PROJECTIONS, SpecWriter, require_supported, unsupported
+from zoo.interop.ctranslate2.model_spec import SpecWriter, require_supported
 from zoo.interop.formats import Bundle, ExportCheck, ImportFormat
+from zoo.interop.roundtrip import cannot_export
 from zoo.text.languages import LanguagePair
 from zoo.text.tokenizer import SPACE, Tokenizer
 
@@ -31,7 +32,7 @@ class CTranslate2Export:
         The import supports one number of heads and one d_k = d_v, and the export pads the smaller of d_k and d_v.
         """
         a = bundle.spec.architecture
-        attentions = [each for each in (*a.encoder, *a.decoder) if each.kind in PROJECTIONS]
+        attentions = [each for each in (*a.encoder, *a.decoder) if each.kind != "feed_forward"]
         sizes = {tuple(a.option(each, name) for name in ("h", "d_k", "d_v")) for each in attentions}
         is_readable = len(sizes) == 1 and all(d_k == d_v for _, d_k, d_v in sizes)
         return CTranslate2Import() if is_readable else None
@@ -47,7 +48,7 @@ class CTranslate2Export:
         """
         source, target = bundle.vocabulary.source, bundle.vocabulary.target
         if not isinstance(target, Tokenizer):
-            raise unsupported("the target consists of brackets of parse trees, not of text")
+            raise cannot_export("CTranslate2", "the target consists of brackets of parse trees, not of text")
         if find_spec("ctranslate2") is None:
             hint = "run `pip install -e '.[ctranslate2]'` in zoo's source folder"
             raise ZooError("cannot write the model: CTranslate2 is not installed", hint=hint)
@@ -56,7 +57,7 @@ class CTranslate2Export:
         writer = SpecWriter(bundle.spec, bundle.tensors)
         model = writer.model()
         if unused := sorted(bundle.tensors.keys() - writer.used):
-            raise unsupported(f"CTranslate2 has no tensor for `{unused[0]}`")
+            raise cannot_export("CTranslate2", f"it has no tensor for `{unused[0]}`")
         model.register_source_vocabulary(names[0])
         model.register_target_vocabulary(names[1])
         model.config.unk_token, model.config.bos_token, model.config.eos_token = (

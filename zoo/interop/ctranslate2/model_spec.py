@@ -14,16 +14,13 @@ from torch import Tensor
 from compiler.lowering.attention import attention_scale
 from compiler.lowering.positions import alibi_slope
 from compiler.runtime import sinusoids
-from specs import Architecture, FeedForward, Rotary, Sinusoidal, Spec, ZooError
-from zoo.interop.formats import USE_ONNX
+from specs import Architecture, FeedForward, Rotary, Sinusoidal, Spec
+from zoo.interop.ctranslate2.tables import PARTS, bias_of, linear_maps, norms
+from zoo.interop.roundtrip import cannot_export, require_standard_layers
+from zoo.interop.tensors import SIDES
 
 POSITIONS = 4096
 """Number of positions in the tables of sinusoids, and number of distances with exact ALiBi in the exported model."""
-LAYERS = {
-    "encoder": {"self_attention": "self_attention", "feed_forward": "ffn"},
-    "decoder": {"self_attention": "self_attention", "cross_attention": "attention", "feed_forward": "ffn"},
-}
-"""The sub-layers of each layer, with their names in CTranslate2."""
 _ACTIVATIONS = {"relu": "RELU", "silu": "SWISH", "gelu": "GELU", "gelu_tanh": "GELUTanh"}
 _SUPPORTED = {
     "source": {"tokens"},
@@ -38,22 +35,6 @@ _OPTIONS = {
     *("dropout", "attention_dropout", "activation_dropout"),
 }
 """Options of single sub-layers that CTranslate2 implements, or that translation does not depend on."""
-NORMS_ON_BOTH_SIDES = {
-    "self_attention": ("input_layer_norm", "post_attention_layer_norm"),
-    "cross_attention": ("external_pre_encoder_attention_layer_norm", "external_post_encoder_attention_layer_norm"),
-    "feed_forward": ("pre_feedforward_layer_norm", "post_feedforward_layer_norm"),
-}
-"""CTranslate2's names of the norms before and after each sub-layer, if the placement is `both`."""
-PROJECTIONS = {
-    "self_attention": (("query", "key", "value"),),
-    "cross_attention": (("query",), ("key", "value")),
-}
-"""The linear maps of an attention before the output. CTranslate2 stores each tuple of projections concatenated."""
-
-
-def unsupported(reason: str) -> ZooError:
-    """Return the error for a model that CTranslate2 cannot run."""
-    return ZooError(f"cannot export this model to CTranslate2: {reason}", hint=USE_ONNX)
 
 
 def require_supported(architecture: Architecture) -> None:
@@ -61,19 +42,15 @@ def require_supported(architecture: Architecture) -> None:
     for field, supported in _SUPPORTED.items():
         value = getattr(architecture, field)
         if (kind := getattr(value, "kind", value)) not in supported:
-            raise unsupported(f"CTranslate2 does not implement `{field}: {kind}`")
-    for side, layers in LAYERS.items():
+            raise cannot_export("CTranslate2", f"it does not implement `{field}: {kind}`")
+    require_standard_layers(architecture, "CTranslate2")
+    for side in SIDES:
         sublayers = getattr(architecture, side)
-        if (kinds := [sublayer.kind for sublayer in sublayers]) != [*layers]:
-            names, supported_names = ", ".join(kinds), ", ".join(layers)
-            raise unsupported(
-                f"its {side} has layers of {names}, but CTranslate2 supports only layers of {supported_names}"
-            )
-        heads = {architecture.option(sublayer, "h") for sublayer in sublayers if sublayer.kind != "feed_forward"}
-        if len(heads) > 1:
-            raise unsupported(f"CTranslate2 has one number of heads for all attentions of the {side}, not `h` for each")
+        if len({architecture.option(sublayer, "h") for sublayer in sublayers if sublayer.kind != "feed_forward"}) > 1:
+            reason = f"it has one number of heads for all attentions of the {side}, not `h` for each"
+            raise cannot_export("CTranslate2", reason)
     if own := next((own for own in architecture.own_options if own.rpartition(".")[2] not in _OPTIONS), None):
-        raise unsupported(f"CTranslate2 does not implement the option `{own}`")
+        raise cannot_export("CTranslate2", f"it does not implement the option `{own}`")
 
 
 class SpecWriter:
@@ -105,10 +82,8 @@ class SpecWriter:
             side.scale_embeddings = a.scale_embeddings
             if (encodings := self.encodings(name)) is not None:
                 side.position_encodings.encodings = encodings
-            if a.norm.embeddings:
-                self.fill_norm(side.layernorm_embedding, f"{name}.embedding_norm")
-            if a.norm.placement != "post":
-                self.fill_norm(side.layer_norm, f"{name}.norm")
+            for norm, ours in norms(name, len(side.layer), a.norm.placement, embeddings=a.norm.embeddings):
+                self.fill_norm(_part(model, norm), ours)
             bias = self.distance_bias(name)
             for number, layer in enumerate(side.layer):
                 self.fill_layer(layer, name, number, bias)
@@ -136,29 +111,21 @@ class SpecWriter:
         return options
 
     def fill_layer(self, layer: Any, side: str, number: int, bias: Mapping[str, Any]) -> None:
-        """Fill a layer. `bias` are the variables of its self-attention for a bias by distance."""
+        """Fill the linear maps of a layer. `bias` are the variables of its self-attention for a bias by distance."""
         for sublayer in getattr(self.architecture, side):
-            name, part = f"{side}.{number}.{sublayer.kind}", getattr(layer, LAYERS[side][sublayer.kind])
+            name, part = f"{side}.{number}.{sublayer.kind}", getattr(layer, PARTS[sublayer.kind])
             if isinstance(sublayer, FeedForward):
                 self.fill_feed_forward(part, name, sublayer)
             else:
                 self.fill_attention(part, name, sublayer, bias)
-            if self.architecture.norm.placement == "both":
-                before, after = NORMS_ON_BOTH_SIDES[sublayer.kind]
-                self.fill_norm(getattr(layer, before), f"{name}.norm")
-                self.fill_norm(getattr(layer, after), f"{name}.post_norm")
-            else:
-                self.fill_norm(part.layer_norm, f"{name}.norm")
 
     def fill_feed_forward(self, part: Any, name: str, sublayer: FeedForward) -> None:
-        """Fill a feed-forward network. CTranslate2 applies the activation to `linear_0`."""
-        linears = {"w1": ("b1", part.linear_0), "w2": ("b2", part.linear_1)}
-        if sublayer.gated:
-            linears |= {"gate": ("gate_bias", part.linear_0), "w1": ("b1", part.linear_0_noact)}
-        for matrix, (bias, linear) in linears.items():
+        """Fill a feed-forward network."""
+        for foreign, (matrix,) in linear_maps(sublayer.kind, gated=sublayer.gated).items():
+            linear = getattr(part, foreign)
             linear.weight = self.tensor(f"{name}.{matrix}").T
             if sublayer.bias:
-                linear.bias = self.tensor(f"{name}.{bias}")
+                linear.bias = self.tensor(f"{name}.{bias_of(matrix)}")
 
     def fill_attention(self, attention: Any, name: str, sublayer: Any, bias: Mapping[str, Any]) -> None:
         """Fill an attention, whose projections CTranslate2 concatenates. `bias` is that of `fill_layer`."""
@@ -173,7 +140,7 @@ class SpecWriter:
             return torch.nn.functional.pad(separate, (0, head_dimension - dimension)).flatten(-2)
 
         *inputs, output = attention.linear
-        for linear, names in zip(inputs, PROJECTIONS[sublayer.kind], strict=True):
+        for linear, names in zip(inputs, linear_maps(sublayer.kind).values(), strict=False):
             linear.weight = torch.cat([padded(each, self.tensor(f"{name}.{each}")) for each in names], -1).T
             if projection_bias:
                 linear.bias = torch.cat([padded(each, self.tensor(f"{name}.{each}_bias")) for each in names])
@@ -236,6 +203,14 @@ class SpecWriter:
         """Return a copy of a tensor in float32, because CTranslate2 modifies tensors in place."""
         self.used.add(name)
         return self.weights[name].detach().float().clone()
+
+
+def _part(model: Any, name: str) -> Any:
+    """Return a part of a model of CTranslate2, given its name in `model.bin`, such as `encoder/layer_0/ffn`."""
+    for part in name.split("/"):
+        layers, _, number = part.rpartition("_")
+        model = model.layer[int(number)] if layers == "layer" and number.isdecimal() else getattr(model, part)
+    return model
 
 
 def alibi_table(heads: int, side: str) -> Float32[Tensor, "buckets h"]:

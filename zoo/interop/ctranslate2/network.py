@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import product
 from typing import Any
 
 import torch
@@ -13,8 +13,10 @@ from torch import Tensor
 from specs import ZooError
 from zoo.interop.ctranslate2.binary import Binary
 from zoo.interop.ctranslate2.config import SETTING_VARIABLES
-from zoo.interop.ctranslate2.model_spec import LAYERS, NORMS_ON_BOTH_SIDES, PROJECTIONS, alibi_table
-from zoo.interop.tensors import SIDES, EmbeddingTables, Linear, NetworkTensors, position_fields
+from zoo.interop.ctranslate2.model_spec import alibi_table
+from zoo.interop.ctranslate2.tables import PARTS, bias_of, linear_maps, norms
+from zoo.interop.roundtrip import LAYERS
+from zoo.interop.tensors import SIDES, EmbeddingTables, Linear, copied, position_fields
 
 _ACTIVATIONS = {0: "relu", 1: "gelu_tanh", 2: "silu", 3: "gelu"}
 _UNSUPPORTED_ACTIVATIONS = {
@@ -67,9 +69,15 @@ class _Reader:
     """Reader that removes each variable when it is used. Variables that are left at the end are an error."""
 
     def __init__(self, binary: Binary) -> None:
-        self.binary, self.layers = binary, NetworkTensors()
-        self.left = set(binary.variables)
+        self.binary, self.left = binary, set(binary.variables)
+        self.tensors: dict[str, Tensor] = {}
         self.norm_kinds: set[str] = set()
+        self.feed_forward_bias = {side: self._has(rf"{side}/.+/ffn/linear_.+/bias") for side in SIDES}
+        self.projection_bias = self._has(r".+attention/linear_\d/bias")
+
+    def _has(self, pattern: str) -> bool:
+        """Return whether the name of a variable matches a regular expression."""
+        return any(re.fullmatch(pattern, name) for name in self.left)
 
     def network(self, epsilon: float | None) -> Network:
         depths = {side: self.depth(side) for side in SIDES}
@@ -78,17 +86,15 @@ class _Reader:
         if any(f"{side}/layer_0/input_layer_norm/gamma" in self.left for side in SIDES):
             placement = "both"
         normalizes_embeddings = any(f"{side}/layernorm_embedding/gamma" in self.left for side in SIDES)
-        stacks = {side: self.stack(side, depth, heads, placement) for side, depth in depths.items()}
+        stacks = {side: self.stack(side, depth, heads) for side, depth in depths.items()}
         inner: dict[str, list[Any]] = {
             "activation": [*self.activations()],
-            "d_ff": [self.layers.tensors[f"{side}.0.feed_forward.w1"].shape[1] for side in SIDES],
+            "d_ff": [self.tensors[f"{side}.0.feed_forward.w1"].shape[1] for side in SIDES],
         }
         stacks["decoder"][-1] |= {name: after for name, (before, after) in inner.items() if before != after}
-        for side in SIDES:
-            if placement != "post":
-                self.add_norm(f"{side}/layer_norm", f"{side}.norm")
-            if normalizes_embeddings:
-                self.add_norm(f"{side}/layernorm_embedding", f"{side}.embedding_norm")
+        for side, depth in depths.items():
+            for name, ours in norms(side, depth, placement, embeddings=normalizes_embeddings):
+                self.add_norm(name, ours)
         if len(self.norm_kinds) > 1:
             raise ZooError("the model has both LayerNorm and RMSNorm, but zoo supports one kind")
         (norm_kind,) = self.norm_kinds
@@ -112,69 +118,53 @@ class _Reader:
                 "epsilon": _DEFAULT_EPSILON[norm_kind] if epsilon is None else epsilon,
                 "embeddings": normalizes_embeddings,
             },
-            "projection_bias": self.layers.projection_bias,
+            "projection_bias": self.projection_bias,
             "positions": positions,
             "scale_logits": self.scales_logits(d_model),
         }
         self.require_none_left()
-        return Network(architecture, self.layers.complete(), tables, starts_from_zeros)
+        return Network(architecture, self.tensors, tables, starts_from_zeros)
 
-    def stack(self, side: str, depth: int, heads: int, placement: str) -> list[dict[str, Any]]:
-        """Read the layers of the encoder or the decoder. Return their sub-layers, as in a spec."""
-        linears = product(range(depth), ("linear_0", "linear_0_noact", "linear_1"))
-        biased = any(f"{side}/layer_{number}/ffn/{linear}/bias" in self.left for number, linear in linears)
-        layers = [self.layer(f"{side}/layer_{number}", f"{side}.{number}", heads, placement) for number in range(depth)]
+    def stack(self, side: str, depth: int, heads: int) -> list[dict[str, Any]]:
+        """Read the linear maps of the encoder or the decoder. Return the sub-layers of each layer, as in a spec."""
+        layers = [[self.sublayer(side, number, kind, heads) for kind in LAYERS[side]] for number in range(depth)]
         if any(layer != layers[0] for layer in layers):
             raise ZooError(f"the layers of the {side} differ from one another, but zoo supports only equal layers")
-        if not biased:
-            layers[0][-1]["bias"] = False
-            for number, name in product(range(depth), ("b1", "b2", "gate_bias")):
-                self.layers.tensors.pop(f"{side}.{number}.feed_forward.{name}", None)
         return layers[0]
 
-    def layer(self, foreign: str, ours: str, heads: int, placement: str) -> list[dict[str, Any]]:
-        """Read a layer, given its names in the file and in zoo. Return its sub-layers."""
-        sublayers = []
-        for kind, part in LAYERS[ours.partition(".")[0]].items():
-            name, our_name = f"{foreign}/{part}", f"{ours}.{kind}"
-            is_attention = kind != "feed_forward"
-            options = self.attention(name, our_name, heads) if is_attention else self.feed_forward(name, our_name)
-            sublayers.append({"kind": kind, **options})
-            if placement == "both":
-                before, after = NORMS_ON_BOTH_SIDES[kind]
-                self.add_norm(f"{foreign}/{before}", f"{our_name}.norm")
-                self.add_norm(f"{foreign}/{after}", f"{our_name}.post_norm")
-            else:
-                self.add_norm(f"{name}/layer_norm", f"{our_name}.norm")
-        return sublayers
+    def sublayer(self, side: str, number: int, kind: str, heads: int) -> dict[str, Any]:
+        """Add the linear maps of a sub-layer. Return the sub-layer, as in a spec.
 
-    def feed_forward(self, foreign: str, ours: str) -> dict[str, Any]:
-        """Add a feed-forward network. Return its options. If it is gated, `linear_0` is the gate."""
-        first, outer = (self.linear(f"{foreign}/linear_{index}") for index in (0, 1))
-        if f"{foreign}/linear_0_noact/weight" not in self.left:
-            self.layers.add_feed_forward(ours, first, outer)
-            return {}
-        self.layers.add_feed_forward(ours, self.linear(f"{foreign}/linear_0_noact"), outer, gate=first)
-        return {"gated": True}
-
-    def attention(self, foreign: str, ours: str, heads: int) -> dict[str, Any]:
-        """Add an attention sub-layer, given its names in the file and in zoo. Return its options."""
-        kv_heads = self.count(f"{foreign}/num_heads_kv", heads)
-        shares = {"query": heads, "key": kv_heads, "value": kv_heads}
-        linears: dict[str, Linear] = {}
-        inputs = PROJECTIONS[ours.rpartition(".")[2]]
-        for index, names in enumerate(inputs):
-            split = self.linear(f"{foreign}/linear_{index}").split(*(shares[name] for name in names))
-            linears |= dict(zip(names, split, strict=True))
-        linears["output"] = self.linear(f"{foreign}/linear_{len(inputs)}")
-        self.layers.add_attention(ours, linears)
-        return {} if kv_heads == heads else {"kv_heads": kv_heads}
+        If a sub-layer of this kind has biases, a missing bias becomes zeros.
+        """
+        foreign, ours = f"{side}/layer_{number}/{PARTS[kind]}", f"{side}.{number}.{kind}"
+        sublayer: dict[str, Any] = {"kind": kind}
+        shares: dict[str, int] = {}
+        gated = f"{foreign}/linear_0_noact/weight" in self.left
+        if kind == "feed_forward":
+            biased = self.feed_forward_bias[side]
+            sublayer |= ({"gated": True} if gated else {}) | ({} if biased else {"bias": False})
+        else:
+            biased = self.projection_bias
+            kv_heads = self.count(f"{foreign}/num_heads_kv", heads)
+            shares = {"query": heads, "key": kv_heads, "value": kv_heads}
+            sublayer |= {} if kv_heads == heads else {"kv_heads": kv_heads}
+        for name, matrices in linear_maps(kind, gated=gated).items():
+            parts = self.linear(f"{foreign}/{name}").split(*(shares.get(matrix, 1) for matrix in matrices))
+            for matrix, linear in zip(matrices, parts, strict=True):
+                self.tensors[f"{ours}.{matrix}"] = copied(linear.weight.T)
+                if biased:
+                    bias = torch.zeros(len(linear.weight)) if linear.bias is None else copied(linear.bias)
+                    self.tensors[f"{ours}.{bias_of(matrix)}"] = bias
+        return sublayer
 
     def add_norm(self, name: str, ours: str) -> None:
         """Add a norm. Without a bias, it is RMSNorm."""
-        bias = self.take(f"{name}/beta") if f"{name}/beta" in self.left else None
-        self.norm_kinds.add("rms_norm" if bias is None else "layer_norm")
-        self.layers.add_norm(ours, self.take(f"{name}/gamma"), bias)
+        has_bias = f"{name}/beta" in self.left
+        self.norm_kinds.add("layer_norm" if has_bias else "rms_norm")
+        self.tensors[f"{ours}_gain"] = copied(self.take(f"{name}/gamma"))
+        if has_bias:
+            self.tensors[f"{ours}_bias"] = copied(self.take(f"{name}/beta"))
 
     def tables(self) -> EmbeddingTables:
         inputs = [name for name in self.left if name.startswith("encoder/embeddings_") and "/weight" in name]
@@ -210,7 +200,7 @@ class _Reader:
             return {"kind": "none"}
         fields = position_fields(tables["encoder"], tables["decoder"])
         if fields["kind"] == "learned":
-            self.layers.add_learned_positions(tables, fields["rows"])
+            self.tensors |= {f"{side}.positions": copied(table[: fields["rows"]]) for side, table in tables.items()}
         return fields
 
     def attention_positions(self, side: str, depth: int, d_k: int) -> dict[str, Any]:
@@ -220,11 +210,9 @@ class _Reader:
         if any(each != fields[0] for each in fields):
             raise ZooError(f"the layers of the {side} have different positions, but zoo supports the same in all")
         name = f"{side}.relative_positions"
-        if (table := self.layers.tensors.get(name)) is None or not torch.equal(
-            table, alibi_table(table.shape[1], side)
-        ):
+        if (table := self.tensors.get(name)) is None or not torch.equal(table, alibi_table(table.shape[1], side)):
             return fields[0]
-        del self.layers.tensors[name]
+        del self.tensors[name]
         return {"kind": "alibi"}
 
     def rotary(self, name: str, d_k: int) -> dict[str, Any]:
@@ -244,9 +232,7 @@ class _Reader:
         if f"{name}/relative_attention_bias" not in self.left:
             return {}
         table = self.take(f"{name}/relative_attention_bias").float()
-        if table.dim() != 2 or not torch.equal(
-            self.layers.tensors.setdefault(f"{side}.relative_positions", table), table
-        ):
+        if table.dim() != 2 or not torch.equal(self.tensors.setdefault(f"{side}.relative_positions", table), table):
             raise ZooError(f"`{name}/relative_attention_bias` differs from that of other layers, but zoo shares it")
         return {
             "kind": "relative",
@@ -264,7 +250,7 @@ class _Reader:
         return factor
 
     def head_dimension(self, heads: int) -> int:
-        total = self.layers.tensors["encoder.0.self_attention.query"].shape[1]
+        total = self.tensors["encoder.0.self_attention.query"].shape[1]
         for name in [name for name in self.left if name.endswith("/head_dim")]:
             if _single_number(name, self.take(name)) * heads != total:
                 raise ZooError(f"`{name}` contradicts the shape of the attention's projections")

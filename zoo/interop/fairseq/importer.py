@@ -10,20 +10,20 @@ from specs import ZooError
 from zoo.files.reading import file_exists, read_bytes
 from zoo.interop.fairseq import checkpoint
 from zoo.interop.fairseq.network import (
-    PAD,
     architecture_fields,
     current_tensors,
+    fields_of_tensors,
     flat_options,
     read_embeddings,
-    read_layers,
 )
 from zoo.interop.formats import Engine, ImportedModel, ImportRequest, are_language_codes, imported_spec
 from zoo.interop.settings import Settings
+from zoo.interop.tables import learned_positions, pytorch_layers, read_tensors
 from zoo.interop.vocabulary import TokenList, convert_vocabulary, find_models
 
 _CHECKPOINTS = ("checkpoint_best.pt", "model.pt", "checkpoint_last.pt")
 _SPECIAL_TOKENS = ("<s>", "<pad>", "</s>", "<unk>")
-_END, _UNKNOWN = 2, 3
+_PAD, _END, _UNKNOWN = 1, 2, 3
 _OVERWRITE = " #fairseq:overwrite"
 _DECODING: dict[str, Any] = {
     "beam": 5,
@@ -59,7 +59,7 @@ class FairseqImport:
         options = flat_options(saved.options, str(file))
         architecture = architecture_fields(options)
         tensors = current_tensors(saved.tensors, file)
-        layers, layer_fields = read_layers(tensors, architecture, options)
+        architecture |= fields_of_tensors(tensors, options)
         tables = read_embeddings(tensors, options)
         names = _dictionary_names(file.parent, options)
         source, target = (_read_dictionary(file.with_name(f"dict.{name}.txt")) for name in names)
@@ -70,15 +70,16 @@ class FairseqImport:
         source = source if shared else replace(source, start=None)
         vocabulary = convert_vocabulary(find_models(file.parent), source, target, shared=shared, where=file.parent)
         embeddings, embedding_fields = tables.converted(vocabulary.source, vocabulary.target)
-        depths = architecture["N"]
-        common_depth = depths["encoder"] if depths["encoder"] == depths["decoder"] else depths
         spec = imported_spec(
             request if request.languages else replace(request, languages=_language_codes(names)),
             f"Imported from fairseq ({options.text('arch', options.text('_name', 'transformer'))}).",
-            architecture={**architecture, **layer_fields, **embedding_fields, "N": common_depth},
+            architecture={**architecture, **embedding_fields},
             vocabulary=vocabulary.fields,
             decoding=_DECODING,
         )
+        table = (*pytorch_layers(spec.architecture), *learned_positions(spec.architecture))
+        layers = read_tensors(tensors, table, optional_biases=True)
+        tensors.require_all_taken()
         origin = {"format": self.name, "source": file.name, "engine": "fairseq"}
         return ImportedModel(spec, vocabulary.vocabulary, {**layers, **embeddings}, origin, vocabulary.notes)
 
@@ -136,4 +137,4 @@ def _read_dictionary(file: Path) -> TokenList:
             raise ZooError(problem, where=f"{file}:{number}", hint="restore it from its source", exit_code=1)
         names.append(name)
         known.add(name)
-    return TokenList(tuple(names), unknown=_UNKNOWN, end=_END, start=_END, pad=PAD)
+    return TokenList(tuple(names), unknown=_UNKNOWN, end=_END, start=_END, pad=_PAD)

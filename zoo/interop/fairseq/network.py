@@ -12,11 +12,18 @@ from torch import Tensor
 from specs import ZooError
 from zoo.interop.fairseq.training_options import TRAINING_OPTIONS
 from zoo.interop.settings import Settings
-from zoo.interop.tensors import RESTORE, SIDES, EmbeddingTables, ForeignTensors, NetworkTensors
+from zoo.interop.tables import FIRST_POSITION, Setting, read_settings
+from zoo.interop.tensors import RESTORE, SIDES, EmbeddingTables, ForeignTensors
 
-PAD = 1
-"""ID of fairseq's padding token. fairseq numbers positions from the next integer, PAD + 1."""
-_ACTIVATIONS = {"relu": "relu", "swish": "silu", "gelu": "gelu"}
+_SETTINGS = (
+    Setting("{side}_layers", "N.{side}", int),
+    Setting("{side}_embed_dim", "d_model", int),
+    Setting("{side}_attention_heads", "h", int),
+    Setting("{side}_ffn_embed_dim", "d_ff", int),
+    Setting("dropout", "dropout", 0.1),
+    Setting("attention_dropout", "attention_dropout", 0.0),
+    Setting("activation_fn", "activation", "relu", {"relu": "relu", "swish": "silu", "gelu": "gelu"}),
+)
 _OFF = (None, False, 0)
 _ALLOWED: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(("adaptive_input", "character_embeddings", "char_inputs", "cross_self_attention"), _OFF),
@@ -47,6 +54,7 @@ _NO_EFFECT = (
 _TENSORS_WITHOUT_EFFECT = re.compile(r"(encoder|decoder)\.(version|embed_positions\.(_float_tensor|weights))")
 _OLD_NORM = re.compile(r"((encoder|decoder)\.layers\.\d+)\.layer_norms\.(\d)\.(weight|bias)")
 _OLD_PROJECTIONS = re.compile(r"(.+_attn)\.in_proj_(weight|bias)")
+_PROJECTION_BIAS = re.compile(r".+_attn\.(q|k|v|out)_proj\.bias")
 _NORMS = {
     "encoder": ("self_attn_layer_norm", "final_layer_norm"),
     "decoder": ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm"),
@@ -79,46 +87,27 @@ def architecture_fields(options: Settings) -> dict[str, Any]:
     """Return the fields of `architecture`. Raise ZooError for an option that zoo does not support."""
     options.require(_ALLOWED)
     options.ignore(*_NO_EFFECT, *TRAINING_OPTIONS)
-    d_model, h = _same_integer(options, "embed_dim"), _same_integer(options, "attention_heads")
+    fields = read_settings(options, _SETTINGS)
+    d_model, h = fields["d_model"], fields["h"]
     for key in ("decoder_input_dim", "decoder_output_dim"):
         if options.integer(key, d_model) != d_model:
             raise options.error(key, f"differs from `decoder_embed_dim: {d_model}`, but zoo supports one `d_model`")
     if d_model % h:
         raise options.error("encoder_attention_heads", f"does not divide `encoder_embed_dim: {d_model}`")
-    activation = options.text("activation_fn", "relu")
-    if activation not in _ACTIVATIONS:
-        raise options.error("activation_fn", "is an activation that zoo does not support")
     return {
-        "N": {side: options.integer(f"{side}_layers", minimum=1) for side in SIDES},
-        "d_model": d_model,
-        "d_ff": _same_integer(options, "ffn_embed_dim"),
-        "h": h,
+        **fields,
         "d_k": d_model // h,
         "d_v": d_model // h,
-        "dropout": options.number("dropout", 0.1),
-        "attention_dropout": options.number("attention_dropout", 0.0),
         "activation_dropout": max(options.number(key, 0.0) for key in ("activation_dropout", "relu_dropout")),
-        "activation": _ACTIVATIONS[activation],
         "norm": {"placement": "pre" if _same_boolean(options, "normalize_before") else "post", "epsilon": 1e-5},
         "initial_weights": "glorot_uniform_half_qkv",
     }
 
 
-def _same_integer(options: Settings, name: str) -> int:
-    encoder, decoder = (options.integer(f"{side}_{name}", minimum=1) for side in SIDES)
-    return _same(options, name, encoder, decoder)
-
-
 def _same_boolean(options: Settings, name: str) -> bool:
-    encoder, decoder = (options.boolean(f"{side}_{name}", False) for side in SIDES)
-    return bool(_same(options, name, encoder, decoder))
-
-
-def _same(options: Settings, name: str, encoder: int, decoder: int) -> int:
     """Return the value that the encoder and the decoder share. Raise ZooError if their values differ."""
-    if encoder != decoder:
-        raise options.error(f"decoder_{name}", f"differs from `encoder_{name}: {encoder}`, but zoo supports one value")
-    return encoder
+    ((_, value),) = Setting(f"{{side}}_{name}", name, False).read(options)
+    return bool(value)
 
 
 def _name_or_value(value: Any) -> Any:
@@ -126,45 +115,25 @@ def _name_or_value(value: Any) -> Any:
     return value.get("_name") if isinstance(value, Mapping) else value
 
 
-def read_layers(
-    source: ForeignTensors, architecture: Mapping[str, Any], options: Settings
-) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Remove the tensors of all layers and of learned positions from `source`, and convert them.
-
-    Args:
-        source: The tensors, as `current_tensors` returns them.
-        architecture: The fields of `architecture` that follow from the options.
-        options: The options of the checkpoint.
-
-    Returns:
-        The tensors with zoo's names as keys, and the fields of `architecture` that follow from the tensors.
+def fields_of_tensors(source: ForeignTensors, options: Settings) -> dict[str, Any]:
+    """Return the fields of `architecture` that follow from the tensors. Shorten learned positions to a common length.
 
     Raises:
-        ZooError: A tensor is missing or has another shape than the options require.
+        ZooError: The positions are missing.
     """
-    layers, d_model, d_ff = NetworkTensors(), architecture["d_model"], architecture["d_ff"]
-    for side, depth in architecture["N"].items():
-        for number in range(depth):
-            foreign = f"{side}.layers.{number}"
-            layers.add_pytorch_layer(source, foreign, f"{side}.{number}", d_model, d_ff, optional_bias=True)
-        if architecture["norm"]["placement"] == "pre":
-            layers.add_pytorch_norm(source, f"{side}.layer_norm", f"{side}.norm", d_model)
-    positions: dict[str, Any]
+    positions: dict[str, Any] = {"kind": "sinusoidal_halves", "first": FIRST_POSITION}
     if _same_boolean(options, "learned_pos"):
-        # fairseq's tables have unused rows up to the ID of padding.
-        tables = {side: source.take(f"{side}.embed_positions.weight")[PAD + 1 :] for side in SIDES}
+        tables = {name: source.take(name) for name in (f"{side}.embed_positions.weight" for side in SIDES)}
         rows = min(map(len, tables.values()))
-        layers.add_learned_positions(tables, rows)
-        positions = {"kind": "learned", "rows": rows}
-    else:
-        positions = {"kind": "sinusoidal_halves", "first": PAD + 1}
-    return layers.complete(), {"positions": positions, "projection_bias": layers.projection_bias}
+        source.left |= {name: table[:rows] for name, table in tables.items()}
+        positions = {"kind": "learned", "rows": rows - FIRST_POSITION}
+    return {"positions": positions, "projection_bias": any(map(_PROJECTION_BIAS.fullmatch, source.left))}
 
 
 def read_embeddings(source: ForeignTensors, options: Settings) -> EmbeddingTables:
     """Remove the embeddings and the output projection from `source`, and return them.
 
-    Raise ZooError if one is missing, or if other tensors are left.
+    Raise ZooError if one is missing.
     """
     encoder, decoder = (source.take(f"{side}.embed_tokens.weight") for side in SIDES)
     tied = [options.boolean(f"share_{name}", False) for name in ("decoder_input_output_embed", "all_embeddings")]
@@ -173,7 +142,6 @@ def read_embeddings(source: ForeignTensors, options: Settings) -> EmbeddingTable
     if not outputs and not any(tied):
         problem = f"`{source.file}` has no `{names[0]}`, but its options say that it is not tied to the embedding"
         raise ZooError(problem, hint=RESTORE)
-    source.require_all_taken()
     scale = 1.0 if options.boolean("no_scale_embedding", False) else float(decoder.shape[1]) ** 0.5
     return EmbeddingTables(encoder, decoder, outputs[0] if outputs else decoder, None, scale, scale)
 

@@ -1,14 +1,13 @@
-"""Tensors of transformers' networks without biases. Each corresponds to one matrix or gain of zoo."""
+"""Embeddings and output projection of transformers' models."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping
 
 import torch
 from torch import Tensor
 
-from specs import ZooError
+from specs import Architecture, ZooError
 from zoo.interop.numbering import Numbering
 from zoo.interop.tensors import RESTORE, ForeignTensors
 
@@ -18,44 +17,6 @@ _TABLES = {
     "target": "model.decoder.embed_tokens.weight",
     "output": "lm_head.weight",
 }
-
-
-class LayerTensor(NamedTuple):
-    """A tensor that both toolkits have."""
-
-    foreign: str
-    """Name in transformers, without `.weight`."""
-    ours: str
-    """Name in zoo."""
-    shape: tuple[int, ...]
-    """Shape in transformers."""
-    is_linear: bool = True
-    """Whether it is a linear map, which zoo stores transposed."""
-    offset: float = 0.0
-    """Number that transformers adds to the tensor when it computes."""
-
-
-def read_layer_tensors(source: ForeignTensors, tensors: Iterable[LayerTensor]) -> dict[str, Tensor]:
-    """Remove tensors from `source`. Return them with zoo's names as keys.
-
-    Raise ZooError if a tensor is missing or invalid.
-    """
-    read = {}
-    for each in tensors:
-        tensor = source.take(f"{each.foreign}.weight", *each.shape)
-        if each.offset:
-            tensor = tensor + each.offset
-        read[each.ours] = tensor.T.contiguous() if each.is_linear else tensor.clone()
-    return read
-
-
-def written_layer_tensors(ours: Mapping[str, Tensor], tensors: Iterable[LayerTensor]) -> Iterator[tuple[str, Tensor]]:
-    """Yield each tensor with its name in transformers, converted to the layout of transformers."""
-    for each in tensors:
-        tensor = ours[each.ours].float()
-        if each.offset:
-            tensor = tensor - each.offset
-        yield f"{each.foreign}.weight", tensor.T.contiguous() if each.is_linear else tensor.clone()
 
 
 def tied_tables(source: ForeignTensors, rows: int, d_model: int) -> tuple[Tensor, Tensor | None]:
@@ -142,3 +103,24 @@ def embedding_tensors(
     if tied in ("embeddings", "none"):
         tensors["output_projection"] = target.rows(tables["output"])
     return tensors
+
+
+def written_tables(
+    a: Architecture, tensors: Mapping[str, Tensor], select: Callable[[Tensor], Tensor], *, common: bool = True
+) -> Iterator[tuple[str, Tensor]]:
+    """Yield the tables that `take_tables` reads, with their names in transformers.
+
+    Args:
+        a: The architecture of the model.
+        tensors: Maps zoo's name of each tensor to the tensor.
+        select: Returns a table with its rows in the order of transformers' token IDs.
+        common: Whether the model in transformers has a common embedding, even if zoo has two.
+    """
+    target = tensors["embedding" if "embedding" in tensors else "target_embedding"]
+    tables = {"shared": target} if common else {}
+    if a.tied_embeddings != "all":  # transformers ties all tables or none
+        tables |= {"source": tensors.get("source_embedding", target), "target": target}
+        if common or a.tied_embeddings == "none":
+            tables["output"] = tensors.get("output_projection", target)
+    for name, table in tables.items():
+        yield _TABLES[name], select(table)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,13 +10,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from specs import Architecture
-from zoo.interop.formats import Engine, ImportedModel, ImportRequest, imported_spec
-from zoo.interop.huggingface.config import NO_EFFECT, common_fields
+from specs import Architecture, Spec
+from zoo.interop.formats import Bundle, Engine, ImportedModel, ImportRequest, imported_spec
+from zoo.interop.huggingface.config import ALLOWED, NO_EFFECT, WRITTEN, bart_settings, read_bart_settings
 from zoo.interop.huggingface.engine import TransformersEngine
-from zoo.interop.huggingface.folder import ModelTypeImport, import_transformers
+from zoo.interop.huggingface.family import Family, WrittenIds
+from zoo.interop.huggingface.folder import import_transformers
 from zoo.interop.huggingface.generation import generation_settings
-from zoo.interop.huggingface.layers import embedding_tensors, take_tables, tying
+from zoo.interop.huggingface.layers import embedding_tensors, take_tables, tying, written_tables
+from zoo.interop.huggingface.multilingual_tokens import fitting_class, write_vocabulary, written_ids
 from zoo.interop.huggingface.multilingual_vocabulary import (
     END,
     PAD_ROW,
@@ -27,37 +30,38 @@ from zoo.interop.huggingface.multilingual_vocabulary import (
 from zoo.interop.huggingface.weight_files import open_weights
 from zoo.interop.numbering import NEVER
 from zoo.interop.settings import Settings
-from zoo.interop.tensors import SIDES, ForeignTensors, NetworkTensors
+from zoo.interop.tables import (
+    FIRST_POSITION,
+    Setting,
+    TensorRow,
+    learned_positions,
+    pytorch_layers,
+    read_tensors,
+    written_settings,
+    written_tensors,
+)
+from zoo.interop.tensors import SIDES
 
-FIRST_POSITION = 2
-"""Number of the first position. Tables of learned positions begin with this many unused rows."""
 _ALLOWED: dict[str, tuple[Any, ...]] = {
-    "is_encoder_decoder": (True,),
-    "is_decoder": (False,),
+    **ALLOWED,
     "normalize_before": (True,),
     "normalize_embedding": (True,),
     "add_final_layer_norm": (True,),
     "add_bias_logits": (False,),
     "static_position_embeddings": (False,),
-    "add_cross_attention": (False,),
-    "cross_attention_hidden_size": (None,),
-    "chunk_size_feed_forward": (0,),
-    "pruned_heads": ({},),
-    "tie_encoder_decoder": (False,),
-    "quantization_config": (None,),
     "pad_token_id": (PAD_ROW,),
     "eos_token_id": (END, [END]),
 }
 """Supported values, for the settings that change the network."""
-_POSITIONS, _BIAS = "model.{}.embed_positions.weight", "final_logits_bias"
+_BIAS = "final_logits_bias"
 _SINUSOIDS = "model.{}.embed_positions.weights"
 """Tensor of old files that transformers ignores, because it computes sinusoids itself."""
 _MAX_SOURCE_LENGTH = 100_000  # of a spec
 _FORCED = "the model's files set a default target language, which zoo ignores: choose the language with `--to`"
 
 
-class MultilingualImport(ModelTypeImport):
-    """The import format `hf-multilingual`. Implements `zoo.interop.formats.ImportFormat`."""
+class Multilingual(Family):
+    """The format `hf-multilingual`."""
 
     name = "hf-multilingual"
     description = (
@@ -65,6 +69,8 @@ class MultilingualImport(ModelTypeImport):
         "tokenizer.json"
     )
     model_types = ("m2m_100", "mbart")
+    model_class = "AutoModelForSeq2SeqLM"
+    hidden = ()
 
     def read(self, path: Path, request: ImportRequest) -> ImportedModel:
         """Read a model. Raise ZooError if it is damaged or has a property that zoo does not support."""
@@ -99,7 +105,9 @@ class MultilingualImport(ModelTypeImport):
                 "max_source_length": min(positions - 2, _MAX_SOURCE_LENGTH),
             },
         )
-        tensors = _read_layers(weights, spec.architecture)
+        for side in SIDES:
+            weights.left.pop(_SINUSOIDS.format(side), None)
+        tensors = read_tensors(weights, _table(spec.architecture))
         tensors |= embedding_tensors(tables, spec.architecture.tied_embeddings, numbering, numbering)
         bias = weights.take(_BIAS, 1, rows) if _BIAS in weights.left else None
         tensors["output_bias"] = numbering.bias(bias)
@@ -118,6 +126,48 @@ class MultilingualImport(ModelTypeImport):
         network: Any = transformers.AutoModelForSeq2SeqLM.from_pretrained(str(path), dtype=torch.float32)
         forced = tokenizer.convert_tokens_to_ids(model.spec.languages.token_of(target))
         return TransformersEngine(tokenizer, network, model.spec.decoding.beam, forced=forced)
+
+    def settings_of(self, spec: Spec) -> dict[str, Any]:
+        """Return the content of `config.json`, except the IDs of the special tokens."""
+        a = spec.architecture
+        is_mbart = a.norm.embeddings
+        return {
+            "architectures": [f"{'MBart' if is_mbart else 'M2M100'}ForConditionalGeneration"],
+            "model_type": "mbart" if is_mbart else "m2m_100",
+            **WRITTEN,
+            **written_settings(a, _settings(is_mbart)),
+            **{f"{side}_layerdrop": 0.0 for side in SIDES},
+            "max_position_embeddings": a.max_positions or spec.decoding.max_source_length + FIRST_POSITION,
+            "tie_word_embeddings": a.tied_embeddings == "all",
+            "bos_token_id": START,
+        }
+
+    def architecture_of(self, config: Settings, spec: Spec) -> dict[str, Any]:
+        """Return the fields of `architecture` that an import reads from the settings of an exported model."""
+        return {**architecture_fields(config), "tied_embeddings": spec.architecture.tied_embeddings}
+
+    def ids(self, bundle: Bundle) -> WrittenIds:
+        """Return the token IDs of the exported model. Raise ZooError if transformers cannot express the tokens."""
+        fitting_class(bundle.spec)
+        return written_ids(bundle)
+
+    def max_length(self, spec: Spec) -> int:
+        """Return the maximum length of a translation, including BOS and the token of the language."""
+        return super().max_length(spec) + 1
+
+    def tensors_of(
+        self, a: Architecture, spec: Spec, tensors: Mapping[str, Tensor], ids: WrittenIds
+    ) -> Iterator[tuple[str, Tensor]]:
+        """Yield each tensor of the exported model with its name in transformers."""
+        yield from written_tensors(tensors, _table(a))
+        yield from written_tables(a, tensors, ids.select)
+        if a.norm.embeddings:  # M2M-100 has no bias of the logits
+            bias = tensors.get("output_bias", torch.zeros(spec.vocabulary.size))
+            yield _BIAS, ids.select(bias).reshape(1, -1)
+
+    def write_vocabulary(self, bundle: Bundle, folder: Path, ids: WrittenIds) -> None:
+        """Write the files of the tokenizer."""
+        write_vocabulary(bundle, fitting_class(bundle.spec), folder, ids)
 
 
 def _start(config: Settings, settings: Settings) -> int:
@@ -146,30 +196,21 @@ def architecture_fields(config: Settings) -> dict[str, Any]:
     config.ignore(*NO_EFFECT)
     learned = {"kind": "learned", "rows": config.integer("max_position_embeddings", 1024, minimum=4)}
     return {
-        **common_fields(config, activation="gelu" if is_mbart else "relu", attention_dropout=0.0 if is_mbart else 0.1),
+        **read_bart_settings(config, _settings(is_mbart)),
         "positions": learned if is_mbart else {"kind": "sinusoidal_halves", "first": FIRST_POSITION},
         "norm": {"placement": "pre", "epsilon": 1e-5, "embeddings": is_mbart},
-        "scale_embeddings": config.boolean("scale_embedding", not is_mbart),
     }
 
 
-def _read_layers(source: ForeignTensors, a: Architecture) -> dict[str, Tensor]:
-    """Remove all tensors except embeddings and output from `source`. Return them with zoo's names as keys."""
-    layers, tables = NetworkTensors(), {}
-    for side, depth in zip(SIDES, (a.depths.encoder, a.depths.decoder), strict=True):
-        source.left.pop(_SINUSOIDS.format(side), None)
-        for number in range(depth):
-            layers.add_pytorch_layer(source, f"model.{side}.layers.{number}", f"{side}.{number}", a.d_model, a.d_ff)
-        layers.add_pytorch_norm(source, f"model.{side}.layer_norm", f"{side}.norm", a.d_model)
-        if a.norm.embeddings:
-            name = f"model.{side}.layernorm_embedding"
-            layers.add_pytorch_norm(source, name, f"{side}.embedding_norm", a.d_model)
-        if a.max_positions is not None:
-            table = source.take(_POSITIONS.format(side), a.max_positions + FIRST_POSITION, a.d_model)
-            tables[side] = table[FIRST_POSITION:]
-    if a.max_positions is not None:
-        layers.add_learned_positions(tables, a.max_positions)
-    return layers.complete()
+def _settings(is_mbart: bool) -> tuple[Setting, ...]:
+    table = bart_settings("gelu", 0.0) if is_mbart else bart_settings("relu", 0.1)
+    return (*table, Setting("scale_embedding", "scale_embeddings", not is_mbart))
+
+
+def _table(a: Architecture) -> Iterator[TensorRow]:
+    """Yield all tensors except embeddings and output."""
+    yield from pytorch_layers(a, "model.")
+    yield from learned_positions(a, "model.")
 
 
 def _with_languages(request: ImportRequest, vocabulary: MultilingualVocabulary) -> ImportRequest:

@@ -15,7 +15,7 @@ from typing import Any
 
 from specs import ZooError
 from zoo.files.reading import MAX_VOCABULARY_BYTES, is_present, read_json
-from zoo.interop.huggingface.folder import TOKENIZER_CONFIG
+from zoo.interop.huggingface.folder import TOKENIZER_CONFIG, read_optional_json
 from zoo.interop.huggingface.language_codes import M2M100, MBART50, WMT21
 from zoo.interop.huggingface.t5_vocabulary import ADDED_TOKENS, SPECIAL_TOKENS, TOKENIZER, character_map
 from zoo.interop.sentencepiece_model import SentencePieceModel, TokenEntry, TokenType, new_model
@@ -166,11 +166,7 @@ def read_multilingual_vocabulary(folder: Path, class_: TokenizerClass, rows: int
 
 def _tokenizer_config(folder: Path) -> dict[str, Any]:
     """Return the settings of the tokenizer. Older folders have some of them in `special_tokens_map.json`."""
-    return {**_optional(folder / SPECIAL_TOKENS), **_optional(folder / TOKENIZER_CONFIG)}
-
-
-def _optional(file: Path) -> dict[str, Any]:
-    return read_json(file, MAX_VOCABULARY_BYTES) if is_present(file) else {}
+    return {**read_optional_json(folder / SPECIAL_TOKENS), **read_optional_json(folder / TOKENIZER_CONFIG)}
 
 
 def _check_settings(settings: Settings) -> None:
@@ -190,9 +186,9 @@ def _added_tokens(folder: Path, settings: Settings) -> dict[str, int]:
     """Return the added tokens that the files list: each token's name and its ID in transformers."""
     entries = {int(id): _content(entry) for id, entry in (settings.any("added_tokens_decoder") or {}).items()}
     if not entries:
-        tokenizer = _optional(folder / TOKENIZER)
+        tokenizer = read_optional_json(folder / TOKENIZER)
         entries = {int(entry["id"]): _content(entry) for entry in tokenizer.get("added_tokens") or []}
-    entries = entries or {int(id): name for name, id in _optional(folder / ADDED_TOKENS).items()}
+    entries = entries or {int(id): name for name, id in read_optional_json(folder / ADDED_TOKENS).items()}
     return {name: id for id, name in sorted(entries.items())}
 
 

@@ -2,36 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from specs import Architecture, Relative
-from zoo.interop.formats import Engine, ImportedModel, ImportRequest, imported_spec
-from zoo.interop.huggingface.config import ACTIVATIONS, NO_EFFECT
+from specs import Architecture, FeedForward, Relative, Spec
+from zoo.interop.formats import Bundle, Engine, ImportedModel, ImportRequest, imported_spec
+from zoo.interop.huggingface.config import ACTIVATIONS, ALLOWED, NO_EFFECT, WRITTEN
 from zoo.interop.huggingface.engine import TransformersEngine
-from zoo.interop.huggingface.folder import ModelTypeImport, import_transformers
+from zoo.interop.huggingface.family import Family, WrittenIds
+from zoo.interop.huggingface.folder import import_transformers
 from zoo.interop.huggingface.generation import generation_settings
-from zoo.interop.huggingface.layers import LayerTensor, read_layer_tensors, tied_tables
-from zoo.interop.huggingface.t5_vocabulary import LANGUAGE_TOKEN, language_codes, read_t5_vocabulary
+from zoo.interop.huggingface.layers import tied_tables
+from zoo.interop.huggingface.t5_tokens import write_vocabulary, written_ids
+from zoo.interop.huggingface.t5_vocabulary import LANGUAGE_TOKEN, SENTENCEPIECE, language_codes, read_t5_vocabulary
 from zoo.interop.huggingface.vocabulary import SpecialTokens
 from zoo.interop.huggingface.weight_files import open_weights
 from zoo.interop.numbering import NEVER
 from zoo.interop.settings import Settings
+from zoo.interop.tables import (
+    Setting,
+    TensorRow,
+    linear,
+    read_settings,
+    read_tensors,
+    written_settings,
+    written_tensors,
+)
+from zoo.interop.tensors import SIDES
 
-ALLOWED: dict[str, tuple[Any, ...]] = {
-    "is_encoder_decoder": (True,),
-    "is_decoder": (False,),
-    "add_cross_attention": (False,),
-    "cross_attention_hidden_size": (None,),
-    "chunk_size_feed_forward": (0,),
-    "pruned_heads": ({},),
-    "tie_encoder_decoder": (False,),
-    "quantization_config": (None,),
-}
-"""Supported values of the settings that change the network."""
 _NO_EFFECT = (
     *NO_EFFECT,
     "initializer_factor",
@@ -40,17 +42,20 @@ _NO_EFFECT = (
     "is_local",
     "decoder_layerdrop",
 )
+_GATED_GELU = "gated-gelu"
+"""Value of `feed_forward_proj` for gated networks with the approximation of GELU by tanh."""
 _PROJECTIONS = {"query": "q", "key": "k", "value": "v", "output": "o"}
 _UNUSED = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
 """Tensor of old files that transformers ignores."""
 
 
-class T5Import(ModelTypeImport):
-    """The import format `hf-t5`. Implements `zoo.interop.formats.ImportFormat`."""
+class T5(Family):
+    """The format `hf-t5`."""
 
     name = "hf-t5"
     description = "a folder of transformers' T5 or mT5: config.json, weights, spiece.model or tokenizer.json"
     model_types = ("t5", "mt5")
+    model_class = "T5ForConditionalGeneration"
 
     def read(self, path: Path, request: ImportRequest) -> ImportedModel:
         """Read a model. Raise ZooError if it is damaged or has a property that zoo does not support."""
@@ -76,7 +81,7 @@ class T5Import(ModelTypeImport):
             decoding=search.decoding,
             **({"languages": {"codes": codes, "token": LANGUAGE_TOKEN}} if codes else {}),
         )
-        tensors = read_layer_tensors(weights, layer_tensors(spec.architecture))
+        tensors = read_tensors(weights, _layers(spec.architecture))
         tensors["embedding"] = vocabulary.target.rows(embedding)
         if output is not None:
             tensors["output_projection"] = vocabulary.target.rows(output)
@@ -97,6 +102,52 @@ class T5Import(ModelTypeImport):
         languages, beam = model.spec.languages, model.spec.decoding.beam
         prefix = f"{languages.token_of(model.spec.default_direction[1])} " if languages else ""
         return TransformersEngine(tokenizer, network, beam, prefix=prefix)
+
+    def settings_of(self, spec: Spec) -> dict[str, Any]:
+        """Return the content of `config.json`, except the IDs of the special tokens."""
+        a = spec.architecture
+        return {
+            "architectures": [self.model_class],
+            "model_type": "t5",
+            **WRITTEN,
+            **written_settings(a, _settings(is_mt5=False)),
+            "num_decoder_layers": a.depths.decoder,
+            "feed_forward_proj": _feed_forward_name(a),
+            "tie_word_embeddings": a.tied_embeddings == "all",
+            "scale_decoder_outputs": a.scale_logits,
+        }
+
+    def architecture_of(self, config: Settings, spec: Spec) -> dict[str, Any]:
+        """Return the fields of `architecture` that an import reads from the settings of an exported model."""
+        tied = config.boolean("tie_word_embeddings", True)
+        return {**architecture_fields(config), "tied_embeddings": "all" if tied else "embeddings"}
+
+    def ids(self, bundle: Bundle) -> WrittenIds:
+        """Return the token IDs of the exported model. Raise ZooError if transformers cannot express the tokens."""
+        return written_ids(bundle, self.name)
+
+    def tensors_of(
+        self, a: Architecture, spec: Spec, tensors: Mapping[str, Tensor], ids: WrittenIds
+    ) -> Iterator[tuple[str, Tensor]]:
+        """Yield each tensor of the exported model with its name in transformers."""
+        yield from written_tensors(tensors, _layers(a))
+        yield "shared.weight", ids.select(tensors["embedding"])
+        if a.tied_embeddings == "embeddings":
+            yield "lm_head.weight", ids.select(tensors["output_projection"])
+
+    def write_vocabulary(self, bundle: Bundle, folder: Path, ids: WrittenIds) -> None:
+        """Write the files of the tokenizer."""
+        settings = {"tokenizer_class": "T5Tokenizer", "extra_ids": 0, "additional_special_tokens": []}
+        write_vocabulary(bundle, folder / SENTENCEPIECE, ids, settings)
+
+    def notes(self, spec: Spec) -> Iterator[str]:
+        """Yield notes for the user about an exported model."""
+        if spec.vocabulary.byte_fallback:
+            yield (
+                "zoo reads and writes characters without a token as bytes, but transformers reads them as <unk> and "
+                "writes each byte as a token such as <0xE4>"
+            )
+        yield from super().notes(spec)
 
 
 def special_tokens(config: Settings, settings: Settings, start: int | None = None) -> SpecialTokens:
@@ -122,35 +173,25 @@ def architecture_fields(config: Settings) -> dict[str, Any]:
     config.require(ALLOWED)
     config.ignore(*_NO_EFFECT)
     is_mt5 = config.text("model_type") == "mt5"
+    fields = read_settings(config, _settings(is_mt5))
     feed_forward = {"kind": "feed_forward", "bias": False, **_activation(config, "gated-gelu" if is_mt5 else "relu")}
     attentions = {"encoder": ("self_attention",), "decoder": ("self_attention", "cross_attention")}
-    layers = config.integer("num_layers", 8 if is_mt5 else 6, minimum=1)
-    d_kv, dropout = config.integer("d_kv", 64, minimum=1), config.number("dropout_rate", 0.1)
+    if config.any("num_decoder_layers") is None:
+        decoder_layers = fields["N"]["encoder"]
+    else:
+        decoder_layers = config.integer("num_decoder_layers", minimum=1)
     # Only the first T5 scales logits. Newer files say so, and older ones scale them if the embeddings are tied.
     tied = config.any("tie_word_embeddings", True)
     return {
+        **fields,
         **{side: [*({"kind": kind} for kind in kinds), feed_forward] for side, kinds in attentions.items()},
-        "N": {
-            "encoder": layers,
-            "decoder": layers
-            if config.any("num_decoder_layers") is None
-            else config.integer("num_decoder_layers", minimum=1),
-        },
-        "d_model": config.integer("d_model", 512, minimum=1),
-        "d_ff": config.integer("d_ff", 1024 if is_mt5 else 2048, minimum=1),
-        "h": config.integer("num_heads", 6 if is_mt5 else 8, minimum=1),
-        "d_k": d_kv,
-        "d_v": d_kv,
-        "dropout": dropout,
-        "attention_dropout": dropout,
-        "activation_dropout": dropout,
+        "N": {**fields["N"], "decoder": decoder_layers},
+        "d_v": fields["d_k"],
+        "attention_dropout": fields["dropout"],
+        "activation_dropout": fields["dropout"],
         "attention_score": "dot_product",
-        "positions": {
-            "kind": "relative",
-            "buckets": config.integer("relative_attention_num_buckets", 32, minimum=1),
-            "max_distance": config.integer("relative_attention_max_distance", 128, minimum=1),
-        },
-        "norm": {"kind": "rms_norm", "placement": "pre", "epsilon": config.number("layer_norm_epsilon", 1e-6)},
+        "positions": {"kind": "relative", **fields["positions"]},
+        "norm": {"kind": "rms_norm", "placement": "pre", **fields["norm"]},
         "scale_embeddings": False,
         "scale_logits": config.boolean("scale_decoder_outputs", tied is not False) and not is_mt5,
         "projection_bias": False,
@@ -158,39 +199,59 @@ def architecture_fields(config: Settings) -> dict[str, Any]:
     }
 
 
+def _settings(is_mt5: bool) -> tuple[Setting, ...]:
+    return (
+        Setting("num_layers", "N.encoder", 8 if is_mt5 else 6),
+        Setting("d_model", "d_model", 512),
+        Setting("d_ff", "d_ff", 1024 if is_mt5 else 2048),
+        Setting("num_heads", "h", 6 if is_mt5 else 8),
+        Setting("d_kv", "d_k", 64),
+        Setting("dropout_rate", "dropout", 0.1),
+        Setting("relative_attention_num_buckets", "positions.buckets", 32),
+        Setting("relative_attention_max_distance", "positions.max_distance", 128),
+        Setting("layer_norm_epsilon", "norm.epsilon", 1e-6),
+    )
+
+
 def _activation(config: Settings, default: str) -> dict[str, Any]:
     """Return the fields of a feed-forward network that `feed_forward_proj` describes, such as `gated-gelu`."""
     text = config.text("feed_forward_proj", default)
     gate, _, name = text.rpartition("-")
-    name = "gelu_new" if text == "gated-gelu" else name
+    name = "gelu_new" if text == _GATED_GELU else name
     if gate not in ("", "gated") or name not in ACTIVATIONS:
         raise config.error("feed_forward_proj", "is a feed-forward network that zoo does not support")
     config.require({"dense_act_fn": (name,), "is_gated_act": (gate == "gated",)})
     return {"activation": ACTIVATIONS[name], **({"gated": True} if gate else {})}
 
 
-def layer_tensors(a: Architecture) -> Iterator[LayerTensor]:
+def _feed_forward_name(a: Architecture) -> str:
+    """Return `feed_forward_proj` for the feed-forward network of the encoder. This is the inverse of `_activation`."""
+    network = next(each for each in a.encoder if isinstance(each, FeedForward))
+    activation = a.option(network, "activation")
+    name = next(name for name, ours in ACTIVATIONS.items() if ours == activation)
+    if network.gated:
+        return _GATED_GELU if name == "gelu_new" else f"gated-{name}"
+    return name
+
+
+def _layers(a: Architecture) -> Iterator[TensorRow]:
     """Yield the tensors of all layers. The architecture is that of a T5."""
     assert isinstance(a.positions, Relative)
-    for side, depth in (("encoder", a.depths.encoder), ("decoder", a.depths.decoder)):
-        table = f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias"
-        yield LayerTensor(table, f"{side}.relative_positions", (a.positions.buckets, a.h), is_linear=False)
-        for number in range(depth):
+    for side in SIDES:
+        table = f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
+        yield TensorRow(table, f"{side}.relative_positions", (a.positions.buckets, a.h))
+        for number in range(getattr(a.depths, side)):
             for index, sublayer in enumerate(getattr(a, side)):
                 foreign, ours = f"{side}.block.{number}.layer.{index}", f"{side}.{number}.{sublayer.kind}"
-                yield LayerTensor(f"{foreign}.layer_norm", f"{ours}.norm_gain", (a.d_model,), is_linear=False)
-                if sublayer.kind == "feed_forward":
-                    yield from _feed_forward(a, f"{foreign}.DenseReluDense", ours, gated=sublayer.gated)
+                yield TensorRow(f"{foreign}.layer_norm.weight", f"{ours}.norm_gain", (a.d_model,))
+                if isinstance(sublayer, FeedForward):
+                    inner = {"wi_0": "gate", "wi_1": "w1"} if sublayer.gated else {"wi": "w1"}
+                    for name, matrix in inner.items():
+                        yield from linear(f"{foreign}.DenseReluDense.{name}", f"{ours}.{matrix}", (a.d_ff, a.d_model))
+                    yield from linear(f"{foreign}.DenseReluDense.wo", f"{ours}.w2", (a.d_model, a.d_ff))
                 else:
                     part = "SelfAttention" if sublayer.kind == "self_attention" else "EncDecAttention"
                     for name, letter in _PROJECTIONS.items():
                         shape = (a.d_model, a.h * a.d_v) if name == "output" else (a.h * a.d_k, a.d_model)
-                        yield LayerTensor(f"{foreign}.{part}.{letter}", f"{ours}.{name}", shape)
-        yield LayerTensor(f"{side}.final_layer_norm", f"{side}.norm_gain", (a.d_model,), is_linear=False)
-
-
-def _feed_forward(a: Architecture, foreign: str, ours: str, *, gated: bool) -> Iterator[LayerTensor]:
-    names = {"wi_0": "gate", "wi_1": "w1"} if gated else {"wi": "w1"}
-    for name, matrix in names.items():
-        yield LayerTensor(f"{foreign}.{name}", f"{ours}.{matrix}", (a.d_ff, a.d_model))
-    yield LayerTensor(f"{foreign}.wo", f"{ours}.w2", (a.d_model, a.d_ff))
+                        yield from linear(f"{foreign}.{part}.{letter}", f"{ours}.{name}", shape)
+        yield TensorRow(f"{side}.final_layer_norm.weight", f"{side}.norm_gain", (a.d_model,))

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from specs import BOS, EOS, UNK, ZooError
-from zoo.files.reading import MAX_VOCABULARY_BYTES, is_present, read_json
-from zoo.interop.huggingface.folder import TOKENIZER_CONFIG
+from zoo.interop.huggingface.folder import TOKENIZER_CONFIG, read_optional_json
 from zoo.interop.huggingface.vocabulary import SpecialTokens
 from zoo.interop.numbering import Numbering
 from zoo.interop.sentencepiece_model import SentencePieceModel, TokenEntry, TokenType, new_model
@@ -271,9 +270,3 @@ def _added_ids(
     if pad is not None:
         ids[pad] = None
     return {name: ids[row] for name, row in tokens.added.items()}
-
-
-def read_optional_json(file: Path, without: str | None = None) -> dict[str, Any]:
-    """Return the values in a JSON file, without one key. Return none if there is no such file."""
-    values = read_json(file, MAX_VOCABULARY_BYTES) if is_present(file) else {}
-    return {key: value for key, value in values.items() if key != without}

@@ -5,25 +5,38 @@ The published models limit attention scores and logits by tanh ("soft-capping"),
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from specs import Architecture, FeedForward, ZooError
-from zoo.interop.formats import Engine, ImportedModel, ImportRequest, imported_spec
-from zoo.interop.huggingface.config import NO_EFFECT, read_activation
+from specs import BOS, Architecture, FeedForward, Spec, ZooError
+from zoo.interop.formats import Bundle, Engine, ImportedModel, ImportRequest, imported_spec
+from zoo.interop.huggingface.config import ACTIVATIONS, ALLOWED, NO_EFFECT, WRITTEN
 from zoo.interop.huggingface.engine import TransformersEngine
-from zoo.interop.huggingface.folder import TOKENIZER_CONFIG, ModelTypeImport, import_transformers
+from zoo.interop.huggingface.family import Family, WrittenIds
+from zoo.interop.huggingface.folder import TOKENIZER_CONFIG, import_transformers, read_optional_json
 from zoo.interop.huggingface.generation import generation_settings
-from zoo.interop.huggingface.layers import LayerTensor, read_layer_tensors
-from zoo.interop.huggingface.t5 import ALLOWED, special_tokens
-from zoo.interop.huggingface.t5_vocabulary import TokenizerTokens, convert_tokens, read_optional_json, special_names
+from zoo.interop.huggingface.t5 import special_tokens
+from zoo.interop.huggingface.t5_tokens import write_vocabulary, written_ids
+from zoo.interop.huggingface.t5_vocabulary import TokenizerTokens, convert_tokens, special_names
 from zoo.interop.huggingface.vocabulary import SpecialTokens
 from zoo.interop.huggingface.weight_files import open_weights
+from zoo.interop.roundtrip import cannot_export
 from zoo.interop.sentencepiece_model import TokenType
 from zoo.interop.settings import Settings
+from zoo.interop.tables import (
+    Setting,
+    TensorRow,
+    linear,
+    read_settings,
+    read_tensors,
+    written_settings,
+    written_tensors,
+)
 from zoo.interop.tensors import SIDES
 from zoo.interop.vocabulary import ImportedVocabulary
 
@@ -39,17 +52,40 @@ _SIDE_NO_EFFECT = (
     "eos_token_id",
 )
 _DEFAULT_WINDOW = 4_096
+_THETA = 10_000.0
 _MAX_SOURCE_LENGTH = 1_024  # of the spec `base`
+_NO_WINDOW = 1 << 20  # positions; transformers demands a number even if no layer has a window
+_ACTIVATIONS = {"gelu_pytorch_tanh": "gelu_tanh", **ACTIVATIONS}
+_COMMON_SETTINGS = (
+    Setting("hidden_size", "d_model", 2304),
+    Setting("head_dim", "d_k", 256),
+    Setting("rms_norm_eps", "norm.epsilon", 1e-6),
+)
+"""Settings of a side that must be the same on both sides."""
+_OWN_SETTINGS = (
+    Setting("num_hidden_layers", "depth", 26),
+    Setting("num_attention_heads", "h", 8),
+    Setting("num_key_value_heads", "kv_heads", 4),
+    Setting("intermediate_size", "d_ff", 9216),
+    Setting("hidden_activation", "activation", "gelu_pytorch_tanh", _ACTIVATIONS),
+)
+"""Settings of a side that may differ from those of the other side."""
+_TABLES = {
+    "source_embedding": "model.encoder.embed_tokens.weight",
+    "target_embedding": "model.decoder.embed_tokens.weight",
+    "output_projection": "lm_head.out_proj.weight",
+}
 _ATTENTIONS = {"self_attention": "self_attn", "cross_attention": "cross_attn"}
 _PROJECTIONS = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "o_proj"}
 
 
-class T5GemmaImport(ModelTypeImport):
-    """The import format `hf-t5gemma`. Implements `zoo.interop.formats.ImportFormat`."""
+class T5Gemma(Family):
+    """The format `hf-t5gemma`."""
 
     name = "hf-t5gemma"
     description = "a folder of transformers' T5Gemma: config.json, weights, tokenizer.model"
     model_types = ("t5gemma",)
+    model_class = "T5GemmaForConditionalGeneration"
 
     def read(self, path: Path, request: ImportRequest) -> ImportedModel:
         """Read a model. Raise ZooError if it is damaged or has a property that zoo does not support."""
@@ -71,16 +107,15 @@ class T5GemmaImport(ModelTypeImport):
             vocabulary=vocabulary.fields,
             decoding=decoding,
         )
-        tensors = read_layer_tensors(weights, layer_tensors(spec.architecture))
+        tensors = read_tensors(weights, _layers(spec.architecture))
         table = rows, spec.architecture.d_model
-        for side, name in zip(SIDES, ("source_embedding", "target_embedding"), strict=True):
-            tensors[name] = vocabulary.target.rows(weights.take(f"model.{side}.embed_tokens.weight", *table))
-        if "lm_head.out_proj.weight" in weights.left:
-            tensors["output_projection"] = vocabulary.target.rows(weights.take("lm_head.out_proj.weight", *table))
-            if spec.architecture.tied_embeddings == "target":
-                if not torch.equal(tensors["output_projection"], tensors["target_embedding"]):
-                    raise config.error("tie_word_embeddings", "contradicts the weights, where both are different")
-                del tensors["output_projection"]
+        for name, foreign in _TABLES.items():
+            if name != "output_projection" or foreign in weights.left:
+                tensors[name] = vocabulary.target.rows(weights.take(foreign, *table))
+        if "output_projection" in tensors and spec.architecture.tied_embeddings == "target":
+            if not torch.equal(tensors["output_projection"], tensors["target_embedding"]):
+                raise config.error("tie_word_embeddings", "contradicts the weights, where both are different")
+            del tensors["output_projection"]
         tensors["output_bias"] = vocabulary.target.bias(None)
         weights.require_all_taken()
         origin = {"format": self.name, "source": path.name, "engine": "transformers"}
@@ -92,6 +127,53 @@ class T5GemmaImport(ModelTypeImport):
         tokenizer: Any = transformers.GemmaTokenizer.from_pretrained(str(path))
         network: Any = transformers.AutoModelForSeq2SeqLM.from_pretrained(str(path), dtype=torch.float32)
         return TransformersEngine(tokenizer, network, model.spec.decoding.beam)
+
+    def settings_of(self, spec: Spec) -> dict[str, Any]:
+        """Return the content of `config.json`, except the IDs of the special tokens."""
+        a = spec.architecture
+        return {
+            "architectures": [self.model_class],
+            "model_type": "t5gemma",
+            **WRITTEN,
+            **{side: _written_side(a, side) for side in SIDES},
+            "dropout_rate": a.dropout,
+            "attention_dropout": a.attention_dropout,
+            "tie_word_embeddings": a.tied_embeddings == "target",
+        }
+
+    def config(self, spec: Spec, ids: WrittenIds) -> dict[str, Any]:
+        """Return the content of `config.json`, in which each side has the special tokens."""
+        config = super().config(spec, ids)
+        common = {"vocab_size": len(ids.order), **ids.settings, "bos_token_id": int(ids.foreign[BOS])}
+        del common["decoder_start_token_id"]
+        return {**config, **common, **{side: {**config[side], **common} for side in SIDES}}
+
+    def architecture_of(self, config: Settings, spec: Spec) -> dict[str, Any]:
+        """Return the fields of `architecture` that an import reads from the settings of an exported model."""
+        return architecture_fields(config, [_side_settings(config, side) for side in SIDES])
+
+    def ids(self, bundle: Bundle) -> WrittenIds:
+        """Return the token IDs of the exported model. Raise ZooError if transformers cannot express the tokens."""
+        if not bundle.vocabulary.same_on_both_sides:
+            raise cannot_export(self.name, "T5Gemma has the same tokens on both sides")
+        if bundle.spec.vocabulary.kind != "bpe":
+            raise cannot_export(self.name, "GemmaTokenizer is a byte-pair encoding (`vocabulary.kind: bpe`)")
+        return written_ids(bundle, self.name)
+
+    def tensors_of(
+        self, a: Architecture, spec: Spec, tensors: Mapping[str, Tensor], ids: WrittenIds
+    ) -> Iterator[tuple[str, Tensor]]:
+        """Yield each tensor of the exported model with its name in transformers."""
+        yield from written_tensors(tensors, _layers(a))
+        for name, foreign in _TABLES.items():
+            if name in tensors:
+                yield foreign, ids.select(tensors[name])
+
+    def write_vocabulary(self, bundle: Bundle, folder: Path, ids: WrittenIds) -> None:
+        """Write the files of the tokenizer."""
+        ends = bool(bundle.vocabulary.source_suffix)
+        settings = {"tokenizer_class": "GemmaTokenizer", "add_bos_token": False, "add_eos_token": ends}
+        write_vocabulary(bundle, folder / SENTENCEPIECE, ids, settings)
 
 
 def _side_settings(config: Settings, side: str) -> Settings:
@@ -122,15 +204,16 @@ def architecture_fields(config: Settings, sides: list[Settings]) -> dict[str, An
             raise ZooError(problem, where=config.where)
     encoder.require({"cross_attention_hidden_size": (None,)})
     decoder.require({"cross_attention_hidden_size": (None, common[0]["d_model"])})
+    own = {name: read_settings(side, _OWN_SETTINGS) for name, side in zip(SIDES, sides, strict=True)}
     dropout = config.number("dropout_rate", 0.0)
     tied = config.boolean("tie_word_embeddings", True)
     return {
         **common[0],
-        "encoder": _sublayers(encoder, ("self_attention",)),
-        "decoder": _sublayers(decoder, ("self_attention", "cross_attention")),
-        "N": {name: side.integer("num_hidden_layers", 26, minimum=1) for name, side in zip(SIDES, sides, strict=True)},
-        "d_ff": encoder.integer("intermediate_size", 9216, minimum=1),
-        "h": encoder.integer("num_attention_heads", 8, minimum=1),
+        "encoder": _sublayers(own["encoder"], ("self_attention",)),
+        "decoder": _sublayers(own["decoder"], ("self_attention", "cross_attention")),
+        "N": {side: own[side]["depth"] for side in SIDES},
+        "d_ff": own["encoder"]["d_ff"],
+        "h": own["encoder"]["h"],
         "dropout": dropout,
         "attention_dropout": config.number("attention_dropout", 0.0),
         "activation_dropout": dropout,
@@ -154,42 +237,36 @@ def _common_fields(side: Settings, *, decodes: bool) -> dict[str, Any]:
             shown = side.any(key, default)
             problem = f"`{key}: {shown}` limits numbers by tanh, which zoo does not support"
             raise ZooError(problem, where=side.where, hint="choose a model without soft-capping")
-    d_k = side.integer("head_dim", 256, minimum=1)
+    fields = read_settings(side, _COMMON_SETTINGS)
+    d_k = fields["d_k"]
     if side.number("query_pre_attn_scalar", 256) != d_k:
         raise side.error("query_pre_attn_scalar", f"differs from `head_dim: {d_k}`, by which a spec scales scores")
     return {
-        "d_model": side.integer("hidden_size", 2304, minimum=1),
-        "d_k": d_k,
+        **fields,
         "d_v": d_k,
         "positions": {"kind": "rotary", "theta": _theta(side)},
-        "norm": {"kind": "rms_norm", "placement": "both", "epsilon": side.number("rms_norm_eps", 1e-6)},
+        "norm": {"kind": "rms_norm", "placement": "both", **fields["norm"]},
     }
 
 
 def _theta(side: Settings) -> float:
     """Return the base of the rotary angles, which older files have as `rope_theta`."""
-    parameters = side.any("rope_parameters") or {"rope_theta": side.number("rope_theta", 10_000.0)}
+    parameters = side.any("rope_parameters") or {"rope_theta": side.number("rope_theta", _THETA)}
     side.ignore("rope_theta")
     side.require({"rope_scaling": (None,)})
     if not isinstance(parameters, dict) or parameters.keys() - {"rope_theta", "rope_type"}:
         raise side.error("rope_parameters", "are positions that zoo does not support")
     if parameters.get("rope_type", "default") != "default":
         raise side.error("rope_parameters", "are positions that zoo does not support")
-    return float(parameters.get("rope_theta", 10_000.0))
+    return float(parameters.get("rope_theta", _THETA))
 
 
-def _sublayers(side: Settings, attentions: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Return the sub-layers of a layer, with their own sizes."""
-    activation = read_activation(side, "hidden_activation", "gelu_pytorch_tanh")
-    heads, kv_heads = (
-        side.integer("num_attention_heads", 8, minimum=1),
-        side.integer("num_key_value_heads", 4, minimum=1),
-    )
-    grouped = {} if kv_heads == heads else {"kv_heads": kv_heads}
-    d_ff = side.integer("intermediate_size", 9216, minimum=1)
-    feed_forward = {"gated": True, "bias": False, "activation": activation, "d_ff": d_ff}
+def _sublayers(own: Mapping[str, Any], attentions: tuple[str, ...]) -> list[dict[str, Any]]:
+    """Return the sub-layers of a layer, given the values of `_OWN_SETTINGS`."""
+    grouped = {} if own["kv_heads"] == own["h"] else {"kv_heads": own["kv_heads"]}
+    feed_forward = {"gated": True, "bias": False, "activation": own["activation"], "d_ff": own["d_ff"]}
     return [
-        *({"kind": kind, "h": heads, **grouped} for kind in attentions),
+        *({"kind": kind, "h": own["h"], **grouped} for kind in attentions),
         {"kind": "feed_forward", **feed_forward},
     ]
 
@@ -228,10 +305,35 @@ def _read_vocabulary(folder: Path, rows: int, special: SpecialTokens) -> Importe
     return convert_tokens(tokens, rows, special, folder, source_has_end=bool(config.get("add_eos_token", False)))
 
 
-def layer_tensors(a: Architecture) -> Iterator[LayerTensor]:
+def _written_side(a: Architecture, side: str) -> dict[str, Any]:
+    """Return the settings of the encoder or the decoder of an exported model."""
+    attention, *_, feed_forward = getattr(a, side)
+    own = SimpleNamespace(
+        depth=getattr(a.depths, side),
+        h=a.option(attention, "h"),
+        kv_heads=attention.kv_heads or a.option(attention, "h"),
+        d_ff=a.option(feed_forward, "d_ff"),
+        activation=a.option(feed_forward, "activation"),
+    )
+    return {
+        "model_type": "t5_gemma_module",
+        "is_decoder": side == "decoder",
+        **written_settings(a, _COMMON_SETTINGS),
+        **written_settings(own, _OWN_SETTINGS),
+        "query_pre_attn_scalar": a.d_k,
+        "rope_parameters": {"rope_theta": getattr(a.positions, "theta", _THETA), "rope_type": "default"},
+        "layer_types": ["full_attention"] * own.depth,
+        "sliding_window": _NO_WINDOW,
+        "attention_bias": False,
+        "attn_logit_softcapping": None,
+        "final_logit_softcapping": None,
+    }
+
+
+def _layers(a: Architecture) -> Iterator[TensorRow]:
     """Yield the tensors of all layers. The architecture is that of a T5Gemma."""
-    for side, depth in (("encoder", a.depths.encoder), ("decoder", a.depths.decoder)):
-        for number in range(depth):
+    for side in SIDES:
+        for number in range(getattr(a.depths, side)):
             for sublayer in getattr(a, side):
                 foreign, ours = f"model.{side}.layers.{number}", f"{side}.{number}.{sublayer.kind}"
                 part = _ATTENTIONS.get(sublayer.kind, "feedforward")
@@ -239,18 +341,18 @@ def layer_tensors(a: Architecture) -> Iterator[LayerTensor]:
                 if isinstance(sublayer, FeedForward):
                     d_ff = a.option(sublayer, "d_ff")
                     for name, matrix in (("gate_proj", "gate"), ("up_proj", "w1")):
-                        yield LayerTensor(f"{foreign}.mlp.{name}", f"{ours}.{matrix}", (d_ff, a.d_model))
-                    yield LayerTensor(f"{foreign}.mlp.down_proj", f"{ours}.w2", (a.d_model, d_ff))
+                        yield from linear(f"{foreign}.mlp.{name}", f"{ours}.{matrix}", (d_ff, a.d_model))
+                    yield from linear(f"{foreign}.mlp.down_proj", f"{ours}.w2", (a.d_model, d_ff))
                 else:
                     h = a.option(sublayer, "h")
                     widths = {"query": h * a.d_k, "output": h * a.d_v}
                     for name, projection in _PROJECTIONS.items():
                         width = widths.get(name, (sublayer.kv_heads or h) * a.d_k)
                         shape = (a.d_model, width) if name == "output" else (width, a.d_model)
-                        yield LayerTensor(f"{foreign}.{part}.{projection}", f"{ours}.{name}", shape)
+                        yield from linear(f"{foreign}.{part}.{projection}", f"{ours}.{name}", shape)
                 yield _gain(a, f"{foreign}.post_{part}_layernorm", f"{ours}.post_norm_gain")
         yield _gain(a, f"model.{side}.norm", f"{side}.norm_gain")
 
 
-def _gain(a: Architecture, foreign: str, ours: str) -> LayerTensor:
-    return LayerTensor(foreign, ours, (a.d_model,), is_linear=False, offset=1.0)
+def _gain(a: Architecture, foreign: str, ours: str) -> TensorRow:
+    return TensorRow(f"{foreign}.weight", ours, (a.d_model,), offset=1.0)

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from compiler.lowering.positions import sinusoidal_encoding
-from specs import Architecture, ZooError
+from specs import ZooError
 from zoo.interop.numbering import NEVER, Numbering
-from zoo.interop.tensors import RESTORE, SIDES, ForeignTensors, NetworkTensors, position_fields
+from zoo.interop.tensors import RESTORE, SIDES, ForeignTensors, copied, position_fields
 
 _BIAS = "final_logits_bias"
 _POSITIONS = "model.{}.embed_positions.weight"
@@ -24,19 +24,6 @@ _OUTPUTS_D_MODEL = (
 _MAX_MESSAGE = 200  # characters
 _COMPARED_POSITIONS = 32
 _MAX_D_MODEL = 65_536  # the largest value that a spec allows
-
-
-def read_layers(source: ForeignTensors, architecture: Architecture) -> dict[str, Tensor]:
-    """Remove the tensors of all layers from `source`. Return them with zoo's names as keys.
-
-    Raise ZooError if one is missing or has another shape.
-    """
-    layers = NetworkTensors()
-    for side, depth in zip(SIDES, (architecture.depths.encoder, architecture.depths.decoder), strict=True):
-        for number in range(depth):
-            foreign, ours = f"model.{side}.layers.{number}", f"{side}.{number}"
-            layers.add_pytorch_layer(source, foreign, ours, architecture.d_model, architecture.d_ff)
-    return layers.complete()
 
 
 def read_output_bias(source: ForeignTensors, numbering: Numbering, excluded: Collection[int]) -> Tensor:
@@ -87,9 +74,8 @@ def take_positions(source: ForeignTensors, d_model: int) -> tuple[dict[str, Any]
     fields = position_fields(tables["encoder"], tables["decoder"])
     if fields["kind"] != "learned":
         return {"positions": fields}, {}
-    layers = NetworkTensors()
-    layers.add_learned_positions(tables, fields["rows"])
-    return {"positions": fields}, layers.tensors
+    rows = fields["rows"]
+    return {"positions": fields}, {f"{side}.positions": copied(table[:rows]) for side, table in tables.items()}
 
 
 def to_interleaved(name: str, tensor: Tensor, d_model: int) -> Tensor:

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import os
 import struct
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
@@ -20,7 +18,7 @@ import numpy as np
 
 from specs import ZooError
 from zoo.files.reading import is_present, open_file
-from zoo.interop.marian.archive import Archive, damaged
+from zoo.interop.marian.archive import damaged
 
 _VERSION = 1
 _INTGEMM8 = 0x4101
@@ -51,7 +49,7 @@ class _Stored:
     """Number of bytes, which may include padding."""
 
 
-class BinaryArchive(Archive):
+class BinaryFile:
     """An open .bin file. Quantised matrices are dequantised to float32 when they are read."""
 
     def __init__(self, file: Path, stream: BinaryIO) -> None:
@@ -59,22 +57,17 @@ class BinaryArchive(Archive):
         self.file, self._stream = file, stream
         self._size = os.fstat(stream.fileno()).st_size
         self._tensors = self._read_headers()
-        super().__init__(file, [name for name in self._tensors if not name.endswith(_ACTIVATION_MULTIPLIERS)])
 
     @property
     def is_quantised(self) -> bool:
         """Whether the file contains quantised matrices."""
         return any(tensor.type == _INTGEMM8 for tensor in self._tensors.values())
 
-    def stored_size(self, name: str) -> int:
-        """Return the size of a tensor in the file, in bytes."""
-        return self._tensors[name].size
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Return all arrays that affect products of float32 matrices."""
+        return {name: self._read(name) for name in self._tensors if not name.endswith(_ACTIVATION_MULTIPLIERS)}
 
-    def shape(self, name: str) -> tuple[int, ...]:
-        """Return the shape of a tensor, without removing it."""
-        return self._tensors[name].shape
-
-    def read(self, name: str) -> np.ndarray:
+    def _read(self, name: str) -> np.ndarray:
         """Return a tensor. A quantised matrix is returned in float32."""
         tensor = self._tensors[name]
         dtype = _TYPES[tensor.type]
@@ -133,11 +126,18 @@ class BinaryArchive(Archive):
         return self._stream.read(count)
 
 
-@contextmanager
-def open_binary(file: Path) -> Iterator[BinaryArchive]:
-    """Open a .bin file. Raise ZooError if it is missing or damaged."""
+def read_binary(file: Path) -> dict[str, np.ndarray]:
+    """Return the arrays in a .bin file. Raise ZooError if it is missing or damaged."""
     with open_file(file) as stream:
-        yield BinaryArchive(file, stream)
+        return BinaryFile(file, stream).arrays()
+
+
+def is_quantised(file: Path) -> bool:
+    """Return whether a model is a .bin file with quantised matrices."""
+    if not is_binary_model(file):
+        return False
+    with open_file(file) as stream:
+        return BinaryFile(file, stream).is_quantised
 
 
 def is_binary_model(file: Path) -> bool:

@@ -5,19 +5,20 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
+
 from specs import UNK, Spec, ZooError
 from zoo.interop.formats import Engine, EngineTranslation, ImportedModel, ImportRequest, imported_spec
-from zoo.interop.marian.archive import Archive, open_archive
-from zoo.interop.marian.binary import is_binary_model, open_binary
+from zoo.interop.marian.archive import network_options, read_npz, tensors_of
+from zoo.interop.marian.binary import is_binary_model, is_quantised, read_binary
 from zoo.interop.marian.decoder import SUFFIX, Decoder, model_files, read_decoder
-from zoo.interop.marian.network import architecture_fields, embedding_rows, read_embeddings, read_layers
+from zoo.interop.marian.network import architecture_fields, read_embeddings, read_layers
 from zoo.interop.marian.shortlist import read_shortlist, shortlist_files
 from zoo.interop.marian.vocabulary import read_vocabulary
 from zoo.interop.sentencepiece_model import is_language_token
@@ -47,28 +48,27 @@ class MarianImport:
 
     def read(self, path: Path, request: ImportRequest) -> ImportedModel:
         """Read a model. Raise ZooError if it is damaged or has a property that zoo does not support."""
-        if path.suffix in (".npz", ".bin"):
-            with _open_model(path):
-                pass  # report a damaged file before a missing vocabulary
+        arrays = _read_arrays(path) if path.suffix in (".npz", ".bin") else None
         decoder = read_decoder(path)
-        with _open_model(decoder.model) as archive:
-            options = archive.options()
-            architecture = architecture_fields(options)
-            rows = embedding_rows(archive, options)
-            vocabulary = read_vocabulary(decoder.vocabularies, rows)
-            suppressed = [*([UNK] if decoder.suppresses_unknown else []), *vocabulary.control_characters]
-            spec = imported_spec(
-                request,
-                f"Imported from Marian's {decoder.model.name}.",
-                architecture=architecture,
-                vocabulary=vocabulary.fields,
-                decoding={**decoder.decoding, "suppressed_tokens": suppressed},
-            )
-            tensors = read_layers(archive, options, spec.architecture)
-            numberings = vocabulary.source, vocabulary.target
-            tensors.update(read_embeddings(archive, options, spec.architecture, *numberings))
-            options.require_all_known()
-            archive.require_all_taken()
+        arrays = arrays or _read_arrays(decoder.model)
+        options = network_options(arrays, decoder.model)
+        tensors = tensors_of(arrays, decoder.model)
+        architecture = architecture_fields(options)
+        tables = read_embeddings(tensors, options)
+        rows = len(tables.source), len(tables.target)
+        vocabulary = read_vocabulary(decoder.vocabularies, rows)
+        embeddings, fields = tables.converted(vocabulary.source, vocabulary.target)
+        suppressed = [*([UNK] if decoder.suppresses_unknown else []), *vocabulary.control_characters]
+        spec = imported_spec(
+            request,
+            f"Imported from Marian's {decoder.model.name}.",
+            architecture={**architecture, **fields},
+            vocabulary=vocabulary.fields,
+            decoding={**decoder.decoding, "suppressed_tokens": suppressed},
+        )
+        layers = read_layers(tensors, options, spec.architecture)
+        options.require_all_known()
+        tensors.require_all_taken()
         version = str(options.any("version", "")).split(" ")[0]
         origin = {"format": self.name, "source": decoder.model.name, "engine": f"Marian {version}".strip()}
         scripts = [name for name in _SCRIPTS if decoder.model.with_name(name).is_file()]
@@ -87,21 +87,20 @@ class MarianImport:
             notes += (
                 f"the folder has {len(files)} shortlists ({names}), so none is imported; leave one and import again",
             )
-        return ImportedModel(spec, vocabulary.vocabulary, tensors, origin, notes, shortlist)
+        return ImportedModel(spec, vocabulary.vocabulary, {**layers, **embeddings}, origin, notes, shortlist)
 
     def open_engine(self, path: Path, model: ImportedModel) -> Engine:
         """Open the model in Marian, through its Python package `pymarian`."""
         decoder = read_decoder(path)
-        with _open_model(decoder.model) as archive:
-            if archive.is_quantised:
-                problem = f"`{decoder.model}` is quantised, and `pymarian` cannot run it"
-                raise ZooError(problem, hint="import it without `--check`, or import the float32 model")
+        if is_quantised(decoder.model):
+            problem = f"`{decoder.model}` is quantised, and `pymarian` cannot run it"
+            raise ZooError(problem, hint="import it without `--check`, or import the float32 model")
         engine = MarianEngine if _searches_as_trained(model.spec) else MarianScoringEngine
         return engine(decoder, model)
 
 
-def _open_model(file: Path) -> AbstractContextManager[Archive]:
-    return open_binary(file) if file.suffix == ".bin" else open_archive(file)
+def _read_arrays(file: Path) -> dict[str, np.ndarray]:
+    return read_binary(file) if file.suffix == ".bin" else read_npz(file)
 
 
 def _searches_as_trained(spec: Spec) -> bool:

@@ -11,10 +11,10 @@ from typing import Any
 
 from torch import Tensor
 
-from specs import Architecture
-from zoo.interop.marian.archive import Archive
-from zoo.interop.numbering import Numbering
+from specs import Architecture, FeedForward
 from zoo.interop.settings import Settings
+from zoo.interop.tables import Setting, TensorRow, read_settings, read_tensors
+from zoo.interop.tensors import SIDES, EmbeddingTables, ForeignTensors
 
 _ALLOWED: dict[str, tuple[Any, ...]] = {
     "type": ("transformer",),
@@ -51,7 +51,15 @@ also show.
 
 `version` has an effect only on pre-norm models, for which `_require_normalised_keys` reads it.
 """
-_ACTIVATIONS = {"relu": "relu", "swish": "silu"}
+_SETTINGS = (
+    Setting("enc-depth", "N.encoder", int),
+    Setting("dec-depth", "N.decoder", int),
+    Setting("dim-emb", "d_model", int),
+    Setting("transformer-dim-ffn", "d_ff", int),
+    Setting("transformer-heads", "h", int),
+    # Marian's gelu is x sigmoid(1.702 x), which zoo does not support.
+    Setting("transformer-ffn-activation", "activation", "swish", {"swish": "silu", "relu": "relu"}),
+)
 _EPSILON = 1e-6
 _FIRST_WITH_NORMALISED_KEYS = (1, 10, 42)
 """First version of Marian that always normalises keys and values in the self-attention of pre-norm models.
@@ -60,32 +68,29 @@ Commit 14042019 of marian-dev (October 2021) added this. Versions up to 1.10.23,
 Builds of 1.10.24 and 1.10.28 exist with and without it. There is no version between 1.10.28 and 1.10.42.
 """
 _PROJECTIONS = {"query": "q", "key": "k", "value": "v", "output": "o"}
-NamedTensors = Iterator[tuple[str, Tensor]]
+_OUTPUT = "decoder_ff_logit_out"
 
 
 def architecture_fields(options: Settings) -> dict[str, Any]:
     """Return the fields of `architecture`. Raise ZooError for an option that zoo does not support."""
     options.require(_ALLOWED)
     options.ignore(*_NO_EFFECT)
-    d_model, h = options.integer("dim-emb", minimum=1), options.integer("transformer-heads", minimum=1)
+    fields = read_settings(options, _SETTINGS)
+    d_model, h, d_ff = fields["d_model"], fields["h"], fields["d_ff"]
     if d_model % h or d_model < 4 or d_model % 2:
         raise options.error("transformer-heads", f"does not divide `dim-emb: {d_model}`, or `dim-emb` is odd")
-    depths = {"encoder": options.integer("enc-depth", minimum=1), "decoder": options.integer("dec-depth", minimum=1)}
+    if options.integer("transformer-decoder-dim-ffn", 0) not in (0, d_ff):
+        problem = f"differs from the encoder's `transformer-dim-ffn: {d_ff}`, but zoo supports one `d_ff`"
+        raise options.error("transformer-decoder-dim-ffn", problem)
     return {
-        "N": depths,
+        **fields,
         "encoder": [{"kind": "self_attention"}, {"kind": "feed_forward"}],
         "decoder": [{"kind": _first_sublayer(options)}, {"kind": "cross_attention"}, {"kind": "feed_forward"}],
-        "d_model": d_model,
-        "d_ff": _d_ff(options),
-        "h": h,
         "d_k": d_model // h,
         "d_v": d_model // h,
-        "activation": _activation(options),
         "positions": {"kind": "sinusoidal_halves"},
         "norm": {"placement": _norm_placement(options), "epsilon": _EPSILON},
-        "tied_embeddings": _tied_embeddings(options),
         "projection_bias": True,
-        "output_bias": True,  # Marian has no PAD and no BOS, so a bias suppresses them
     }
 
 
@@ -96,24 +101,6 @@ def _first_sublayer(options: Settings) -> str:
         return "ssru"
     options.ignore("dec-cell", "layer-normalization")
     return "self_attention"
-
-
-def _d_ff(options: Settings) -> int:
-    d_ff = options.integer("transformer-dim-ffn", minimum=1)
-    if options.integer("transformer-decoder-dim-ffn", 0) not in (0, d_ff):
-        raise options.error(
-            "transformer-decoder-dim-ffn",
-            f"differs from the encoder's `transformer-dim-ffn: {d_ff}`, but zoo supports one `d_ff`",
-        )
-    return d_ff
-
-
-def _activation(options: Settings) -> str:
-    """Return the activation. Marian's gelu is x sigmoid(1.702 x), which zoo does not support."""
-    name = options.text("transformer-ffn-activation", "swish")
-    if name not in _ACTIVATIONS:
-        raise options.error("transformer-ffn-activation", "is an activation that zoo does not support")
-    return _ACTIVATIONS[name]
 
 
 def _norm_placement(options: Settings) -> str:
@@ -156,68 +143,48 @@ def _require_normalised_keys(options: Settings) -> None:
         )
 
 
-def _tied_embeddings(options: Settings) -> str:
-    """Return the value of `tied_embeddings` in the spec. If only the two embeddings are tied, zoo stores two copies."""
-    all_tied, target = options.boolean("tied-embeddings-all", False), options.boolean("tied-embeddings", False)
-    source = options.boolean("tied-embeddings-src", False)
-    if all_tied or (source and target):
-        return "all"
-    return "target" if target else "none"
+def read_embeddings(source: ForeignTensors, options: Settings) -> EmbeddingTables:
+    """Remove the embeddings, the output projection and its bias from `source`, and return them."""
+    names = ("tied-embeddings-all", "tied-embeddings-src", "tied-embeddings", "output-omit-bias")
+    all_tied, sources_tied, targets_tied, without_bias = (options.boolean(name, False) for name in names)
+    if all_tied or sources_tied:
+        encoder = decoder = source.take("Wemb")
+    else:
+        encoder, decoder = source.take("encoder_Wemb"), source.take("decoder_Wemb")
+    if all_tied or targets_tied:
+        output = decoder
+    elif f"{_OUTPUT}_W" in source.left:  # old versions of Marian
+        output = source.take(f"{_OUTPUT}_W").T
+    else:
+        output = source.take(f"{_OUTPUT}_Wt")
+    bias = None if without_bias else source.take(f"{_OUTPUT}_b")
+    scale = decoder.shape[-1] ** 0.5
+    return EmbeddingTables(encoder, decoder, output, bias, scale, scale)
 
 
-def _has_common_embedding(options: Settings) -> bool:
-    """Return whether source and target share one embedding."""
-    return options.boolean("tied-embeddings-all", False) or options.boolean("tied-embeddings-src", False)
-
-
-def embedding_rows(archive: Archive, options: Settings) -> tuple[int, int]:
-    """Return the number of rows of the source embedding and of the target embedding."""
-    common = _has_common_embedding(options)
-    return archive.rows("Wemb" if common else "encoder_Wemb"), archive.rows("Wemb" if common else "decoder_Wemb")
-
-
-def read_layers(archive: Archive, options: Settings, architecture: Architecture) -> dict[str, Tensor]:
-    """Remove the tensors of all layers from the archive. Return them with zoo's names as keys.
+def read_layers(source: ForeignTensors, options: Settings, a: Architecture) -> dict[str, Tensor]:
+    """Remove the tensors of all layers from `source`. Return them with zoo's names as keys.
 
     Raise ZooError if one is missing or has another shape.
     """
-    tensors: dict[str, Tensor] = {}
-    for number in range(architecture.depths.encoder):
-        tensors.update(_layer(archive, f"encoder_l{number + 1}", f"encoder.{number}", architecture, "self_attention"))
     tied = _tied_layers(options)
+    originals = {original: tied.index(original) for original in tied}
+    layers = [
+        *(("encoder", number, f"encoder_l{number + 1}") for number in range(a.depths.encoder)),
+        *(("decoder", number, f"decoder_l{original}") for original, number in originals.items()),
+    ]
+    tensors: dict[str, Tensor] = {}
+    for side, number, foreign in layers:
+        tensors |= read_tensors(source, _layer(a, side, f"{side}.{number}", foreign))
     for number, original in enumerate(tied):
-        first = tied.index(original)
-        ours = f"decoder.{number}"
-        if first == number:
-            kind = architecture.decoder[0].kind
-            tensors.update(_layer(archive, f"decoder_l{original}", ours, architecture, kind))
-        else:  # a weights file has no aliases, so the tensors of the tied layer are copied
+        if (first := originals[original]) != number:  # a weights file has no aliases, so the tensors are copied
             prefix = f"decoder.{first}."
-            tied_tensors = [(name, tensor) for name, tensor in tensors.items() if name.startswith(prefix)]
-            tensors |= {f"{ours}.{name.removeprefix(prefix)}": tensor.clone() for name, tensor in tied_tensors}
-    if architecture.norm.placement == "pre":
-        for side in ("encoder", "decoder"):
-            tensors.update(_norm(archive, f"{side}_top", "", side, architecture.d_model))
+            copied = [(name, tensor) for name, tensor in tensors.items() if name.startswith(prefix)]
+            tensors |= {f"decoder.{number}.{name.removeprefix(prefix)}": tensor.clone() for name, tensor in copied}
+    if a.norm.placement == "pre":
+        for side in SIDES:
+            tensors |= read_tensors(source, _norm(a, f"{side}_top", "", side))
     return tensors
-
-
-def read_embeddings(
-    archive: Archive, options: Settings, architecture: Architecture, source: Numbering, target: Numbering
-) -> NamedTensors:
-    """Remove the embeddings, the output projection and its bias, and yield them in the order of zoo's token IDs."""
-    if architecture.tied_embeddings == "all":
-        yield "embedding", source.rows(archive.take("Wemb"))
-    else:
-        common = archive.take("Wemb") if _has_common_embedding(options) else None
-        yield "source_embedding", source.rows(archive.take("encoder_Wemb") if common is None else common)
-        yield "target_embedding", target.rows(archive.take("decoder_Wemb") if common is None else common)
-    output = "decoder_ff_logit_out"
-    if architecture.tied_embeddings == "none":
-        transposed = archive.has(f"{output}_W")  # old versions of Marian
-        table = archive.take(f"{output}_W").T if transposed else archive.take(f"{output}_Wt")
-        yield "output_projection", target.rows(table)
-    has_bias = not options.boolean("output-omit-bias", False)
-    yield "output_bias", target.bias(archive.take(f"{output}_b") if has_bias else None)
 
 
 def _tied_layers(options: Settings) -> list[int]:
@@ -229,41 +196,30 @@ def _tied_layers(options: Settings) -> list[int]:
     return tied
 
 
-def _layer(archive: Archive, foreign: str, ours: str, architecture: Architecture, first: str) -> NamedTensors:
-    if first == "ssru":
-        yield from _ssru(archive, f"{foreign}_rnn", f"{ours}.ssru", architecture)
-    else:
-        yield from _attention(archive, f"{foreign}_self", f"{ours}.self_attention", architecture)
-    if ours.startswith("decoder"):
-        yield from _attention(archive, f"{foreign}_context", f"{ours}.cross_attention", architecture)
-    d_model, d_ff = architecture.d_model, architecture.d_ff
-    for number, (rows, columns) in enumerate(((d_model, d_ff), (d_ff, d_model)), start=1):
-        yield f"{ours}.feed_forward.w{number}", archive.take(f"{foreign}_ffn_W{number}", rows, columns)
-        yield f"{ours}.feed_forward.b{number}", archive.take_vector(f"{foreign}_ffn_b{number}", columns)
-    yield from _norm(archive, f"{foreign}_ffn_ffn", _norm_suffix(architecture), f"{ours}.feed_forward", d_model)
+def _layer(a: Architecture, side: str, ours: str, foreign: str) -> Iterator[TensorRow]:
+    """Yield the tensors of a layer."""
+    suffix = "_pre" if a.norm.placement == "pre" else ""
+    square = (a.d_model, a.d_model)
+    for sublayer in getattr(a, side):
+        name = f"{ours}.{sublayer.kind}"
+        if isinstance(sublayer, FeedForward):
+            for number, shape in (("1", (a.d_model, a.d_ff)), ("2", (a.d_ff, a.d_model))):
+                yield TensorRow(f"{foreign}_ffn_W{number}", f"{name}.w{number}", shape)
+                yield TensorRow(f"{foreign}_ffn_b{number}", f"{name}.b{number}", (1, shape[1]), is_row=True)
+            yield from _norm(a, f"{foreign}_ffn_ffn", suffix, name)
+        elif sublayer.kind == "ssru":
+            yield TensorRow(f"{foreign}_rnn_W", f"{name}.value", square)
+            yield TensorRow(f"{foreign}_rnn_Wf", f"{name}.gate", square)
+            yield TensorRow(f"{foreign}_rnn_bf", f"{name}.gate_bias", (1, a.d_model), is_row=True)
+            yield from _norm(a, f"{foreign}_rnn" if suffix else f"{foreign}_rnn_ffn", suffix, name)
+        else:
+            part = f"{foreign}_self" if sublayer.kind == "self_attention" else f"{foreign}_context"
+            for projection, letter in _PROJECTIONS.items():
+                yield TensorRow(f"{part}_W{letter}", f"{name}.{projection}", square)
+                yield TensorRow(f"{part}_b{letter}", f"{name}.{projection}_bias", (1, a.d_model), is_row=True)
+            yield from _norm(a, f"{part}_Wo", suffix, name)
 
 
-def _attention(archive: Archive, foreign: str, ours: str, architecture: Architecture) -> NamedTensors:
-    d_model = architecture.d_model
-    for name, letter in _PROJECTIONS.items():
-        yield f"{ours}.{name}", archive.take(f"{foreign}_W{letter}", d_model, d_model)
-        yield f"{ours}.{name}_bias", archive.take_vector(f"{foreign}_b{letter}", d_model)
-    yield from _norm(archive, f"{foreign}_Wo", _norm_suffix(architecture), ours, d_model)
-
-
-def _ssru(archive: Archive, foreign: str, ours: str, architecture: Architecture) -> NamedTensors:
-    d_model = architecture.d_model
-    yield f"{ours}.value", archive.take(f"{foreign}_W", d_model, d_model)
-    yield f"{ours}.gate", archive.take(f"{foreign}_Wf", d_model, d_model)
-    yield f"{ours}.gate_bias", archive.take_vector(f"{foreign}_bf", d_model)
-    norm = foreign if architecture.norm.placement == "pre" else f"{foreign}_ffn"
-    yield from _norm(archive, norm, _norm_suffix(architecture), ours, d_model)
-
-
-def _norm(archive: Archive, foreign: str, suffix: str, ours: str, d_model: int) -> NamedTensors:
-    yield f"{ours}.norm_gain", archive.take_vector(f"{foreign}_ln_scale{suffix}", d_model)
-    yield f"{ours}.norm_bias", archive.take_vector(f"{foreign}_ln_bias{suffix}", d_model)
-
-
-def _norm_suffix(architecture: Architecture) -> str:
-    return "_pre" if architecture.norm.placement == "pre" else ""
+def _norm(a: Architecture, foreign: str, suffix: str, ours: str) -> Iterator[TensorRow]:
+    yield TensorRow(f"{foreign}_ln_scale{suffix}", f"{ours}.norm_gain", (1, a.d_model), is_row=True)
+    yield TensorRow(f"{foreign}_ln_bias{suffix}", f"{ours}.norm_bias", (1, a.d_model), is_row=True)

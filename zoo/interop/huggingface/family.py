@@ -1,0 +1,248 @@
+"""Base class of the families of transformers' models. A family describes how its models are read and written."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, ClassVar
+
+import safetensors.torch
+import torch
+from torch import Tensor
+
+from specs import BOS, PAD, Architecture, Spec, ZooError
+from zoo.files.atomic import write_json
+from zoo.files.reading import is_present, read_json
+from zoo.interop.formats import Bundle, Engine, ExportCheck, ImportedModel, ImportFormat, ImportRequest, require_folder
+from zoo.interop.huggingface.folder import CONFIG, GENERATION_CONFIG, import_transformers, model_type
+from zoo.interop.huggingface.generation import GENERATION_KEYS
+from zoo.interop.huggingface.weight_files import FILES
+from zoo.interop.roundtrip import cannot_export, require_same_architecture, require_standard_layers
+from zoo.interop.settings import Settings
+from zoo.text.tokenizer import Tokenizer
+from zoo.text.vocabulary import Vocabulary
+
+
+@dataclass(frozen=True)
+class WrittenIds:
+    """Token IDs of an exported model. transformers' IDs differ from zoo's IDs of the same tokens."""
+
+    order: list[int | None]
+    """zoo's IDs in the order of transformers' IDs. None for a token that zoo does not have, whose row is zeros."""
+    foreign: Tensor
+    """transformers' IDs in the order of zoo's IDs."""
+    start: int
+    """transformers' ID of the token that decoding starts with."""
+    pad: int
+    end: int
+
+    @classmethod
+    def of(
+        cls, order: Sequence[int | None], size: int, *, pad: int, end: int, start: int | None = None, other: int = 0
+    ) -> WrittenIds:
+        """Return the IDs for an order.
+
+        Args:
+            order: zoo's IDs in the order of transformers' IDs.
+            size: The number of tokens in zoo.
+            pad: transformers' ID of the padding token.
+            end: transformers' ID of EOS.
+            start: transformers' ID of the token that decoding starts with. None: the ID of BOS.
+            other: transformers' ID of the tokens that are not in `order`.
+        """
+        foreign = torch.full((size,), other)
+        for row, id in enumerate(order):
+            if id is not None:
+                foreign[id] = row
+        if start is not None:
+            foreign[BOS] = start
+        return cls(list(order), foreign, int(foreign[BOS]), pad, end)
+
+    def select(self, values: Tensor) -> Tensor:
+        """Return a matrix or a bias of zoo with its rows in the order of transformers' IDs."""
+        order = self.order[: len(values)]
+        selected = values.float()[[0 if id is None else id for id in order]].clone()
+        selected[[id is None for id in order]] = 0
+        return selected
+
+    @property
+    def settings(self) -> dict[str, int]:
+        """The special tokens, as in `config.json` and `generation_config.json`."""
+        return {"pad_token_id": self.pad, "eos_token_id": self.end, "decoder_start_token_id": self.start}
+
+
+class Family(ABC):
+    """Base class of the families. Implements `zoo.interop.formats.ImportFormat` and `ExportFormat`.
+
+    A family reads and writes its settings and tensors with the same tables (`zoo.interop.tables`).
+    """
+
+    name: ClassVar[str]
+    description: ClassVar[str]
+    model_types: ClassVar[tuple[str, ...]]
+    """The values of `model_type` in `config.json` that select the family."""
+    engine = "transformers"
+    model_class: ClassVar[str]
+    """The class of transformers that opens an exported model."""
+    may_differ: ClassVar[Collection[str]] = ()
+    """Fields of `architecture` that may have another value in the exported model."""
+    hidden: ClassVar[Collection[int]] = (PAD, BOS)
+    """zoo's IDs of tokens that translations of the exported model never contain."""
+
+    def recognises(self, path: Path) -> bool:
+        """Return whether the path is a folder whose `config.json` has one of the model types."""
+        return model_type(path) in self.model_types
+
+    def settings(self, path: Path) -> tuple[Settings, Settings]:
+        """Return the settings of the network and those of the search.
+
+        In older folders, `config.json` contains both. The two results are then the same object.
+
+        Raises:
+            ZooError: The path is not a folder, or a file is damaged.
+        """
+        require_folder(path, self.name)
+        config = Settings(read_json(path / CONFIG), str(path / CONFIG))
+        config.require({"model_type": self.model_types})
+        if not is_present(path / GENERATION_CONFIG):
+            return config, config
+        config.ignore(*GENERATION_KEYS)
+        return config, Settings(read_json(path / GENERATION_CONFIG), str(path / GENERATION_CONFIG))
+
+    @abstractmethod
+    def read(self, path: Path, request: ImportRequest) -> ImportedModel:
+        """Read a model. Raise ZooError if it is damaged or has a property that zoo does not support."""
+
+    @abstractmethod
+    def open_engine(self, path: Path, model: ImportedModel) -> Engine:
+        """Open the model in transformers, in float32. It translates in the default direction of the spec."""
+
+    @abstractmethod
+    def settings_of(self, spec: Spec) -> dict[str, Any]:
+        """Return the content of `config.json`, except the IDs of the special tokens."""
+
+    @abstractmethod
+    def architecture_of(self, config: Settings, spec: Spec) -> dict[str, Any]:
+        """Return the fields of `architecture` that an import reads from the settings of an exported model.
+
+        Raises:
+            ZooError: A setting is not supported.
+        """
+
+    @abstractmethod
+    def ids(self, bundle: Bundle) -> WrittenIds:
+        """Return the token IDs of the exported model. Raise ZooError if the format cannot express the tokens."""
+
+    @abstractmethod
+    def tensors_of(
+        self, a: Architecture, spec: Spec, tensors: Mapping[str, Tensor], ids: WrittenIds
+    ) -> Iterator[tuple[str, Tensor]]:
+        """Yield each tensor of the exported model with its name in transformers.
+
+        Args:
+            a: The architecture of the exported model.
+            spec: The spec of the model.
+            tensors: Maps zoo's name of each tensor to the tensor.
+            ids: The token IDs of the exported model.
+        """
+
+    @abstractmethod
+    def write_vocabulary(self, bundle: Bundle, folder: Path, ids: WrittenIds) -> None:
+        """Write the files of the tokenizer."""
+
+    def notes(self, spec: Spec) -> Iterator[str]:
+        """Yield notes for the user about an exported model."""
+        yield from search_differences(spec)
+
+    def reader(self, bundle: Bundle) -> ImportFormat:
+        """Return this format, which also reads the models that it writes."""
+        return self
+
+    def written_architecture(self, spec: Spec) -> Architecture:
+        """Return the architecture of the exported model. Raise ZooError if the format cannot express that of a spec."""
+        require_standard_layers(spec.architecture, self.name)
+        try:
+            fields = self.architecture_of(Settings(self.settings_of(spec), CONFIG), spec)
+        except ZooError as error:
+            raise cannot_export(self.name, error.problem) from None
+        return require_same_architecture(spec.architecture, fields, self.name, self.may_differ)
+
+    def write(self, bundle: Bundle, folder: Path) -> list[str]:
+        """Write weights, settings and the vocabulary. Return notes for the user.
+
+        Raises:
+            ZooError: transformers cannot express the model.
+        """
+        spec = bundle.spec
+        a = self.written_architecture(spec)
+        self.require_sentencepiece(bundle.vocabulary)
+        ids = self.ids(bundle)
+        tensors = dict(self.tensors_of(a, spec, bundle.tensors, ids))
+        safetensors.torch.save_file(tensors, folder / FILES[0], metadata={"format": "pt"})
+        write_json(folder / CONFIG, self.config(spec, ids))
+        write_json(folder / GENERATION_CONFIG, self._generation_config(spec, ids))
+        self.write_vocabulary(bundle, folder, ids)
+        return list(self.notes(spec))
+
+    def config(self, spec: Spec, ids: WrittenIds) -> dict[str, Any]:
+        """Return the content of `config.json`."""
+        return {**self.settings_of(spec), "vocab_size": len(ids.order), **ids.settings}
+
+    def max_length(self, spec: Spec) -> int:
+        """Return the maximum length of a translation, including BOS."""
+        decoding = spec.decoding
+        return int(decoding.length_factor * decoding.max_source_length) + decoding.extra_length + 1
+
+    def require_sentencepiece(self, vocabulary: Vocabulary) -> None:
+        """Raise ZooError unless both sides are SentencePiece models."""
+        if not isinstance(vocabulary.target, Tokenizer):
+            raise cannot_export(self.name, "the target consists of brackets of parse trees, not of text")
+        if vocabulary.source.is_word_level or vocabulary.target.is_word_level:
+            problem = "its vocabulary is a list of words, but transformers requires a SentencePiece model"
+            raise cannot_export(self.name, problem)
+
+    def _generation_config(self, spec: Spec, ids: WrittenIds) -> dict[str, Any]:
+        """Return the content of `generation_config.json`."""
+        decoding, own = spec.decoding, set(ids.order)
+        hidden = {int(ids.foreign[id]) for id in (*self.hidden, *decoding.suppressed_tokens) if id in own}
+        return {
+            "num_beams": decoding.beam,
+            "length_penalty": decoding.alpha,
+            "early_stopping": decoding.stopping_rule == "full",
+            "max_length": self.max_length(spec),
+            "bad_words_ids": [[id] for id in sorted(hidden)] or None,
+            **ids.settings,
+        }
+
+    def check(self, bundle: Bundle, folder: Path) -> ExportCheck | None:
+        """Compare transformers' log-probabilities with the reference log-probabilities of the bundle.
+
+        Return None if transformers is not installed.
+        """
+        if find_spec("transformers") is None:
+            return None
+        transformers, ids = import_transformers(), self.ids(bundle).foreign
+        model: Any = getattr(transformers, self.model_class).from_pretrained(folder)
+        model.eval()
+        source, target = bundle.proof.stream, bundle.proof.target
+        with torch.no_grad():
+            mask = (torch.arange(source.values.shape[1]) < source.lengths[:, None]).long()
+            inputs = {"input_ids": ids[source.values], "attention_mask": mask, "decoder_input_ids": ids[target[:, :-1]]}
+            logits = model(**inputs).logits
+        log_probabilities = logits.log_softmax(-1).gather(2, ids[target[:, 1:]].unsqueeze(2)).squeeze(2)
+        difference = (log_probabilities - bundle.proof.log_probabilities).masked_fill(target[:, 1:] == PAD, 0)
+        return ExportCheck(f"transformers {transformers.__version__}", float(difference.abs().max()))
+
+
+def search_differences(spec: Spec) -> Iterator[str]:
+    """Yield notes for the user about differences between the search in transformers and the search of the spec."""
+    decoding = spec.decoding
+    if decoding.length_penalty == "gnmt" and decoding.alpha and decoding.beam > 1:
+        yield "the length penalty of the spec is ((5 + length) / 6)^alpha, and that of transformers is length^alpha"
+    if decoding.stopping_rule != "full" and decoding.beam > 1:
+        yield f"beam search stops by the rule of transformers, not by `stopping_rule: {decoding.stopping_rule}`"
+    if decoding.length_factor:
+        yield "transformers has the same maximum length for all sources: `max_length` in generation_config.json"
