@@ -14,8 +14,8 @@ import specs
 from compiler import EmittedProgram, Purpose, emit
 from compiler.backends.eager import functions
 from compiler.complexity import END, LENGTH, START, SubLayer, sublayer_stack
-from zoo.paper.evidence import Timing
-from zoo.paper.table1 import LAYERS, SIZES, LayerType
+from zoo.paper.runs import LayerTiming
+from zoo.paper.table1 import LAYERS, SIZES
 from zoo.system import clock
 
 LENGTHS, D_MODEL = (2048, 4096, 8192, 16_384, 32_768), 128
@@ -37,17 +37,18 @@ class SublayerTime:
     """Shortest time of all repetitions, because other programs can only make a repetition slower."""
 
 
-def time_layers(layers: Iterable[LayerType] = LAYERS, lengths: Sequence[int] = LENGTHS) -> Iterator[Timing]:
+def time_layers(layers: Iterable[str] = LAYERS, lengths: Sequence[int] = LENGTHS) -> Iterator[LayerTiming]:
     """Time the forward pass of each layer, and yield the results. Layers are causal, as in a decoder.
 
     All layers of Table 1 together take half a minute.
     """
-    for layer in layers:
+    for key in layers:
+        layer = LAYERS[key]
         sublayer = layer.sublayer(SIZES["k"], SIZES["r"])
         times = time_sublayer(sublayer, lengths, D_MODEL, causal=True, max_seconds=MAX_SECONDS)
         seconds = tuple((time.n, time.seconds) for time in times)
         formula = tuple((n, layer.operations(n, D_MODEL, SIZES["k"], SIZES["r"])) for n, _ in seconds)
-        yield Timing(layer.key, seconds, growth_exponent(seconds), growth_exponent(formula))
+        yield LayerTiming(key, seconds, growth_exponent(seconds), growth_exponent(formula))
 
 
 def time_sublayer(
