@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -85,7 +85,9 @@ def time_sublayer(
             if n not in times:
                 continue
             inputs = {START: torch.randn(1, n, d, requires_grad=backward), LENGTH: torch.tensor([n])}
-            times[n] = min(times[n], _shortest(partial(_backward if backward else _forward, program, inputs)))
+            run = partial(_backward if backward else _forward, program, inputs)
+            run()
+            times[n] = min(times[n], *clock.repeat(run, MIN_SECONDS))
             if times[n] > max_seconds:  # an exponent needs two lengths
                 times = {m: seconds for m, seconds in times.items() if m <= n or m in lengths[:2]}
     return [SublayerTime(n, seconds) for n, seconds in times.items()]
@@ -134,11 +136,3 @@ def _backward(program: EmittedProgram, inputs: Mapping[str, Tensor]) -> None:
     program.zero_grad()
     inputs[START].grad = None
     torch.autograd.backward(program.run(Purpose.ENCODE, **inputs)[END].sum())
-
-
-def _shortest(run: Callable[[], None]) -> float:
-    run()
-    seconds: list[float] = []
-    while not seconds or sum(seconds) < MIN_SECONDS:
-        seconds.append(clock.timed(run)[0])
-    return min(seconds)
