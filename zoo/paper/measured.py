@@ -78,7 +78,7 @@ def time(claim: Claim, measurements: Measurements, layer: str) -> CheckedClaim:
     timing = next((timing for timing in measurements.timings if timing.key == layer), None)
     if timing is None:
         return CheckedClaim(claim, Status.OPEN, "not timed: `zoo paper table1 --measure` measures it")
-    words = f"n^{timing.exponent:.2f} for {timing.seconds[0][0]:,} to {timing.seconds[-1][0]:,} positions"
+    words = f"n^{timing.exponent:.2f} for {min(timing.seconds):,} to {max(timing.seconds):,} positions"
     close = abs(timing.exponent - timing.formula) <= TOLERANCE
     words += "" if close else f", but n^{timing.formula:.2f} by the formula"
     status = Status.MEASURED if close else Status.DIFFERENT

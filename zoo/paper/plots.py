@@ -63,7 +63,7 @@ def complexity() -> Plot:
 def times(measurements: Measurements) -> Plot | None:
     """Return a plot of the measured times of Table 1's layers. None if no times were measured."""
     timings = [(ROWS["table1"][timing.key]["name"], timing) for timing in measurements.timings]
-    curves = [Series(name, tuple((n, s) for n, s in timing.seconds), line=True) for name, timing in timings]
+    curves = [Series(name, tuple(timing.seconds.items()), line=True) for name, timing in timings]
     tells = "; ".join(f"{name}: n^{timing.exponent:.2f}" for name, timing in timings)
     axes = Axis("sequence length n", log=True), Axis("seconds of a layer", log=True)
     return Plot("Table 1, measured on this machine", tells, *axes, tuple(curves)) if curves else None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -88,8 +88,8 @@ class LayerTiming:
     """Measured times of a layer of Table 1 at several sequence lengths."""
 
     key: str
-    seconds: tuple[tuple[int, float], ...]
-    """Pairs of a sequence length and the time in seconds."""
+    seconds: Mapping[int, float]
+    """Time in seconds by sequence length, in increasing order."""
     exponent: float
     """Exponent b of the measured growth: the time is proportional to length^b."""
     formula: float

@@ -112,11 +112,10 @@ def _table1(checked: Checked, measurements: Measurements) -> Iterator[Table]:
 
 
 def _timing_table(measurements: Measurements) -> Table:
-    lengths = sorted({n for timing in measurements.timings for n, _ in timing.seconds})
+    lengths = sorted({n for timing in measurements.timings for n in timing.seconds})
     rows = []
     for timing in measurements.timings:
-        seconds = dict(timing.seconds)
-        cells = (f"{1000 * seconds[n]:,.1f}" if n in seconds else "-" for n in lengths)
+        cells = (f"{1000 * timing.seconds[n]:,.1f}" if n in timing.seconds else "-" for n in lengths)
         rows.append((ROWS["table1"][timing.key]["name"], *cells, f"n^{timing.exponent:.2f}", f"n^{timing.formula:.2f}"))
     columns = ("layer", *(f"n = {n:,}>" for n in lengths), "grows as>", "formula>")
     notes = (

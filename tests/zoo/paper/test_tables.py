@@ -179,7 +179,7 @@ def test_different_layer_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("power", "status"), [(1.9, Status.MEASURED), (1.7, Status.DIFFERENT)])
 def test_times_are_compared_with_the_formula(power: float, status: Status) -> None:
-    timing = LayerTiming("self-attention", ((1024, 0.1), (2048, 0.4)), power, 2.0)
+    timing = LayerTiming("self-attention", {1024: 0.1, 2048: 0.4}, power, 2.0)
     measurements = replace(read_measurements(None, Report()), timings=(timing,))
     checked = check_claims(measurements)
     found = checked["table1.self-attention.time"]
