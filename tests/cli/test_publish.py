@@ -16,7 +16,7 @@ from cli.app import run
 from zoo.files import storage
 from zoo.models import find
 from zoo.models.weights import Weights, read
-from zoo.publishing.proof import ReproducedOutputs
+from zoo.publishing.reference_results import ReproducedOutputs
 from zoo.publishing.verify import Verified
 from zoo.training.run import Run
 

@@ -14,7 +14,7 @@ import specs
 from specs import Languages, Spec, ZooError
 from specs.languages import suggest_language
 from zoo.models.shortlist import Shortlist
-from zoo.publishing.proof import ReferenceLogProbabilities
+from zoo.publishing.reference_results import ReferenceLogProbabilities
 from zoo.text.vocabulary import Vocabulary
 
 PositionConvention = Literal["marian", "transformers"]

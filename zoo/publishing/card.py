@@ -13,8 +13,8 @@ from specs.spec import COMMANDS
 from zoo.evaluation.metrics import METRICS, metrics_for
 from zoo.evaluation.scores import MACHINE_KEY
 from zoo.publishing.facts import CurvePoint, Facts, TrainingFacts
-from zoo.publishing.proof import NAME as PROOF
-from zoo.publishing.proof import OUTPUTS_NAME, ReferenceOutputs
+from zoo.publishing.reference_results import NAME as REFERENCES
+from zoo.publishing.reference_results import OUTPUTS_NAME, ReferenceOutputs
 from zoo.report import duration
 from zoo.text.vocabulary import Vocabulary
 
@@ -338,7 +338,7 @@ zoo verify {spec.name}
 ```
 
 `zoo verify` checks that all files have the SHA-256 in `manifest.json`, and that the model computes the reference
-log-probabilities in `{PROOF}`.{check}"""
+log-probabilities in `{REFERENCES}`.{check}"""
 
 
 def _publication(facts: Facts) -> Iterator[str]:

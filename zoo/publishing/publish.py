@@ -19,10 +19,10 @@ from zoo.models import find, shortlist, weights
 from zoo.models.folder import CARD, SCORES, ModelFolder, differing_fields, format_differences
 from zoo.models.local_store import model_path
 from zoo.models.weights import Weights
-from zoo.publishing import proof
+from zoo.publishing import reference_results
 from zoo.publishing.card import card
 from zoo.publishing.facts import Facts, facts_of_run
-from zoo.publishing.proof import ReferenceOutputs
+from zoo.publishing.reference_results import ReferenceOutputs
 from zoo.publishing.verify import EXACT, verify_folder
 from zoo.report import Report
 from zoo.training.run import CHANGEABLE_FIELDS, Run
@@ -77,7 +77,7 @@ def publish(
         _require_same_training(source, source_weights, ModelFolder(folder))
     translator = open_model(source.folder, **EXACT, report=report)
     if with_text is None:
-        with_text = proof.is_redistributable(spec)
+        with_text = reference_results.is_redistributable(spec)
     require_space(folder, 2 * source.weights.stat().st_size, "the bundle")
     with atomic_folder(folder) as partial:
         bundle = ModelFolder(partial)
@@ -86,9 +86,9 @@ def publish(
         source_weights.write(bundle.weights)
         if translator.shortlist:
             translator.shortlist.write(partial / shortlist.NAME)
-        outputs = proof.decode_reference_outputs(translator, report) if with_text else None
+        outputs = reference_results.decode_reference_outputs(translator, report) if with_text else None
         dev = read_split(spec, "dev", report, translator.vocabulary).pairs(spec.default_direction) if with_text else ()
-        pairs = proof.choose_pairs(dev, translator)
+        pairs = reference_results.choose_pairs(dev, translator)
         if spec.corpus.test and "test" not in source.known_scores:
             report.info(f"the card has no test scores: `zoo evaluate --model {source.folder}` computes them")
         facts = facts_of_run(spec, source, source_weights)
@@ -129,7 +129,7 @@ def publish_imported(
         facts = fill(bundle)
         # Discard warnings about zoo's own sample sentences, which may contain characters that the model does not know.
         translator = open_model(partial, **EXACT, report=Report())
-        _complete(bundle, facts, Weights({}), translator, proof.translated_pairs(translator), {})
+        _complete(bundle, facts, Weights({}), translator, reference_results.translated_pairs(translator), {})
         del translator  # `verify_folder` loads the model again
         verify_folder(partial, report)
         if not replace:  # another process may have published meanwhile
@@ -165,8 +165,8 @@ def _complete(
     notes: str = "",
 ) -> None:
     """Complete a bundle that contains spec, vocabulary and weights: write all other files, the manifest last."""
-    references = proof.compute(translator, pairs)
-    references.write(bundle.folder / proof.NAME)
+    references = reference_results.compute(translator, pairs)
+    references.write(bundle.folder / reference_results.NAME)
     write_json(bundle.scores, scores)
     facts.write(bundle.folder)
     if outputs:

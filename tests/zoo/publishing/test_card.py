@@ -11,7 +11,7 @@ import specs
 from specs import Spec
 from zoo.publishing.card import card, escape
 from zoo.publishing.facts import CorpusFacts, CurvePoint, Facts, NearestSpec, TrainingFacts
-from zoo.publishing.proof import ReferenceOutputs
+from zoo.publishing.reference_results import ReferenceOutputs
 from zoo.text.vocabulary import Vocabulary
 
 RESULT = {"signature": "a|b", "perplexity": 9.8765, "sentences": 1234, "seconds": 1.0}
