@@ -95,7 +95,7 @@ def _open_version(folder: Path, options: BackendOptions, max_batch_tokens: int |
         max_batch_tokens=max_batch_tokens,
     )
     translator.backend, translator.shortlist = program.backend, light.shortlist
-    translator.alignment_head = AlignmentHead.parse(light.weights.facts.get("alignment_head"))
+    translator.alignment_head = AlignmentHead.parse(light.weights.metadata.get("alignment_head"))
     translator.attention_program = cache(build_attention)
     translator.reopen = partial(open_model, folder.absolute(), max_batch_tokens=max_batch_tokens, **options)
     return translator
@@ -112,6 +112,6 @@ def _read_weights(folder: Path, light: Model) -> Mapping[str, Tensor]:
         _ReplacedError: The model was replaced in the meantime.
     """
     model = read_model(folder)
-    if model.weights.facts != light.weights.facts:
+    if model.weights.metadata != light.weights.metadata:
         raise _ReplacedError(f"the model in `{folder}` was replaced", hint="open the model again", exit_code=1)
     return model.weights.tensors

@@ -50,7 +50,7 @@ class ImportedModel:
     """Weights in float32. The keys are zoo's tensor names."""
     origin: Mapping[str, str]
     """Origin of the model: `format`, `source` (file or folder), `engine`, and choices such as `positions`. The
-    bundle's facts contain them."""
+    bundle's provenance contains them."""
     notes: tuple[str, ...] = ()
     """Notes to show to the user."""
     shortlist: Shortlist | None = None

@@ -68,7 +68,7 @@ def read_model(folder: Path, *, tensors: bool = True) -> Model:
         else:
             if listed is not None:
                 listed.check_file(WEIGHTS)
-            loaded = Weights({}, weights.read_facts(file))
+            loaded = Weights({}, weights.read_metadata(file))
         digest = " ".join(listed.entries[name].sha256 for name in (SPEC, WEIGHTS)) if listed is not None else None
         return Model(spec, vocabulary, loaded, lists, digest)
 

@@ -36,7 +36,7 @@ def hashes(folder: Path) -> dict[str, str]:
 
 def set_steps(run: Run, *steps: int) -> Run:
     read = weights.read(run.weights)
-    Weights(read.tensors, {**read.facts, "steps": ",".join(map(str, steps))}).write(run.weights)
+    Weights(read.tensors, {**read.metadata, "steps": ",".join(map(str, steps))}).write(run.weights)
     return run
 
 
@@ -103,7 +103,7 @@ def test_a_continued_training_replaces_its_earlier_state(trained: Trained, store
 def test_other_weights_of_the_same_training_are_another_run(trained: Trained, stored: Stored, tmp_path: Path) -> None:
     folder, again = stored(), trained(tmp_path / "again")
     before, read = hashes(folder), weights.read(again.weights)
-    Weights({name: 1.1 * tensor for name, tensor in read.tensors.items()}, read.facts).write(again.weights)
+    Weights({name: 1.1 * tensor for name, tensor in read.tensors.items()}, read.metadata).write(again.weights)
     with pytest.raises(ZooError, match="is of another run: it has other weights of the same steps"):
         publish.publish(again.folder)
     assert hashes(folder) == before
