@@ -76,7 +76,10 @@ def plan(
     if warning := specs.describe_head_sizes(chosen, spec):
         report().warn(warning)
     if graph is not None:
-        return print(planning.draw_to(chosen, graph, length))
+        from zoo.visualization.graph_drawing import draw_network
+
+        draw_network(chosen, graph, length)
+        return print(graph)
     if code:
         return print(planning.code(chosen), end="")
     costs = planning.plan(chosen, length)

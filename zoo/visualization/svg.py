@@ -10,7 +10,7 @@ _BOLD_FACTOR = 1.13  # width of a bold letter relative to a regular one
 _NARROW = frozenset("!'(),-./:;I[\\]fijlrt|")
 
 
-def element(name: str, content: str = "", **attributes: str | float) -> str:
+def element(name: str, content: str = "", /, **attributes: str | float) -> str:
     """Return an SVG element.
 
     Args:
@@ -24,7 +24,7 @@ def element(name: str, content: str = "", **attributes: str | float) -> str:
     return f"<{name}{written}>{content}</{name}>" if content else f"<{name}{written}/>"
 
 
-def text(kind: str, x: float, y: float, words: str, **attributes: str | float) -> str:
+def text(kind: str, x: float, y: float, words: str, /, **attributes: str | float) -> str:
     """Return an SVG text whose baseline begins at (x, y)."""
     return element("text", escape_text(words), kind=kind, x=x, y=y, **attributes)
 
