@@ -62,8 +62,8 @@ def main() -> None:
         ratio = spread(ours / theirs for ours, theirs in zip(every, speeds[best], strict=True))
         last = answers[name][-1]
         figures[name] = {
-            "tokens_per_second": spread(every)._asdict(),
-            "ratio": ratio._asdict(),
+            "tokens_per_second": asdict(spread(every)),
+            "ratio": asdict(ratio),
             "loss": last["loss"],
             "memory_bytes": last["memory_bytes"],
         }

@@ -5,12 +5,14 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import TypeVar
 
 Result = TypeVar("Result")
 
 
-class Spread(NamedTuple):
+@dataclass(frozen=True)
+class Spread:
     """Median, minimum and maximum of the results of several rounds."""
 
     median: float

@@ -17,7 +17,7 @@ def one_second_per_call(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_timed_returns_seconds_and_result() -> None:
     assert clock.timed(lambda: "result") == (1.0, "result")
-    assert clock.spread([3.0, 1.0, 2.0]) == (2.0, 1.0, 3.0)
+    assert clock.spread([3.0, 1.0, 2.0]) == clock.Spread(median=2.0, min=1.0, max=3.0)
 
 
 @pytest.mark.parametrize(
