@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -9,8 +10,9 @@ import typer
 from cli import options
 
 if TYPE_CHECKING:
-    from zoo.system.processors import Host
-    from zoo.training.benchmarks import DecodingSpeed, TrainingSpeed
+    from collections.abc import Sequence
+
+    from zoo.training.benchmarks import DecodingSpeed, Measurement, TrainingSpeed
 
 DECODE_EXAMPLES = (
     "zoo benchmark decode base\n\nzoo benchmark decode base --backend native --precision int8 --batch 1 --sentences 8"
@@ -44,7 +46,7 @@ def decode(
     the table shows their median, minimum and maximum. Stop other programs first, because they distort the results.
     """
     import specs
-    from cli.console import measurement_json, report, show_json
+    from cli.console import report, show_json
     from zoo.files import storage
     from zoo.training.benchmarks import benchmark_decoding
 
@@ -59,7 +61,7 @@ def decode(
         folder=storage.compiled(),
         report=report(),
     )
-    return show_json(measurement_json(speed)) if json else _show_decoding(speed)
+    return show_json(asdict(speed)) if json else _show_decoding(speed)
 
 
 def train(
@@ -85,68 +87,55 @@ def train(
     results.
     """
     import specs
-    from cli.console import measurement_json, report, show_json
+    from cli.console import report, show_json
     from compiler.switches import tune_process
     from zoo.training.benchmarks import benchmark_training
 
     tune_process()  # permanent, because this process does nothing else
     chosen = specs.load(spec, overrides or ())
     speed = benchmark_training(chosen, steps=steps, rounds=rounds, device=device, report=report())
-    return show_json(measurement_json(speed)) if json else _show_training(speed)
+    return show_json(asdict(speed)) if json else _show_training(speed)
 
 
 def _show_decoding(speed: DecodingSpeed) -> None:
-    from cli.console import show_table, spread_cells
+    from cli.console import spread_cells
 
-    show_table(
-        ("", ">", "", "…"),
-        [
-            (
-                "sentences per second",
-                *spread_cells(speed.sentences_per_second),
-                f"{speed.sentences} per round, in batches of {speed.batch}, workers: {speed.workers}",
-            ),
-            (
-                "target tokens per second",
-                *spread_cells(speed.tokens_per_second),
-                f"{speed.length} per sentence, including EOS",
-            ),
-            ("step, ms", *spread_cells(speed.step_milliseconds), f"of a batch, beam {speed.beam}"),
-            ("single sentence, ms", *spread_cells(speed.latency_seconds, 1000), "one after the other"),
-            ("first sentence, ms", f"{1000 * speed.first_seconds:,.2f}", "", "after the program is loaded"),
-            ("build, s", f"{speed.build_seconds:,.2f}", "", "using compiled programs in the cache"),
-            ("difference", f"{speed.disagreement:.1g}", "", "from the interpreter, in nats per token"),
-        ],
-        title=f"{speed.name}, {speed.backend}, {speed.precision}, {speed.device}",
-    )
-    _show_host(speed.host)
+    per_round = f"{speed.sentences} per round, in batches of {speed.batch}, workers: {speed.workers}"
+    per_sentence = f"{speed.length} per sentence, including EOS"
+    rows = [
+        ("sentences per second", *spread_cells(speed.sentences_per_second), per_round),
+        ("target tokens per second", *spread_cells(speed.tokens_per_second), per_sentence),
+        ("step, ms", *spread_cells(speed.step_milliseconds), f"of a batch, beam {speed.beam}"),
+        ("single sentence, ms", *spread_cells(speed.latency_seconds, 1000), "one after the other"),
+        ("first sentence, ms", f"{1000 * speed.first_seconds:,.2f}", "", "after the program is loaded"),
+        ("build, s", f"{speed.build_seconds:,.2f}", "", "using compiled programs in the cache"),
+        ("difference", f"{speed.disagreement:.1g}", "", "from the interpreter, in nats per token"),
+    ]
+    _show(speed, rows)
 
 
 def _show_training(speed: TrainingSpeed) -> None:
-    from cli.console import show_table, spread_cells
+    from cli.console import spread_cells
     from zoo.report import size
 
     peak = f"of {speed.peak_flops / 1e9:,.0f} GFLOP/s, the speed of a large matrix product"
-    show_table(
-        ("", ">", "", "…"),
-        [
-            (
-                "source tokens per second",
-                *spread_cells(speed.source_tokens_per_second),
-                "including EOS, excluding padding",
-            ),
-            ("target tokens per second", *spread_cells(speed.target_tokens_per_second), "counted in the same way"),
-            ("step, ms", *spread_cells(speed.step_seconds, 1000), f"{speed.steps} per round, each with another batch"),
-            ("first round, s", f"{speed.first_seconds:,.2f}", "", "including compilation"),
-            ("padding, %", f"{100 * speed.padding:.2f}", "", "of all positions in the batches"),
-            ("utilisation, %", *spread_cells(speed.utilisation, 100), peak),
-            ("memory", size(speed.memory_bytes), "", "peak"),
-        ],
-        title=f"{speed.name}, {speed.backend}, {speed.precision}, {speed.device}",
-    )
-    _show_host(speed.host)
+    source, target = map(spread_cells, (speed.source_tokens_per_second, speed.target_tokens_per_second))
+    rows = [
+        ("source tokens per second", *source, "including EOS, excluding padding"),
+        ("target tokens per second", *target, "counted in the same way"),
+        ("step, ms", *spread_cells(speed.step_seconds, 1000), f"{speed.steps} per round, each with another batch"),
+        ("first round, s", f"{speed.first_seconds:,.2f}", "", "including compilation"),
+        ("padding, %", f"{100 * speed.padding:.2f}", "", "of all positions in the batches"),
+        ("utilisation, %", *spread_cells(speed.utilisation, 100), peak),
+        ("memory", size(speed.memory_bytes), "", "peak"),
+    ]
+    _show(speed, rows)
 
 
-def _show_host(host: Host) -> None:
+def _show(speed: Measurement, rows: Sequence[tuple[str, str, str, str]]) -> None:
+    from cli.console import show_table
+
+    host, title = speed.host, f"{speed.name}, {speed.backend}, {speed.precision}, {speed.device}"
+    show_table(("", ">", "", "…"), rows, title=title)
     threads = f"{host.threads} thread{'s' * (host.threads > 1)}"
     print(f"\n{host.processor}, {host.cores} cores, torch {host.torch} on {threads}")

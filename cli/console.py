@@ -6,8 +6,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from specs import ZooError
 from zoo.report import PlainReport, Report, escape_control_characters
@@ -88,13 +87,6 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[str | Text]], tit
     sys.stdout.write("".join(f"{line.rstrip()}\n" for line in capture.get().splitlines()))
 
 
-def measurement_json(measurement: Any) -> dict[str, object]:
-    """Return a dataclass as a dictionary for JSON. Each `Spread` becomes a dictionary with median, min and max."""
-    spreads = {name: value._asdict() for name, value in vars(measurement).items() if hasattr(value, "_asdict")}
-    return {**asdict(measurement), **spreads}
-
-
 def spread_cells(spread: Spread, factor: float = 1.0) -> tuple[str, str]:
     """Return two table cells for a spread, multiplied by `factor`: the median, and the range "MIN to MAX"."""
-    median, minimum, maximum = (f"{factor * value:,.2f}" for value in spread)
-    return median, f"{minimum} to {maximum}"
+    return f"{factor * spread.median:,.2f}", f"{factor * spread.min:,.2f} to {factor * spread.max:,.2f}"

@@ -410,7 +410,7 @@ def _tree_drawing(svg: Path | None, input: Path | None, output: Path | None) -> 
     from specs import ZooError
     from zoo.files.output import require_svg
     from zoo.text.trees.bracketed import read_tree
-    from zoo.text.trees.drawing import draw_svg
+    from zoo.visualization.tree_drawing import draw_svg
 
     if svg is None:
         yield lambda tree: None

@@ -12,8 +12,8 @@ from specs import ZooError
 
 if TYPE_CHECKING:
     from zoo.generation.ahead_of_time import Compiled
-    from zoo.system.calibration import Calibration
     from zoo.system.doctor import Diagnosis
+    from zoo.system.pass_timing import PassTiming
 
 DOCTOR_EXAMPLES = "zoo doctor\n\nzoo doctor --json > machine.json"
 COMPILE_MODEL_EXAMPLES = (
@@ -68,16 +68,16 @@ def _machine_rows(diagnosis: Diagnosis) -> list[tuple[str, str]]:
         ("processor", f"{processor.model}, {cores}; {instructions}"),
         ("float32 products", f"{processor.matrix_library}; torch's own kernels use {processor.torch}"),
         ("bfloat16 products", bfloat16),
-        *(("calibrated", _format_calibration(calibration)) for calibration in diagnosis.calibrations),
+        *(("timed", _format_timing(timing)) for timing in diagnosis.timings),
         ("C++ compiler", processor.compiler or "none: install g++ or clang++"),
         *(gpus or [("GPU", "none that torch can use")]),
     ]
 
 
-def _format_calibration(calibration: Calibration) -> str:
-    times = ", ".join(f"{name} {seconds:.3g} s" for name, seconds in calibration.float32.items())
-    bfloat16 = f"; bfloat16 takes {calibration.slowdown:.2g} times as long" if calibration.slowdown else ""
-    return f"{calibration.name}: float32 training uses {calibration.matrix_library} ({times} per sample){bfloat16}"
+def _format_timing(timing: PassTiming) -> str:
+    times = ", ".join(f"{name} {seconds:.3g} s" for name, seconds in timing.float32.items())
+    bfloat16 = f"; bfloat16 takes {timing.slowdown:.2g} times as long" if timing.slowdown else ""
+    return f"{timing.name}: float32 training uses {timing.matrix_library} ({times} per sample){bfloat16}"
 
 
 def _folder_rows(diagnosis: Diagnosis) -> list[tuple[str, str]]:

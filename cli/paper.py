@@ -15,7 +15,7 @@ from specs import ZooError, nearest
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from zoo.paper.evidence import Timing
+    from zoo.paper.runs import LayerTiming
     from zoo.paper.tables import Table
 
 PAPER_EXAMPLES = (
@@ -61,10 +61,10 @@ def paper(
     """
     from cli.console import report, show_json
     from zoo.files.output import open_output, require_html
-    from zoo.paper import ledger
-    from zoo.paper.evidence import evidence
+    from zoo.paper.checks import as_json, check_claims, summary
     from zoo.paper.page import paper_page
-    from zoo.paper.tables import TABLES, contradiction_table, of_table, summary_table, tables
+    from zoo.paper.runs import read_measurements
+    from zoo.paper.tables import TABLES, contradiction_table, of_part, summary_table, tables
 
     if what is not None and what not in TABLES:
         near = nearest(what, list(TABLES))
@@ -78,24 +78,24 @@ def paper(
         require_html(html)
     with ExitStack() as files:
         page = files.enter_context(open_output(html)) if html else None  # fails before the measurements
-        facts = evidence(runs, report())
+        measurements = read_measurements(runs, report())
         if measure:
-            facts = replace(facts, timings=tuple(_measure_layers()))
-        claims = ledger.ledger(facts)
+            measurements = replace(measurements, timings=tuple(_measure_layers()))
+        checked = check_claims(measurements)
         if page:
-            page.write(paper_page(claims, facts))
+            page.write(paper_page(checked, measurements))
     if html is not None:
         return print(html)
     if json:
-        selected = of_table(what or "claims", claims)
-        return show_json({"summary": ledger.summary(selected), "claims": [ledger.as_json(claim) for claim in selected]})
+        selected = of_part(what or "claims", checked)
+        return show_json({"summary": summary(selected), "claims": [as_json(each) for each in selected]})
     if what is None:
-        _show_tables([summary_table(claims, facts), contradiction_table(claims)])
+        _show_tables([summary_table(checked), contradiction_table(checked)])
         return report().info("`zoo paper claims` prints every claim, `zoo paper table3` compares Table 3 with our runs")
-    return _show_tables(tables(what, claims, facts))
+    return _show_tables(tables(what, checked, measurements))
 
 
-def _measure_layers() -> Iterator[Timing]:
+def _measure_layers() -> Iterator[LayerTiming]:
     from cli.console import report
     from compiler.switches import tune_process
     from zoo.paper.table1 import LAYERS

@@ -76,7 +76,10 @@ def plan(
     if warning := specs.describe_head_sizes(chosen, spec):
         report().warn(warning)
     if graph is not None:
-        return print(planning.draw_to(chosen, graph, length))
+        from zoo.visualization.graph_drawing import draw_network
+
+        draw_network(chosen, graph, length)
+        return print(graph)
     if code:
         return print(planning.code(chosen), end="")
     costs = planning.plan(chosen, length)
@@ -118,7 +121,7 @@ def _warn_about_memory(plan: Plan) -> None:
 def _show_estimate(estimate: TrainingEstimate) -> None:
     from cli.console import show_table
     from zoo.report import duration, size
-    from zoo.system.calibration import emulation_warning
+    from zoo.system.pass_timing import emulation_warning
 
     until = "" if estimate.limit == "steps" else f", until `training.{estimate.limit}` is reached"
     rows = [("backend", estimate.backend, f"in {estimate.precision}")]

@@ -136,9 +136,9 @@ def _figures(
         ratio = spread(theirs / ours for ours, theirs in zip(seconds, rounds[peer], strict=True))
         speed = spread(1000 * each if alone else given.sentences / each for each in seconds)
         figures[name] = {
-            "milliseconds" if alone else "sentences_per_second": speed._asdict(),
+            "milliseconds" if alone else "sentences_per_second": asdict(speed),
             "peer": peer,
-            "ratio": ratio._asdict(),
+            "ratio": asdict(ratio),
             "same_tokens": agreement[name][0],
             "same_sentences": agreement[name][1],
         }

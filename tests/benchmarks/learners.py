@@ -22,10 +22,10 @@ from compiler.stream import Stream
 from compiler.switches import fast_float32, tune_process
 from specs import BOS, EOS, PAD, Spec
 from zoo.data.batches import Batch
+from zoo.planning.training_estimate import TrainingEstimator
 from zoo.report import Report
 from zoo.system import device_memory
 from zoo.training.distributed import Processes
-from zoo.training.forecast import StartMeasurements
 from zoo.training.step import Updater
 
 Learner = Callable[[Batch], float]
@@ -37,7 +37,7 @@ class Zoo:
     def __init__(self, spec: Spec, precision: str) -> None:
         tune_process()
         spec, program = self.spec(spec, precision), trainable(spec)
-        self.switched = fast_float32(StartMeasurements.measure(spec, program, Report()).matrix_library or None)
+        self.switched = fast_float32(TrainingEstimator.measure(spec, program, Report()).matrix_library or None)
         self.switched.__enter__()  # for the life of this process, which trains nothing else
         self.update = Updater(spec, program, Processes("cpu"), Report())
         self.done = 0

@@ -11,12 +11,13 @@ from __future__ import annotations
 import argparse
 import subprocess
 import sys
+from collections.abc import Mapping
 
 from compiler.complexity import SubLayer
 from compiler.switches import tune_process
 from specs import Convolution, Lstm, RestrictedAttention, SelfAttention, SeparableConvolution, Ssru
 from tests.benchmarks.arguments import TOY_HELP
-from zoo.paper.timings import LENGTHS, MAX_SECONDS, crossing, growth_exponent, time_sublayer
+from zoo.paper.timings import LENGTHS, MAX_SECONDS, growth_exponent, time_sublayer
 from zoo.system.device_memory import peak_memory
 from zoo.system.processors import host
 
@@ -39,7 +40,7 @@ def main() -> None:
     lengths, shorter, longest = ((8, 16), (8, 16), 16) if given.toy else (LENGTHS, SHORTER, LONGEST)
     how = {"d": given.d, "heads": given.heads, "causal": given.causal, "backward": given.backward}
     if given.longest:
-        seconds = time_sublayer(KINDS[given.longest], [longest], rounds=1, **how)[0].seconds
+        seconds = time_sublayer(KINDS[given.longest], [longest], rounds=1, **how)[longest]
         most = peak_memory("cpu") / 2**30
         print(f"{given.longest}: {longest:,} positions in {seconds:.3g} s, {most:.2f} GiB at most")
         return
@@ -48,14 +49,23 @@ def main() -> None:
     if given.toy:
         how["rounds"] = 1
     for name, of in KINDS.items():
-        found = [(each.n, each.seconds) for each in time_sublayer(of, lengths, max_seconds=MAX_SECONDS, **how)]
-        shown = "  ".join(f"{n:,}: {seconds * 1e3:.3g} ms" for n, seconds in found)
+        found = time_sublayer(of, lengths, max_seconds=MAX_SECONDS, **how)
+        shown = "  ".join(f"{n:,}: {seconds * 1e3:.3g} ms" for n, seconds in found.items())
         print(f"{name:20} n^{growth_exponent(found):.2f}  {shown}", flush=True)
     full, near = (time_sublayer(of, shorter, **how) for of in (FULL, RESTRICTED))
     print(f"restricted attention is faster from n = {crossing(full, near)} on")
     for name in KINDS:
         command = [sys.executable, "-m", "tests.benchmarks.sublayers", *sys.argv[1:], "--longest", name]
         subprocess.run(command, check=False)
+
+
+def crossing(other: Mapping[int, float], one: Mapping[int, float]) -> int | None:
+    """Return the smallest length from which on sub-layer `one` is always faster than sub-layer `other`.
+
+    None if there is no such length.
+    """
+    slower = max((n for n in one if one[n] >= other[n]), default=0)
+    return min((n for n in one if n > slower), default=None)
 
 
 def _arguments() -> argparse.Namespace:

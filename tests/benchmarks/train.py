@@ -27,7 +27,7 @@ from tests.benchmarks import learners
 from tests.benchmarks.arguments import create_parser, load_spec
 from tests.benchmarks.remote import opened, serve, turns
 from zoo.data.batches import Pairs, epoch_batches
-from zoo.planning.training_estimate import calibrate
+from zoo.planning.training_estimate import time_passes
 from zoo.report import PlainReport
 from zoo.system.clock import spread, timed
 from zoo.system.processors import host
@@ -46,7 +46,7 @@ def main() -> None:
     command = ["-m", "tests.benchmarks.train", given.spec, *given.overrides, *toy, "--child"]
     for name in (name for name in names if name.startswith("zoo-")):  # before several processes measure at once
         spec = load_spec(given.spec, given.overrides, toy=given.toy)
-        calibrate(learners.Zoo.spec(spec, name.removeprefix("zoo-")), PlainReport())
+        time_passes(learners.Zoo.spec(spec, name.removeprefix("zoo-")), PlainReport())
     systems = opened({name: [*command, name] for name in names})
     tokens = {name: system.ask("tokens") for name, system in systems.items()}
     for system in systems.values():  # compile and allocate without timing
@@ -62,8 +62,8 @@ def main() -> None:
         ratio = spread(ours / theirs for ours, theirs in zip(every, speeds[best], strict=True))
         last = answers[name][-1]
         figures[name] = {
-            "tokens_per_second": spread(every)._asdict(),
-            "ratio": ratio._asdict(),
+            "tokens_per_second": asdict(spread(every)),
+            "ratio": asdict(ratio),
             "loss": last["loss"],
             "memory_bytes": last["memory_bytes"],
         }

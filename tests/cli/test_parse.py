@@ -18,9 +18,9 @@ from zoo.data.corpus import builtin_pairs
 from zoo.generation.parser import Parser
 from zoo.models.weights import Weights
 from zoo.text.trees.bracketed import format_tree, read_tree, read_treebank
-from zoo.text.trees.drawing import draw_svg
 from zoo.text.vocabulary import Vocabulary
 from zoo.training.run import Run
+from zoo.visualization.tree_drawing import draw_svg
 
 Zoo = Callable[..., Any]
 SENTENCES = ["The old dog sees a house .", "", "a ( b ) , c", "   ", "they wait"]

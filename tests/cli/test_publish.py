@@ -16,7 +16,7 @@ from cli.app import run
 from zoo.files import storage
 from zoo.models import find
 from zoo.models.weights import Weights, read
-from zoo.publishing.proof import ReproducedOutputs
+from zoo.publishing.reference_results import ReproducedOutputs
 from zoo.publishing.verify import Verified
 from zoo.training.run import Run
 
@@ -94,7 +94,7 @@ def test_notes_of_the_publisher_are_in_the_card(zoo: Zoo, trained: Callable[...,
 def test_int8_weights_are_published_verified_and_loaded(zoo: Zoo, trained: Callable[..., Run]) -> None:
     run = trained("runs/tiny")
     full = read(run.weights)
-    Weights(full.tensors, {**full.facts, "stored_type": "int8"}).write(run.weights)
+    Weights(full.tensors, {**full.metadata, "stored_type": "int8"}).write(run.weights)
     folder = Path(zoo("publish", "tiny").out.strip())
     assert zoo("verify", NAME).status == 0
     assert (folder / "weights.safetensors").read_bytes() == run.weights.read_bytes()

@@ -1,4 +1,4 @@
-"""Shared fixtures: a toy program, reports that record messages, small specs, and a local web server."""
+"""Shared fixtures: a toy program, reports that record messages, small specs, random trees, and a local web server."""
 
 import functools
 import http.server
@@ -26,6 +26,7 @@ from zoo.generation.translation import Translation
 from zoo.generation.translator import Translator
 from zoo.models.registries.revision import Summary
 from zoo.report import Report
+from zoo.text.trees.tree import Tree, leaf, node, with_root
 
 
 class ToyState:
@@ -353,3 +354,21 @@ def summary() -> Summary:
     scores = {"metric": "bleu", "dev": 12.5, "test": None}
     published = {"published": "2026-01-01T00:00:00+00:00", "zoo": "0.1.0"}
     return Summary(task="translation", parameters=7, description="A model.", **languages, **scores, **published)
+
+
+LABELS, TAGS = ("S", "NP", "VP", "PP", "ADVP", "TOP", "X"), ("NN", "DT", ",", "-LRB-", "XX", "NP")
+WORDS = ("the", "dog", "-LRB-", "1/2", "Hund", "¿", "ab-RRB-")
+
+
+def random_tree(choices: random.Random, depth: int = 0) -> Tree:
+    """Return a random tree, possibly with unary chains, labels that are also tags, and ROOT inside the tree."""
+    if depth > 6 or choices.random() < 0.4:
+        return leaf(choices.choice(TAGS), choices.choice(WORDS))
+    count = choices.choice((1, 1, 2, 2, 3))
+    return node(choices.choice(LABELS), *(random_tree(choices, depth + 1) for _ in range(count)))
+
+
+@pytest.fixture(scope="session")
+def tree() -> Callable[[int], Tree]:
+    """Return a function that returns the tree of a seed."""
+    return lambda seed: with_root(random_tree(random.Random(seed)))

@@ -65,9 +65,9 @@ def compiled() -> Path:
     return home() / "compiled"
 
 
-def calibrations() -> Path:
+def timings() -> Path:
     """Return the folder that caches how fast specs ran on this processor."""
-    return home() / "calibrations"
+    return home() / "timings"
 
 
 def verified() -> Path:

@@ -49,7 +49,7 @@ class AlignedToken(NamedTuple):
 
 
 class AlignmentHead(NamedTuple):
-    """Attention head that aligns best. As text, it is one of the facts of a weights file, such as `2.5.reads`."""
+    """Attention head that aligns best. The metadata of a weights file contains it as text, such as `2.5.reads`."""
 
     layer: int
     """Index of the decoder layer."""

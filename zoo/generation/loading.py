@@ -15,7 +15,7 @@ from zoo.generation.alignment import AlignmentHead
 from zoo.generation.compilation import BackendOptions, build_with_message
 from zoo.generation.parser import Parser
 from zoo.generation.translator import Translator
-from zoo.models.loading import Outline, read_model, read_outline
+from zoo.models.loading import Model, read_model
 from zoo.report import Report, WarningsReport
 
 if TYPE_CHECKING:
@@ -71,31 +71,31 @@ def open_model(
 
 def _open_version(folder: Path, options: BackendOptions, max_batch_tokens: int | None, report: Report) -> Translator:
     """Open a model. Raise _ReplacedError if another process replaces the model meanwhile."""
-    outline = read_outline(folder)
+    light = read_model(folder, tensors=False)
     given = options["device"], options["precision"], options["backend"]
 
     def build_complete(model: PackedModel | None) -> Program:
-        weights = _read_weights(folder, outline)
-        return build_with_message(outline.spec, compiler.TRANSLATE, weights, report, packed=model, **options)
+        weights = _read_weights(folder, light)
+        return build_with_message(light.spec, compiler.TRANSLATE, weights, report, packed=model, **options)
 
     def build_attention() -> EmittedProgram:
-        weights, purposes = _read_weights(folder, outline), [compiler.Purpose.ATTEND]
+        weights, purposes = _read_weights(folder, light), [compiler.Purpose.ATTEND]
         how: BackendOptions = {**options, "backend": ATTENTION_BACKEND}
-        return cast("EmittedProgram", compiler.build(outline.spec, purposes, weights=weights, **how))
+        return cast("EmittedProgram", compiler.build(light.spec, purposes, weights=weights, **how))
 
-    stored = packed.artefact(outline, *given)
+    stored = packed.artefact(light, *given)
     program = packed.read_or_build(stored, build_complete)
-    translator = translator_class(outline.spec.task)(
+    translator = translator_class(light.spec.task)(
         program,
-        outline.vocabulary,
-        outline.spec,
-        longest_source=outline.weights.longest_source,
+        light.vocabulary,
+        light.spec,
+        longest_source=light.weights.longest_source,
         report=report,
         device="cpu" if stored is not None else compiler.find_device(options["device"]),
         max_batch_tokens=max_batch_tokens,
     )
-    translator.backend, translator.shortlist = program.backend, outline.shortlist
-    translator.alignment_head = AlignmentHead.parse(outline.weights.facts.get("alignment_head"))
+    translator.backend, translator.shortlist = program.backend, light.shortlist
+    translator.alignment_head = AlignmentHead.parse(light.weights.metadata.get("alignment_head"))
     translator.attention_program = cache(build_attention)
     translator.reopen = partial(open_model, folder.absolute(), max_batch_tokens=max_batch_tokens, **options)
     return translator
@@ -105,13 +105,13 @@ class _ReplacedError(ZooError):
     """Error of a model that another process has replaced since it was opened."""
 
 
-def _read_weights(folder: Path, outline: Outline) -> Mapping[str, Tensor]:
-    """Return the tensors of a model whose outline was read before.
+def _read_weights(folder: Path, light: Model) -> Mapping[str, Tensor]:
+    """Return the tensors of a model that was read before without tensors.
 
     Raises:
         _ReplacedError: The model was replaced in the meantime.
     """
     model = read_model(folder)
-    if model.weights.facts != outline.weights.facts:
+    if model.weights.metadata != light.weights.metadata:
         raise _ReplacedError(f"the model in `{folder}` was replaced", hint="open the model again", exit_code=1)
     return model.weights.tensors

@@ -25,7 +25,7 @@ from compiler.kernels.program import KernelProgram, PackedModel
 from specs import Parsing
 from zoo.files import storage
 from zoo.models import weights
-from zoo.models.loading import Outline
+from zoo.models.loading import Model
 
 if TYPE_CHECKING:
     from compiler import Program
@@ -61,21 +61,21 @@ class PackedProgram(KernelProgram):
         return getattr(self.complete, name)
 
 
-def artefact(outline: Outline, device: str, precision: str | None, backend: str | None) -> Artefact | None:
+def artefact(model: Model, device: str, precision: str | None, backend: str | None) -> Artefact | None:
     """Return the artefact of the packed model in the cache, or None if a model is not packed with these options.
 
     Arguments are those of `zoo.load`.
     """
-    compilation = outline.spec.compilation
+    compilation = model.spec.compilation
     precision = precision or compilation.precision
     is_native = (backend or compilation.backend) in BACKENDS
     on_cpu = device == "cpu" or (device == "auto" and not may_have_gpu())
-    is_translator = not isinstance(outline.spec.task, Parsing)
-    if not (is_native and on_cpu and outline.digest and is_translator and cpp_compiler()):
+    is_translator = not isinstance(model.spec.task, Parsing)
+    if not (is_native and on_cpu and model.digest and is_translator and cpp_compiler()):
         return None
     kernels = kernels_artefact(storage.compiled()).folder.name
-    key = {"model": outline.digest, "precision": precision, "kernels": kernels, "code": _code_digest()}
-    return Artefact(storage.compiled(), f"packed-{outline.spec.name}-{precision}", key)
+    key = {"model": model.digest, "precision": precision, "kernels": kernels, "code": _code_digest()}
+    return Artefact(storage.compiled(), f"packed-{model.spec.name}-{precision}", key)
 
 
 def read_or_build(stored: Artefact | None, build: Build) -> Program:

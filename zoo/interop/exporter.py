@@ -22,7 +22,7 @@ from zoo.interop.roundtrip import cannot_export
 from zoo.interop.sentencepiece_model import is_language_token
 from zoo.models import find
 from zoo.models.loading import read_model
-from zoo.publishing import proof
+from zoo.publishing import reference_results
 from zoo.report import Report
 from zoo.text.tokenizer import SPACE
 
@@ -64,8 +64,13 @@ def export_model(name: str, to: str, folder: Path, report: Report) -> ExportResu
         raise ZooError(f"`{folder}` already exists", hint="give a new folder with `-o`")
     path = find.published_model(name, report)
     model = read_model(path)
-    manifest.read(path).check_file(proof.NAME)
-    bundle = Bundle(model.spec, model.vocabulary, model.weights.tensors, proof.read(path / proof.NAME, model.spec))
+    manifest.read(path).check_file(reference_results.NAME)
+    bundle = Bundle(
+        model.spec,
+        model.vocabulary,
+        model.weights.tensors,
+        reference_results.read(path / reference_results.NAME, model.spec),
+    )
     require_space(folder, 2 * sum(tensor.nbytes for tensor in bundle.tensors.values()), "the export")
     target = Path(os.path.realpath(folder))  # if the path is a link to an empty folder, keep the link
     with atomic_folder(target, replace=False) as partial:

@@ -14,7 +14,7 @@ import specs
 from specs import Languages, Spec, ZooError, nearest
 from specs.languages import suggest_language
 from zoo.models.shortlist import Shortlist
-from zoo.publishing.proof import ReferenceLogProbabilities
+from zoo.publishing.reference_results import ReferenceLogProbabilities
 from zoo.text.vocabulary import Vocabulary
 
 PositionConvention = Literal["marian", "transformers"]
@@ -50,7 +50,7 @@ class ImportedModel:
     """Weights in float32. The keys are zoo's tensor names."""
     origin: Mapping[str, str]
     """Origin of the model: `format`, `source` (file or folder), `engine`, and choices such as `positions`. The
-    bundle's facts contain them."""
+    bundle's provenance contains them."""
     notes: tuple[str, ...] = ()
     """Notes to show to the user."""
     shortlist: Shortlist | None = None

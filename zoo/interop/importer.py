@@ -34,7 +34,7 @@ from zoo.models import shortlist
 from zoo.models.folder import ModelFolder
 from zoo.models.registries.revision import is_name
 from zoo.models.weights import Weights
-from zoo.publishing.facts import Facts, facts_of_import
+from zoo.publishing.provenance import Provenance, provenance_of_import
 from zoo.publishing.publish import publish_imported
 from zoo.report import Report, size
 from zoo.system.device_memory import is_out_of_memory
@@ -115,7 +115,7 @@ def import_model(source: str, options: ImportOptions, report: Report) -> ImportR
         require_engine(format)
     comparisons: list[Comparison] = []
 
-    def fill(bundle: ModelFolder) -> Facts:
+    def fill(bundle: ModelFolder) -> Provenance:
         model = _read(format, path, ImportRequest(name, options.languages, options.positions, origin_name))
         for note in (*model.notes, *_notes_for_user(model)):
             report.info(f"note: {note}")
@@ -125,7 +125,7 @@ def import_model(source: str, options: ImportOptions, report: Report) -> ImportR
             origin["check"] = comparisons[0].summary
         spec = model.spec.model_copy(update={"licence": hub.licence_of_card(path)})
         _write(bundle, replace(model, spec=spec))
-        return facts_of_import(spec, origin, model.notes)
+        return provenance_of_import(spec, origin, model.notes)
 
     folder = publish_imported(name, fill, replace=options.replace, report=report)
     return ImportResult(folder, next(iter(comparisons), None))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
 
 import compiler
 from compiler.weights import check_weights
@@ -21,80 +20,62 @@ from zoo.models.weights import Weights
 from zoo.text.trees.tokenizer import TreeTokenizer
 from zoo.text.vocabulary import Vocabulary
 
-_Read = TypeVar("_Read")
 _MAX_ATTEMPTS = 20
 _RESTORE_HINT = "restore the folder from the source of the model"
 
 
 @dataclass(frozen=True)
-class Outline:
-    """Spec, vocabulary and shortlist of one model, and facts about its weights. Reading them does not need torch.
+class Model:
+    """Spec, vocabulary and weights of one model, and its shortlist, if it has one.
 
     Attributes:
         spec: The spec.
         vocabulary: The vocabulary.
-        weights: The weights without tensors.
-        digest: SHA-256 that identifies the spec and the weights. None for a training run, which has no manifest.
+        weights: The weights.
         shortlist: The shortlist, if there is one.
+        digest: SHA-256 that identifies the spec and the weights. None for a training run, which has no manifest.
     """
-
-    spec: Spec
-    vocabulary: Vocabulary
-    weights: Weights
-    digest: str | None
-    shortlist: Shortlist | None
-
-
-@dataclass(frozen=True)
-class Model:
-    """Spec, vocabulary and weights of one model, and its shortlist, if it has one."""
 
     spec: Spec
     vocabulary: Vocabulary
     weights: Weights
     shortlist: Shortlist | None = None
+    digest: str | None = None
 
 
-def read_model(folder: Path) -> Model:
+def read_model(folder: Path, *, tensors: bool = True) -> Model:
     """Read the model in the folder of a run or of a published model.
+
+    Args:
+        folder: The folder.
+        tensors: Whether to read the tensors of the weights. Without the tensors, reading a model does not need torch.
 
     Raises:
         ZooError: A file is missing, unreadable or damaged, the files do not fit together, or the model's input is
-            not text.
+            not text. Without `tensors`, errors in the tensors of a training run are not found.
     """
 
     def read(model: ModelFolder, listed: Manifest | None) -> Model:
         spec, vocabulary, lists = _read_light_files(model, listed)
-        loaded = weights.read(model.newest_weights, listed)
-        try:
-            check_weights(
-                loaded.tensors, compiler.stored_tensors([compiler.lower(spec, compiler.Purpose.SCORE)]), spec.name
-            )
-        except ZooError as error:
-            raise ZooError(error.problem, where=str(model.newest_weights), hint=error.hint, exit_code=1) from None
-        return Model(spec, vocabulary, loaded, lists)
+        file = model.newest_weights
+        if tensors:
+            loaded = weights.read(file, listed)
+            expected = compiler.stored_tensors([compiler.lower(spec, compiler.Purpose.SCORE)])
+            try:
+                check_weights(loaded.tensors, expected, spec.name)
+            except ZooError as error:
+                raise ZooError(error.problem, where=str(file), hint=error.hint, exit_code=1) from None
+        else:
+            if listed is not None:
+                listed.check_file(WEIGHTS)
+            loaded = Weights({}, weights.read_metadata(file))
+        digest = " ".join(listed.entries[name].sha256 for name in (SPEC, WEIGHTS)) if listed is not None else None
+        return Model(spec, vocabulary, loaded, lists, digest)
 
     return _read_one_version(folder, read)
 
 
-def read_outline(folder: Path) -> Outline:
-    """Read the model in the folder of a run or of a published model, without the tensors of its weights.
-
-    The errors are those of `read_model`, except for errors in the tensors of a training run.
-    """
-
-    def read(model: ModelFolder, listed: Manifest | None) -> Outline:
-        spec, vocabulary, lists = _read_light_files(model, listed)
-        digest = None
-        if listed is not None:
-            listed.check_file(WEIGHTS)
-            digest = " ".join(listed.entries[name].sha256 for name in (SPEC, WEIGHTS))
-        return Outline(spec, vocabulary, Weights({}, weights.read_facts(model.newest_weights)), digest, lists)
-
-    return _read_one_version(folder, read)
-
-
-def _read_one_version(folder: Path, read: Callable[[ModelFolder, Manifest | None], _Read]) -> _Read:
+def _read_one_version(folder: Path, read: Callable[[ModelFolder, Manifest | None], Model]) -> Model:
     """Call a function that reads a folder.
 
     If another process replaces the folder meanwhile, call it again, so that all files are of one version.

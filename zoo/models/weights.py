@@ -35,59 +35,59 @@ RESTORE_HINT = (
     "`zoo average RUN` writes the weights again)"
 )
 _DIGEST, _VOCABULARY, _BRACKETS = "sha256", "vocabulary", "brackets"
-_FACTS = "zoo"
+_METADATA = "zoo"
 _TYPES = ("torch.float32", "torch.bfloat16", "torch.float16", "torch.float64")
 _STORED_TYPE, _SCALES = "stored_type", ".scales"
 
 
 @dataclass(frozen=True)
 class Weights:
-    """Tensors by name, with facts (metadata) as text. Each matrix of the paper is one tensor. Tied matrices share one.
+    """Tensors by name, with metadata as text. Each matrix of the paper is one tensor. Tied matrices share one.
 
-    Facts are, for example, `steps` (the training steps of the averaged checkpoints, separated by commas) and
+    Metadata are, for example, `steps` (the training steps of the averaged checkpoints, separated by commas) and
     `longest_source` (the number of tokens of the longest source sentence in training), and `alignment_head` (the
     attention head that aligns best, see `zoo.generation.alignment.AlignmentHead`). If `stored_type` is "int8", the
     file contains matrices in int8, see `quantise`.
     """
 
     tensors: Mapping[str, Tensor]
-    facts: Mapping[str, str] = field(default_factory=dict)
+    metadata: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def longest_source(self) -> int | None:
         """Number of tokens of the longest training source, without EOS. None if the file does not record it."""
-        return _parse_number(self.facts.get("longest_source", ""))
+        return _parse_number(self.metadata.get("longest_source", ""))
 
     @property
     def last_step(self) -> int | None:
         """The last training step of the weights. None if the file does not record it."""
-        steps = [_parse_number(step) for step in self.facts.get("steps", "").split(",")]
+        steps = [_parse_number(step) for step in self.metadata.get("steps", "").split(",")]
         known = [step for step in steps if step is not None]
         return max(known) if len(known) == len(steps) else None
 
     @property
     def digest(self) -> str | None:
         """SHA-256 of the tensors when the file was written. None if the file does not record it."""
-        return self.facts.get(_DIGEST)
+        return self.metadata.get(_DIGEST)
 
     @property
     def stored_type(self) -> str:
         """The data type of the matrices in the file: "int8" or "float32"."""
-        return self.facts.get(_STORED_TYPE, "float32")
+        return self.metadata.get(_STORED_TYPE, "float32")
 
     def write(self, file: Path) -> None:
-        """Write the weights atomically. If the folder has a vocabulary, its SHA-256 is added to the facts.
+        """Write the weights atomically. If the folder has a vocabulary, its SHA-256 is added to the metadata.
 
         Raises:
             ZooError: The file cannot be written.
         """
-        facts = {key: value for key, value in self.facts.items() if key != _BRACKETS}
+        metadata = {key: value for key, value in self.metadata.items() if key != _BRACKETS}
         stored = quantise(self.tensors) if self.stored_type == "int8" else self.tensors
-        facts = {**facts, _DIGEST: _tensor_digest(stored), **_vocabulary_facts(file.parent)}
+        metadata = {**metadata, _DIGEST: _tensor_digest(stored), **_vocabulary_metadata(file.parent)}
         contiguous = {name: tensor.contiguous() for name, tensor in stored.items()}
         with atomic_file(file) as partial:
             # Write one metadata entry, because safetensors writes several ones in random order.
-            safetensors_torch.save_file(contiguous, partial, metadata={_FACTS: json.dumps(facts, sort_keys=True)})
+            safetensors_torch.save_file(contiguous, partial, metadata={_METADATA: json.dumps(metadata, sort_keys=True)})
 
 
 def quantise(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -143,9 +143,9 @@ def read(file: Path, manifest: Manifest | None = None) -> Weights:
         if manifest is not None:
             manifest.check_file(file.name)  # before the content is parsed
         with safe_open(file, framework="pt") as opened:
-            facts = _parse_facts(opened.metadata())
+            metadata = _parse_metadata(opened.metadata())
             stored = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
-        digest = facts.get(_DIGEST) if manifest is None else None
+        digest = metadata.get(_DIGEST) if manifest is None else None
         if digest is not None and not hashes.has_digest(file, digest, lambda: _tensor_digest(stored)):
             problem = f"`{file}` is damaged: its tensors do not have the recorded SHA-256"
             raise ZooError(problem, hint=RESTORE_HINT, exit_code=1)
@@ -156,37 +156,37 @@ def read(file: Path, manifest: Manifest | None = None) -> Weights:
             if str(tensor.dtype) not in _TYPES:
                 problem = f"`{file}`: `{name}` has the type {tensor.dtype}, but weights must be floating-point numbers"
                 raise ZooError(problem, hint=RESTORE_HINT, exit_code=1)
-    if _VOCABULARY in facts and not same_vocabulary(facts, _vocabulary_facts(file.parent)):
+    if _VOCABULARY in metadata and not same_vocabulary(metadata, _vocabulary_metadata(file.parent)):
         problem = f"the vocabulary in `{file.parent}` is damaged, or is not the one that `{file.name}` was trained with"
         raise ZooError(problem, hint="restore the vocabulary and the weights from the source of the model", exit_code=1)
-    return Weights(tensors, facts)
+    return Weights(tensors, metadata)
 
 
-def same_vocabulary(facts: Mapping[str, str], other: Mapping[str, str]) -> bool:
-    """Return whether two weights files belong to the same vocabulary, according to their facts.
+def same_vocabulary(metadata: Mapping[str, str], other: Mapping[str, str]) -> bool:
+    """Return whether two weights files belong to the same vocabulary, according to their metadata.
 
     The brackets of a parser are only compared if both files contain a fact about them.
     """
-    brackets = {each[_BRACKETS] for each in (facts, other) if _BRACKETS in each}
-    return facts.get(_VOCABULARY) == other.get(_VOCABULARY) and len(brackets) < 2
+    brackets = {each[_BRACKETS] for each in (metadata, other) if _BRACKETS in each}
+    return metadata.get(_VOCABULARY) == other.get(_VOCABULARY) and len(brackets) < 2
 
 
 def known_digest(file: Path) -> str | None:
     """Return the digest in the header of a weights file. None if the file is not readable or has no digest."""
     try:
-        return Weights({}, read_facts(file)).digest if file_exists(file) else None
+        return Weights({}, read_metadata(file)).digest if file_exists(file) else None
     except ZooError:
         return None
 
 
-def read_facts(file: Path) -> dict[str, str]:
-    """Return the facts in the header of a weights file, without reading the tensors.
+def read_metadata(file: Path) -> dict[str, str]:
+    """Return the metadata in the header of a weights file, without reading the tensors.
 
     Raises:
         ZooError: The file cannot be read.
     """
     with _safe_reading(file), safe_open(file, framework="np") as opened:
-        return _parse_facts(opened.metadata())
+        return _parse_metadata(opened.metadata())
 
 
 def check_header(stream: BinaryIO, file: Path) -> None:
@@ -216,11 +216,11 @@ def _safe_reading(file: Path, manifest: Manifest | None = None) -> Iterator[None
         raise ZooError(f"`{file}` cannot be read: {error}", hint=RESTORE_HINT, exit_code=1) from None
 
 
-def _parse_facts(metadata: Mapping[str, str] | None) -> dict[str, str]:
-    """Return the facts in a file's metadata. Files that zoo did not write may have one metadata entry per fact."""
+def _parse_metadata(metadata: Mapping[str, str] | None) -> dict[str, str]:
+    """Parse the metadata in a file's header. Files that zoo did not write may have one entry for each value."""
     entries = metadata or {}
-    facts = json.loads(entries[_FACTS]) if _FACTS in entries else entries
-    return {str(key): str(value) for key, value in facts.items()}
+    metadata = json.loads(entries[_METADATA]) if _METADATA in entries else entries
+    return {str(key): str(value) for key, value in metadata.items()}
 
 
 def _parse_number(text: str) -> int | None:
@@ -236,8 +236,8 @@ def _tensor_digest(tensors: Mapping[str, Tensor]) -> str:
     return state.hexdigest()
 
 
-def _vocabulary_facts(folder: Path) -> dict[str, str]:
-    """Return facts about the vocabulary in a folder: the SHA-256 of its files, and that of a parser's brackets."""
+def _vocabulary_metadata(folder: Path) -> dict[str, str]:
+    """Return metadata about the vocabulary in a folder: the SHA-256 of its files, and that of a parser's brackets."""
     tokens, brackets = (
         " ".join(
             hashlib.sha256(read_bytes(file, MAX_VOCABULARY_BYTES)).hexdigest() for file in sorted(folder.glob(pattern))

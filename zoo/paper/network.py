@@ -1,9 +1,9 @@
-"""Claims of section 3 about the network. They are checked on the graph that the compiler builds from `base`."""
+"""Derivations for the claims of section 3 about the network, from the graph that the compiler builds from `base`."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Set
+from collections.abc import Set
 from fractions import Fraction
 from functools import cache
 from itertools import pairwise
@@ -18,7 +18,6 @@ from compiler.operations.elementwise import Dropout
 from compiler.operations.embedding import Embedding
 from compiler.operations.projection import Linear
 from compiler.operations.views import SplitHeads
-from zoo.paper.claims import Claim, Derivation, Printed, equals, holds
 from zoo.planning.plan import LENGTH
 
 
@@ -28,22 +27,16 @@ def graph(spec: str) -> Graph:
     return lower(specs.load(spec), Purpose.TRAIN)
 
 
-def claims() -> Iterator[Claim]:
-    """Yield the claims of section 3, and the claim of section 5.4 about dropout."""
-    for key, section, says, printed, unit, derive in _NUMBERS:
-        yield Claim(f"network.{key}", section, says, equals(derive), (Printed(printed),), unit, "base")
-    for key, section, says, decide in _SENTENCES:
-        yield Claim(f"network.{key}", section, says, holds(decide), spec="base")
-
-
-def _stack(side: str) -> Derivation:
+def layer_count(side: str) -> tuple[int | None, str]:
+    """Count the identical layers in the encoder or the decoder."""
     names = _layers(side)
     counts = {cost(graph("base"), name).parameters for name in names}
     words = f"{len(names)} layers in the graph, with {' and '.join(f'{n:,}' for n in sorted(counts))} parameters each"
     return len(names) if len(counts) == 1 else None, words
 
 
-def _sublayers(side: str) -> Derivation:
+def sublayer_count(side: str) -> tuple[int | None, str]:
+    """Count the sub-layers in each layer of the encoder or the decoder, by their norms."""
     norms = Counter(n.layer for n in graph("base").nodes if n.operation.is_norm)
     counts = {norms[name] for name in _layers(side)}
     return _single(counts), f"residuals with a norm in each layer of the graph: {_listed(counts)}"
@@ -53,18 +46,21 @@ def _layers(side: str) -> list[str]:
     return [name for name in layers(graph("base")) if name.startswith(f"{side}.")]
 
 
-def _width() -> Derivation:
+def width() -> tuple[int | None, str]:
+    """Return the output dimension of all embeddings and sub-layers."""
     nodes = [n for n in graph("base").nodes if (n.operation.is_norm or isinstance(n.operation, Embedding))]
     widths = {n.type.shape[-1].constant for n in nodes}
     return _single(widths), f"dimension of all {len(nodes)} embeddings and sub-layers: {_listed(widths)}"
 
 
-def _heads() -> Derivation:
+def heads() -> tuple[int | None, str]:
+    """Return the number of heads that queries, keys and values are split into."""
     heads = {n.operation.heads for n in graph("base").nodes if isinstance(n.operation, SplitHeads)}
     return _single(heads), f"heads that queries, keys and values are split into: {_listed(heads)}"
 
 
-def _key_width() -> Derivation:
+def key_width() -> tuple[int | None, str]:
+    """Return the dimension of queries, keys and values in each head."""
     types = graph("base").types
     attentions = [n for n in graph("base").nodes if isinstance(n.operation, Attention)]
     widths = {types[name].shape[3].constant for n in attentions for name in n.inputs[:3]}
@@ -77,23 +73,27 @@ def _single(values: Set[int]) -> int | None:
     return next(iter(values)) if len(values) == 1 else None
 
 
-def _inner() -> Derivation:
+def inner_width() -> tuple[int | None, str]:
+    """Return the largest output dimension of all linear layers."""
     nodes = [n for n in graph("base").nodes if isinstance(n.operation, Linear)]
     widest = max(n.type.shape[-1].constant for n in nodes)
     return widest, f"the largest output dimension of {len(nodes)} linear layers in the graph"
 
 
-def _scale() -> tuple[bool, str]:
+def attention_scale() -> tuple[bool, str]:
+    """Decide whether all attentions scale their scores by 1 / sqrt(d_k)."""
     scales = {n.operation.scale for n in graph("base").nodes if isinstance(n.operation, Attention)}
     return scales == {64**-0.5}, f"all attentions of the graph: {_listed(scales)}"
 
 
-def _embedding_scale() -> tuple[bool, str]:
+def embedding_scale() -> tuple[bool, str]:
+    """Decide whether all embeddings are multiplied by sqrt(d_model)."""
     scales = {n.operation.scale for n in graph("base").nodes if isinstance(n.operation, Embedding)}
     return scales == {sqrt(512)}, f"both embeddings of the graph: {_listed(scales)}"
 
 
-def _one_matrix() -> tuple[bool, str]:
+def shared_matrix() -> tuple[bool, str]:
+    """Decide whether embeddings and output projection share one matrix."""
     tokens = specs.load("base").vocabulary.size
     tables = {name for name, p in graph("base").parameters.items() if p.shape[0].constant == tokens}
     uses = Counter(p for n in graph("base").nodes for p in n.parameters)
@@ -103,7 +103,7 @@ def _one_matrix() -> tuple[bool, str]:
     return len(tables) == 1, words
 
 
-def _products() -> tuple[bool, str]:
+def multi_head_cost() -> tuple[bool, str]:
     """Compare the FLOPs of a model with eight heads and of a model with one head of the same total dimension.
 
     Returns:
@@ -114,7 +114,7 @@ def _products() -> tuple[bool, str]:
     return isclose(many, one, rel_tol=0.05), f"{many:,} and {one:,} FLOPs per pair of {LENGTH} tokens, forward"
 
 
-def _variance() -> Derivation:
+def dot_product_variance() -> tuple[float, str]:
     """Compute the variance of q · k for vectors of 64 independent random signs, which have mean 0 and variance 1.
 
     Returns:
@@ -127,7 +127,7 @@ def _variance() -> Derivation:
     return float(variance), words
 
 
-def _flattens() -> tuple[bool, str]:
+def softmax_gradient() -> tuple[bool, str]:
     """Compare the mean gradient of the softmax over two keys with random scores: for small, large and scaled d_k.
 
     Returns:
@@ -146,25 +146,28 @@ def _flattens() -> tuple[bool, str]:
     return many < few / 10 and many < scaled / 10, f"{words}; scaled, {scaled:.3f} for any d_k"
 
 
-def _shortest() -> tuple[bool, str]:
+def shortest_wave() -> tuple[bool, str]:
+    """Decide whether the shortest wavelength of the sinusoids is 2π."""
     wave = _wavelengths()[0]
     return isclose(wave, 1), f"first pair of the program's sinusoids: {wave:g} x 2π"
 
 
-def _longest() -> tuple[bool, str]:
+def longest_wave() -> tuple[bool, str]:
+    """Decide whether the longest wavelength of the sinusoids is 10000 · 2π."""
     wave = _wavelengths()[-1]
     words = f"last pair of the formula, 2i = {_D_MODEL - 2} of {_D_MODEL}: {wave:,.0f} x 2π"
     return isclose(wave, 10_000, rel_tol=1e-3), f"{words}; it would be 10,000 for 2i = d_model"
 
 
-def _progression() -> tuple[bool, str]:
+def wave_progression() -> tuple[bool, str]:
+    """Decide whether the ratio of successive wavelengths is constant."""
     waves = _wavelengths()
     ratios = [after / before for before, after in pairwise(waves)]
     even = all(isclose(ratio, ratios[0], rel_tol=1e-6) for ratio in ratios)
     return even, f"each of {len(waves)} wavelengths is {ratios[0]:.4f} times the one before"
 
 
-def _linear() -> tuple[bool, str]:
+def linear_offset() -> tuple[bool, str]:
     """Compare PE(pos + k) with PE(pos), after rotating each pair of its features by an angle that depends only on k.
 
     Returns:
@@ -192,7 +195,8 @@ def _wavelengths() -> list[float]:
     return [1 / atan2(row[i], row[i + 1]) for i in range(0, _D_MODEL, 2)]
 
 
-def _dropped() -> tuple[bool, str]:
+def dropout_places() -> tuple[bool, str]:
+    """Decide whether there is one dropout for each sub-layer and each sum of embeddings and positions."""
     drops = [n for n in graph("base").nodes if isinstance(n.operation, Dropout) and n.operation.dropout]
     norms = sum(n.operation.is_norm for n in graph("base").nodes)
     embeds = sum(isinstance(n.operation, Embedding) for n in graph("base").nodes)
@@ -201,38 +205,3 @@ def _dropped() -> tuple[bool, str]:
 
 def _listed(values: Set[float]) -> str:
     return ", ".join(f"{value:g}" for value in sorted(values))
-
-
-_NUMBERS = (
-    ("encoder", "3.1", "identical layers of the encoder", "6", "layers", lambda: _stack("encoder")),
-    ("decoder", "3.1", "identical layers of the decoder", "6", "layers", lambda: _stack("decoder")),
-    ("encoder-sublayers", "3.1", "sub-layers of an encoder layer", "2", "", lambda: _sublayers("encoder")),
-    ("decoder-sublayers", "3.1", "sub-layers of a decoder layer", "3", "", lambda: _sublayers("decoder")),
-    ("d_model", "3.1", "all sub-layers and embeddings have the output dimension d_model", "512", "features", _width),
-    ("variance", "3.2.1", "of independent components of variance 1, q · k has variance d_k", "64", "", _variance),
-    ("h", "3.2.2", "parallel heads", "8", "heads", _heads),
-    ("d_k", "3.2.2", "d_k = d_v = d_model / h", "64", "features", _key_width),
-    ("d_ff", "3.3", "d_ff, the dimension of the inner layer", "2048", "features", _inner),
-)
-_SENTENCES = (
-    ("scale", "3.2.1", "products are scaled by 1 / sqrt(d_k)", _scale),
-    (
-        "flattens",
-        "3.2.1",
-        "for large d_k, unscaled products lead to extremely small gradients of the softmax",
-        _flattens,
-    ),
-    ("multi-head", "3.2.2", "all heads together cost about as much as one head of full dimension", _products),
-    ("one-matrix", "3.4", "embeddings and pre-softmax projection share one matrix", _one_matrix),
-    ("embedding-scale", "3.4", "embeddings are multiplied by sqrt(d_model)", _embedding_scale),
-    ("shortest-wave", "3.5", "wavelengths begin at 2π", _shortest),
-    ("longest-wave", "3.5", "wavelengths end at 10000 · 2π", _longest),
-    ("progression", "3.5", "wavelengths are a geometric progression", _progression),
-    ("linear-offset", "3.5", "PE(pos+k) is a linear function of PE(pos) for any fixed k", _linear),
-    (
-        "dropped",
-        "5.4",
-        "dropout is applied to each sub-layer's output, and to the sums of embeddings and positions",
-        _dropped,
-    ),
-)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from zoo.paper.claims import CheckedClaim, Status
-from zoo.paper.evidence import Evidence
+from zoo.paper.claims import Status
 from zoo.paper.plots import MAX_SERIES, all_plots
-from zoo.paper.tables import Table, claim_row, summary_table, tables
+from zoo.paper.runs import Measurements
+from zoo.paper.tables import Checked, Table, claim_row, summary_table, tables
 from zoo.visualization.page import escape_text, page
 from zoo.visualization.plot import STYLE as PLOT_STYLE
 from zoo.visualization.plot import Plot, plot_svg
@@ -46,26 +46,26 @@ nav ul {{ display: flex; flex-wrap: wrap; gap: .2em 1.2em; list-style: none; pad
 _TITLES = {"table1": "Table 1", "table2": "Table 2", "table3": "Table 3", "table4": "Table 4"}
 
 
-def paper_page(entries: Sequence[CheckedClaim], evidence: Evidence) -> str:
+def paper_page(checked: Checked, measurements: Measurements) -> str:
     """Return an HTML page with all tables, plots and claims. It needs no other files."""
     links = "".join(f'<li><a href="#{key}">{title}</a></li>' for key, title in {**_TITLES, **_MORE}.items())
     intro = (
         "This page lists every number of the paper, and the result of checking it. A number can be derived by the "
         "compiler or from other numbers of the paper, set in our spec, measured by the training runs in "
-        f"`{evidence.root}`, different, or not tested. The table gives the reason. Every status is computed, not "
+        f"`{measurements.root}`, different, or not tested. The table gives the reason. Every status is computed, not "
         "written by hand."
     )
     body = [
         f"<h1>Attention Is All You Need, checked</h1>\n<p>{_html(intro)}</p>",
         f'<nav aria-label="Parts of this page" class="screen"><ul>{links}</ul></nav>',
-        _table(summary_table(entries, evidence)),
+        _table(summary_table(checked)),
         '<h2 id="plots">Plots</h2>\n<div class="plots">',
-        *(_figure(plot) for plot in all_plots(entries, evidence)),
+        *(_figure(plot) for plot in all_plots(checked, measurements)),
         "</div>",
     ]
     for key, title in _TITLES.items():
-        body += [f'<h2 id="{key}">{title}</h2>', *(_table(table) for table in tables(key, entries, evidence))]
-    body += ['<h2 id="claims">Every claim</h2>', *_claims(entries, evidence)]
+        body += [f'<h2 id="{key}">{title}</h2>', *(_table(table) for table in tables(key, checked, measurements))]
+    body += ['<h2 id="claims">Every claim</h2>', *_claims(checked, measurements)]
     return page("Attention Is All You Need, checked", *body, style=PLOT_STYLE + _STYLE, series_count=MAX_SERIES)
 
 
@@ -101,18 +101,17 @@ def _figure(plot: Plot) -> str:
     return f"<figure>{plot_svg(plot)}<figcaption>{escape_text(plot.title)}</figcaption></figure>"
 
 
-def _claims(entries: Sequence[CheckedClaim], evidence: Evidence) -> Iterator[str]:
+def _claims(checked: Checked, measurements: Measurements) -> Iterator[str]:
     choices = {"all": "all", **{kind: status.value for status, kind in _KINDS.items()}}
     yield '<fieldset class="choice screen"><legend>Show claims that are</legend>'
     for kind, label in choices.items():
-        checked = " checked" if kind == "all" else ""
-        yield f'<label><input type="radio" name="only" id="only-{kind}"{checked}> {escape_text(label)}</label>'
+        selected = " checked" if kind == "all" else ""
+        yield f'<label><input type="radio" name="only" id="only-{kind}"{selected}> {escape_text(label)}</label>'
     yield "</fieldset>"
-    (table,) = tables("claims", entries, evidence)
-    yield f'<div class="wide"><table class="claims"><caption>{len(entries):,} claims</caption>{_head(table.columns)}'
-    for entry in entries:
-        status = entry.finding.status
-        row = [*claim_row(entry)]
-        row[-2] = f"{_SIGNS[status]} {row[-2]}"
-        yield f'<tr class="claim {_KINDS[status]}">{_cells(table.columns, row)}</tr>'
+    (table,) = tables("claims", checked, measurements)
+    yield f'<div class="wide"><table class="claims"><caption>{len(checked):,} claims</caption>{_head(table.columns)}'
+    for each in checked.values():
+        row = [*claim_row(each)]
+        row[-2] = f"{_SIGNS[each.status]} {row[-2]}"
+        yield f'<tr class="claim {_KINDS[each.status]}">{_cells(table.columns, row)}</tr>'
     yield "</table></div>"

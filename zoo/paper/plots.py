@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import compiler
 import specs
 from zoo.evaluation.metrics import get_metric
-from zoo.paper import table1, table2, table3
-from zoo.paper.claims import CheckedClaim
-from zoo.paper.evidence import Evidence
+from zoo.paper import table1, table3
+from zoo.paper.claims import CLAIMS, ROWS
+from zoo.paper.runs import Measurements
+from zoo.paper.tables import Checked
 from zoo.training.step import learning_rate
 from zoo.visualization.plot import Axis, Plot, Series
 
 MAX_SERIES = 7
 """Largest number of series in one plot. The page defines this many colours."""
 _PARTS = {
-    "": "base and big",
-    "A": "(A) heads",
-    "B": "(B) keys",
-    "C": "(C) size",
-    "D": "(D) regularisation",
-    "E": "(E) positions",
+    "Table 3": "base and big",
+    "Table 3 (A)": "(A) heads",
+    "Table 3 (B)": "(B) keys",
+    "Table 3 (C)": "(C) size",
+    "Table 3 (D)": "(D) regularisation",
+    "Table 3 (E)": "(E) positions",
 }
+"""Names of the series for the sections of Table 3's rows."""
 _MAX_LABEL = 20  # characters of a point's label
-_PointSeries = tuple[str, tuple[tuple[float, float], ...], tuple[str, ...]]
-"""Name of a series, its points (x, y), and the label of each point."""
+_Points = dict[str, list[tuple[float, float, str]]]
+"""Points (x, y) with their labels, by the name of the series."""
 
 
 def schedule() -> Plot:
@@ -46,8 +48,8 @@ def complexity() -> Plot:
     """Return a plot of the operations per layer by sequence length, computed with the formulas of Table 1."""
     lengths = [2.0**power for power in range(4, 15)]
     curves = [
-        Series(layer.name, tuple((n, layer.operations(n, 512, 3, 16)) for n in lengths), line=True)
-        for layer in table1.LAYERS
+        Series(ROWS["table1"][key]["name"], tuple((n, layer.operations(n, 512, 3, 16)) for n in lengths), line=True)
+        for key, layer in table1.LAYERS.items()
     ]
     tells = (
         "On logarithmic axes, self-attention has slope 2 and all others slope 1. Self-attention and recurrent layers "
@@ -58,13 +60,11 @@ def complexity() -> Plot:
     return Plot(title, tells, Axis("sequence length n", log=True), up, tuple(curves))
 
 
-def times(evidence: Evidence) -> Plot | None:
+def times(measurements: Measurements) -> Plot | None:
     """Return a plot of the measured times of Table 1's layers. None if no times were measured."""
-    names = {layer.key: layer.name for layer in table1.LAYERS}
-    curves = [
-        Series(names[timing.key], tuple((n, s) for n, s in timing.seconds), line=True) for timing in evidence.timings
-    ]
-    tells = "; ".join(f"{names[timing.key]}: n^{timing.exponent:.2f}" for timing in evidence.timings)
+    timings = [(ROWS["table1"][timing.key]["name"], timing) for timing in measurements.timings]
+    curves = [Series(name, tuple(timing.seconds.items()), line=True) for name, timing in timings]
+    tells = "; ".join(f"{name}: n^{timing.exponent:.2f}" for name, timing in timings)
     axes = Axis("sequence length n", log=True), Axis("seconds of a layer", log=True)
     return Plot("Table 1, measured on this machine", tells, *axes, tuple(curves)) if curves else None
 
@@ -73,73 +73,75 @@ def cost(languages: str) -> Plot:
     """Return a plot of Table 2: BLEU by training cost, for the systems whose cost the paper prints.
 
     Args:
-        languages: "EN-DE" or "EN-FR".
+        languages: "en-de" or "en-fr".
     """
-    kinds = {"single models": table2.OTHERS, "ensembles": table2.OTHERS, "Transformer": (table2.BASE, table2.BIG)}
-    series = []
-    for kind, systems in kinds.items():
-        chosen = [s for s in systems if s.pairs[languages].flops and s.ensemble is (kind == "ensembles")]
-        results = [(system, printed) for system in chosen for printed in system.pairs[languages].bleu]
-        points = tuple((float(system.pairs[languages].flops or 0), printed.value) for system, printed in results)
-        labels = tuple(system.name.removeprefix("Transformer ").strip("()") for system, _ in results)
-        series.append(Series(kind, points, labels))
-    words = [f"{name} {y:g} at {x:.2g} FLOPs" for s in series for (x, y), name in zip(s.points, s.labels, strict=True)]
+    points: _Points = {"single models": [], "ensembles": [], "Transformer": []}
+    for key, row in ROWS["table2"].items():
+        if flops := row.get(f"{languages}.flops"):
+            kind = "Transformer" if "spec" in row else "ensembles" if key.endswith("-ensemble") else "single models"
+            name = row["name"].removeprefix("Transformer ").removesuffix(" ensemble").strip("()")
+            printed = CLAIMS[f"table2.{key}.{languages}.bleu"].printed
+            points[kind] += [(float(flops), bleu.value, name) for bleu in printed]
+    words = [f"{name} {y:g} at {x:.2g} FLOPs" for group in points.values() for x, y, name in group]
     across = Axis("training FLOPs, as printed", log=True)
-    return Plot(f"Table 2, {languages}: BLEU by cost", "; ".join(words), across, Axis("BLEU"), tuple(series))
+    title = f"Table 2, {languages.upper()}: BLEU by cost"
+    return Plot(title, "; ".join(words), across, Axis("BLEU"), _series(points))
 
 
-def sizes(metric: str, ours: tuple[Sequence[CheckedClaim], Evidence] | None = None) -> Plot | None:
+def sizes(metric: str, ours: tuple[Checked, Measurements] | None = None) -> Plot | None:
     """Return a plot of Table 3: perplexity or BLEU by the number of parameters.
 
     Args:
         metric: "perplexity" or "bleu".
-        ours: Checked claims, and the evidence with our own training runs, whose scores are plotted. None: plot the
+        ours: Checked claims, and the measurements with our own training runs, whose scores are plotted. None: plot the
             numbers that the paper prints.
 
     Returns:
         The plot. None if there are no points.
     """
     measure = get_metric(metric)
-    point_series = _measured(metric, *ours) if ours else _printed(metric)
-    series = tuple(Series(part, points, labels) for part, points, labels in point_series if points)
-    if not series:
+    points: _Points = {name: [] for name in _PARTS.values()}
+    for key, row in ROWS["table3"].items():
+        point = _measured_point(metric, key, *ours) if ours else _printed_point(metric, key)
+        if point:
+            points[_PARTS[row["section"]]].append((*point, _label(key, row["says"])))
+    points = {name: group for name, group in points.items() if group}
+    if not points:
         return None
-    words = [f"{label} {y:g} at {x:.3g} M" for s in series for (x, y), label in zip(s.points, s.labels, strict=True)]
-    source = "our runs" if ours else "as printed"
-    title = f"Table 3, {source}: {measure.title} by parameters"
+    words = [f"{label} {y:g} at {x:.3g} M" for group in points.values() for x, y, label in group]
+    title = f"Table 3, {'our runs' if ours else 'as printed'}: {measure.title} by parameters"
     up = Axis(f"{measure.title}, {'dev set' if ours else 'newstest2013'}")
-    return Plot(title, "; ".join(words), Axis("million parameters", log=True), up, series)
+    return Plot(title, "; ".join(words), Axis("million parameters", log=True), up, _series(points))
 
 
-def _printed(metric: str) -> Iterator[_PointSeries]:
-    for part, name in _PARTS.items():
-        rows = [row for row in table3.ROWS if row.part == part]
-        values = [float(row.perplexity if metric == "perplexity" else row.bleu) for row in rows]
-        counts = [table3.parameters(row.spec) / 1e6 for row in rows]
-        yield name, tuple(zip(counts, values, strict=True)), tuple(_label(row) for row in rows)
+def _printed_point(metric: str, row: str) -> tuple[float, float]:
+    return table3.parameters(f"table3/{row}") / 1e6, float(ROWS["table3"][row][metric])
 
 
-def _measured(metric: str, entries: Sequence[CheckedClaim], evidence: Evidence) -> Iterator[_PointSeries]:
-    """Yield a series for each part of Table 3 (A to E), with the scores of our own training runs."""
-    by_key = {entry.claim.key: entry.finding for entry in entries}
-    runs = {run.folder: run for run in evidence.runs}
-    for part, name in _PARTS.items():
-        rows = [row for row in table3.ROWS if row.part == part and by_key[f"table3.{row.key}.{metric}"].runs]
-        findings = [by_key[f"table3.{row.key}.{metric}"] for row in rows]
-        counts = [compiler.parameters(runs[finding.runs[0]].spec) / 1e6 for finding in findings]
-        values = [finding.value or 0.0 for finding in findings]
-        yield name, tuple(zip(counts, values, strict=True)), tuple(_label(row) for row in rows)
+def _measured_point(metric: str, row: str, checked: Checked, measurements: Measurements) -> tuple[float, float] | None:
+    """Return the parameters in millions and the mean score of our training runs of a row. None if there are none."""
+    score = checked[f"table3.{row}.{metric}"]
+    spec = next((run.spec for run in measurements.runs if run.folder in score.runs[:1]), None)
+    return (compiler.parameters(spec) / 1e6, score.value or 0.0) if spec else None
 
 
-def _label(row: table3.VariationRow) -> str:
-    words = row.says.partition(":")[0].partition(",")[0]
-    return words if len(words) < _MAX_LABEL else row.key.partition("-")[2]
+def _label(row: str, says: str) -> str:
+    words = says.partition(":")[0].partition(",")[0]
+    return words if len(words) < _MAX_LABEL else row.partition("-")[2]
 
 
-def all_plots(entries: Sequence[CheckedClaim], evidence: Evidence) -> Sequence[Plot]:
+def _series(points: _Points) -> tuple[Series, ...]:
+    return tuple(
+        Series(name, tuple((x, y) for x, y, _ in group), tuple(label for _, _, label in group))
+        for name, group in points.items()
+    )
+
+
+def all_plots(checked: Checked, measurements: Measurements) -> Sequence[Plot]:
     """Return all plots that have data, in the order of the page."""
     metrics = ("perplexity", "bleu")
     printed = [sizes(metric) for metric in metrics]
-    ours = [sizes(metric, (entries, evidence)) for metric in metrics]
-    costs = [cost("EN-DE"), cost("EN-FR")]
-    return [plot for plot in (complexity(), times(evidence), schedule(), *costs, *printed, *ours) if plot is not None]
+    ours = [sizes(metric, (checked, measurements)) for metric in metrics]
+    costs = [cost("en-de"), cost("en-fr")]
+    plots = (complexity(), times(measurements), schedule(), *costs, *printed, *ours)
+    return [plot for plot in plots if plot is not None]

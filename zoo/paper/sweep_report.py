@@ -11,7 +11,7 @@ from typing import Any
 
 from zoo.evaluation.bootstrap import SAMPLES
 from zoo.evaluation.metrics import get_metric
-from zoo.paper import table3
+from zoo.paper.claims import ROWS, Row
 from zoo.report import duration
 from zoo.training.sweeps.comparison import METRICS, Difference, RowPair, ScoreSample, SweepComparison, Verdict
 from zoo.training.sweeps.rows import SweepRow
@@ -23,13 +23,13 @@ Lines = tuple[list[str], list[list[str]]]
 """Column names in the notation of `cli.console.show_table`, and the cells of each line."""
 
 
-def printed_row(row: SweepRow) -> table3.VariationRow | None:
+def printed_row(row: SweepRow) -> Row | None:
     """Return the numbers that the paper prints for a row of a sweep. None if the row is not in Table 3.
 
     Overrides are ignored, so that a scaled-down model is compared with the row of Table 3 that it comes from.
     """
     folder, _, key = row.spec.short_name.rpartition("/")
-    return table3.BY_KEY.get(key) if folder == "table3" else None
+    return ROWS["table3"].get(key) if folder == "table3" else None
 
 
 def printed_difference(metric: str, first: SweepRow, second: SweepRow) -> float | None:
@@ -41,8 +41,8 @@ def printed_difference(metric: str, first: SweepRow, second: SweepRow) -> float 
     if one is None or two is None or metric not in ORDERED:
         return None
     if metric == "perplexity":
-        return math.log(float(two.perplexity) / float(one.perplexity))
-    return float(two.bleu) - float(one.bleu)
+        return math.log(float(two["perplexity"]) / float(one["perplexity"]))
+    return float(two["bleu"]) - float(one["bleu"])
 
 
 def row_table(comparison: SweepComparison) -> Lines:
@@ -59,8 +59,8 @@ def row_table(comparison: SweepComparison) -> Lines:
         line += [*scores, duration(result.seconds)]
         if with_paper:
             paper = printed_row(result.row)
-            parameters = f"{paper.parameters} M" if paper and paper.parameters else ""
-            line += [paper.perplexity, paper.bleu, parameters] if paper else [""] * 3
+            parameters = f"{paper['parameters']} M" if paper and "parameters" in paper else ""
+            line += [paper["perplexity"], paper["bleu"], parameters] if paper else [""] * 3
         lines.append(line)
     return columns + (["paper: perplexity>", "BLEU>", "parameters>"] if with_paper else []), lines
 
@@ -133,9 +133,7 @@ def sweep_json(comparison: SweepComparison) -> dict[str, Any]:
                 "seconds": result.seconds,
                 "runs": [str(trial.run.folder) for trial in result.trials],
                 "scores": {name: _score_json(name, result.samples[name]) for name in METRICS},
-                "paper": {"perplexity": paper.perplexity, "bleu": paper.bleu, "parameters": paper.parameters}
-                if paper
-                else None,
+                "paper": {name: paper.get(name) for name in ("perplexity", "bleu", "parameters")} if paper else None,
             }
         )
     pairs = [

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from statistics import linear_regression
 
 import torch
 from torch import Tensor
@@ -14,8 +14,8 @@ import specs
 from compiler import EmittedProgram, Purpose, emit
 from compiler.backends.eager import functions
 from compiler.complexity import END, LENGTH, START, SubLayer, sublayer_stack
-from zoo.paper.evidence import Timing
-from zoo.paper.table1 import LAYERS, SIZES, LayerType
+from zoo.paper.runs import LayerTiming
+from zoo.paper.table1 import LAYERS, SIZES
 from zoo.system import clock
 
 LENGTHS, D_MODEL = (2048, 4096, 8192, 16_384, 32_768), 128
@@ -28,26 +28,17 @@ MIN_SECONDS = 0.05
 """Minimum time in seconds for measuring each length in each round, after a first run that is not counted."""
 
 
-@dataclass(frozen=True)
-class SublayerTime:
-    """Time of a sub-layer with its residual connection, for one sequence of n positions."""
-
-    n: int
-    seconds: float
-    """Shortest time of all repetitions, because other programs can only make a repetition slower."""
-
-
-def time_layers(layers: Iterable[LayerType] = LAYERS, lengths: Sequence[int] = LENGTHS) -> Iterator[Timing]:
+def time_layers(layers: Iterable[str] = LAYERS, lengths: Sequence[int] = LENGTHS) -> Iterator[LayerTiming]:
     """Time the forward pass of each layer, and yield the results. Layers are causal, as in a decoder.
 
     All layers of Table 1 together take half a minute.
     """
-    for layer in layers:
+    for key in layers:
+        layer = LAYERS[key]
         sublayer = layer.sublayer(SIZES["k"], SIZES["r"])
-        times = time_sublayer(sublayer, lengths, D_MODEL, causal=True, max_seconds=MAX_SECONDS)
-        seconds = tuple((time.n, time.seconds) for time in times)
-        formula = tuple((n, layer.operations(n, D_MODEL, SIZES["k"], SIZES["r"])) for n, _ in seconds)
-        yield Timing(layer.key, seconds, growth_exponent(seconds), growth_exponent(formula))
+        seconds = time_sublayer(sublayer, lengths, D_MODEL, causal=True, max_seconds=MAX_SECONDS)
+        formula = {n: layer.operations(n, D_MODEL, SIZES["k"], SIZES["r"]) for n in seconds}
+        yield LayerTiming(key, seconds, growth_exponent(seconds), growth_exponent(formula))
 
 
 def time_sublayer(
@@ -60,8 +51,8 @@ def time_sublayer(
     backward: bool = False,
     rounds: int = 5,
     max_seconds: float = math.inf,
-) -> list[SublayerTime]:
-    """Time one sub-layer at several sequence lengths on a CPU, with torch's number of threads.
+) -> dict[int, float]:
+    """Time one sub-layer with its residual connection at several sequence lengths, with torch's number of CPU threads.
 
     Each round times all lengths, so that all of them are affected if the machine is slow for a while.
 
@@ -76,7 +67,7 @@ def time_sublayer(
         max_seconds: If a length takes longer than this, skip all greater lengths. The first two are always timed.
 
     Returns:
-        The shortest time at each length that was not skipped.
+        The shortest time in seconds at each length that was not skipped. Other programs can only make it longer.
     """
     program, times = _program(sublayer, d, heads, causal), dict.fromkeys(lengths, math.inf)
     for _ in range(rounds):
@@ -84,31 +75,20 @@ def time_sublayer(
             if n not in times:
                 continue
             inputs = {START: torch.randn(1, n, d, requires_grad=backward), LENGTH: torch.tensor([n])}
-            times[n] = min(times[n], _shortest(partial(_backward if backward else _forward, program, inputs)))
+            run = partial(_backward if backward else _forward, program, inputs)
+            run()
+            times[n] = min(times[n], *clock.repeat(run, MIN_SECONDS))
             if times[n] > max_seconds:  # an exponent needs two lengths
                 times = {m: seconds for m, seconds in times.items() if m <= n or m in lengths[:2]}
-    return [SublayerTime(n, seconds) for n, seconds in times.items()]
+    return times
 
 
-def growth_exponent(points: Iterable[tuple[float, float]]) -> float:
-    """Fit y = a · x^b to points (x, y) by least squares of the logarithms, and return the exponent b.
+def growth_exponent(points: Mapping[int, float]) -> float:
+    """Fit y = a · x^b to points (x -> y) by least squares of the logarithms, and return the exponent b.
 
-    At least two points must differ in x. All x and y must be positive.
+    There must be at least two points. All x and y must be positive.
     """
-    logs = [(math.log(x), math.log(y)) for x, y in points]
-    x, y = (sum(values) / len(logs) for values in zip(*logs, strict=True))
-    return float(sum((a - x) * (b - y) for a, b in logs) / sum((a - x) ** 2 for a, _ in logs))
-
-
-def crossing(other: Sequence[SublayerTime], one: Sequence[SublayerTime]) -> int | None:
-    """Return the smallest length from which on sub-layer `one` is always faster than sub-layer `other`.
-
-    Only lengths that both were measured at are compared. None if there is no such length.
-    """
-    seconds = {time.n: time.seconds for time in other}
-    slower = [time.n for time in one if time.n in seconds and time.seconds >= seconds[time.n]]
-    faster = [time.n for time in one if time.n in seconds and time.n > max(slower, default=0)]
-    return min(faster, default=None)
+    return linear_regression(list(map(math.log, points)), list(map(math.log, points.values()))).slope
 
 
 def _program(sublayer: SubLayer, d: int, heads: int, causal: bool) -> EmittedProgram:
@@ -133,11 +113,3 @@ def _backward(program: EmittedProgram, inputs: Mapping[str, Tensor]) -> None:
     program.zero_grad()
     inputs[START].grad = None
     torch.autograd.backward(program.run(Purpose.ENCODE, **inputs)[END].sum())
-
-
-def _shortest(run: Callable[[], None]) -> float:
-    run()
-    seconds: list[float] = []
-    while not seconds or sum(seconds) < MIN_SECONDS:
-        seconds.append(clock.timed(run)[0])
-    return min(seconds)

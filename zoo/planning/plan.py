@@ -8,18 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
-from pathlib import Path
 
 from compiler import PASSES, TRANSLATE, Graph, Graphs, Purpose, complexity, cost, emit, graphs, lower
 from compiler.costs import memory_traffic
-from compiler.drawing import draw
 from compiler.graph import Node
 from compiler.operations.operation import ValueKind
 from compiler.options import compile_options
-from compiler.passes.drop_dropout import drop_dropout
 from compiler.size import BEAMS, Size
 from specs import Spec
-from zoo.files.output import open_output, require_svg
 from zoo.planning.memory_estimate import MemoryEstimate, batch_rows, estimate_memory
 
 LENGTH = 27
@@ -139,39 +135,6 @@ def plan(spec: Spec, length: int = LENGTH) -> Plan:
 def code(spec: Spec) -> str:
     """Return the PyTorch code that is generated for a spec after all passes. It trains, scores and translates."""
     return str(emit(_final_graphs(spec).values()))
-
-
-def draw_to(spec: Spec, file: Path, length: int = LENGTH) -> Path:
-    """Draw a spec's network as in Figure 1, and the compiled program that translates beside it.
-
-    Args:
-        spec: The spec.
-        file: The SVG file to write.
-        length: The sentence length for which the title gives the FLOPs per token. Unit: tokens.
-
-    Returns:
-        `file`.
-
-    Raises:
-        ZooError: The file's name does not end in .svg, or the file cannot be written.
-    """
-    require_svg(file)
-    options = compile_options(spec, [Purpose.TRAIN])
-    model = drop_dropout({Purpose.TRAIN: lower(spec, Purpose.TRAIN)}, spec, options)[Purpose.TRAIN]
-    final = graphs(spec, TRANSLATE)
-    whole = cost(model)
-    flops = whole.flops(batch=1, source=length, target=length) / length
-    panels = {
-        "The model": [model],
-        f"Compiled for translating, in {spec.compilation.precision}": [
-            final[Purpose.ENCODE],
-            final[Purpose.DECODE_STEP],
-        ],
-    }
-    title = f"{spec.name}: {whole.parameters:,} parameters, {flops:,.0f} FLOPs per target token"
-    with open_output(file) as stream:
-        stream.write(draw(panels, title))
-    return file
 
 
 def pass_effects(spec: Spec, length: int) -> tuple[PassEffect, ...]:

@@ -1,8 +1,7 @@
 """Predict the time and memory of a training run before its first step.
 
-The prediction has three sources: FLOPs and bytes of the graph, the measured speed of the device, and, on a CPU, a
-calibration. A calibration measures a few training passes of the spec. It also finds the fastest library for matrix
-products.
+The prediction has three sources: FLOPs and bytes of the graph, the measured speed of the device, and, on a CPU, the
+measured times of a few training passes of the spec. They also show which library for matrix products is the fastest.
 """
 
 from __future__ import annotations
@@ -10,10 +9,9 @@ from __future__ import annotations
 import math
 import os
 import statistics
-import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import torch
 
@@ -28,25 +26,25 @@ from zoo.planning.capacity import weight_bytes
 from zoo.planning.memory_estimate import STATE_COPIES, batch_rows
 from zoo.report import Report, duration
 from zoo.report import size as format_size
-from zoo.system import calibration, device_memory
-from zoo.system.calibration import Calibration
+from zoo.system import clock, device_memory, pass_timing
 from zoo.system.device_memory import MEMORY_ERRORS, is_out_of_memory
+from zoo.system.pass_timing import PassTiming, emulation_warning
 from zoo.system.processors import DeviceSpeed, device_speed
 
 _PRODUCTS, _ACTIVATIONS, _WEIGHTS = 0.88, 17, 20
 """Factors for FLOPs, for bytes of activations and for bytes of weights, each divided by the measured speed. They were
 fitted to eight specs from tiny to big on two cores of AMD's Zen 5, in float32 and bfloat16, with errors up to 16 %. On
-another processor the calibration measures the error."""
-PROCESS_BYTES = 260_000_000
+another processor the timed passes show the error."""
+_PROCESS_BYTES = 260_000_000
 """Memory that a process needs for training in addition to weights, moments and activations: libraries, buffers,
 products prepared by oneDNN, and gaps between tensors of varying sizes. Measured on specs from tiny to base."""
 
-CALIBRATION_LENGTH = 27
-"""Tokens of a sentence in the calibration passes."""
+PASS_LENGTH = 27
+"""Tokens of a sentence in the timed passes."""
 _MAX_FLOPS, _MIN_FLOPS = 2e11, 1e9
-"""Maximum FLOPs of a calibration pass, and the FLOPs below which libraries for matrix products are not compared."""
+"""Maximum FLOPs of a timed pass, and the FLOPs below which libraries for matrix products are not compared."""
 _MIN_ROUNDS, _MAX_ROUNDS, _MAX_SECONDS = 2, 6, 2.0
-"""Numbers of rounds of a calibration. After `_MAX_SECONDS`, no further round begins, except the first `_MIN_ROUNDS`."""
+"""Numbers of rounds of timed passes. After `_MAX_SECONDS`, no further round begins, except the first `_MIN_ROUNDS`."""
 
 
 class Done(NamedTuple):
@@ -78,6 +76,76 @@ class Forecast:
 
 
 @dataclass(frozen=True)
+class TrainingEstimator:
+    """Measurements on a device, which predict the time and memory of training a spec."""
+
+    spec: Spec
+    used_bytes: int
+    """Memory that the process uses before training, without its weights."""
+    speed: DeviceSpeed
+    """Speed of the device with its default matrix library. The timing is relative to this speed."""
+    timing: PassTiming | None = None
+    """Measured times, which correct the predicted time of a pass. None: no correction."""
+
+    @classmethod
+    def measure(cls, spec: Spec, program: EmittedProgram, report: Report) -> Self:
+        """Measure the speed of a program's device. Also time some passes, unless their times are stored.
+
+        Warns if bfloat16 is emulated. Call this method after the weights are allocated and before Adam's moments
+        are, because it also measures the memory that the process uses without them.
+        """
+        weights = sum(parameter.nbytes for parameter in program.parameters())
+        used = max(0, device_memory.peak_memory(program.device) - weights)
+        speed = device_speed(program.device, spec.training.precision)
+        timing = time_passes(spec, report, program)
+        if timing and timing.slowdown:
+            report.warn(f"bfloat16 {emulation_warning(timing.slowdown)}")
+        return cls(spec, used, speed, timing)
+
+    @property
+    def matrix_library(self) -> str:
+        """Fastest library for float32 matrix products. Empty if no pass was timed."""
+        return self.timing.matrix_library if self.timing else ""
+
+    def forecast(
+        self, batch: BatchSize, processes: int = 1, *, sharded: bool = False, done: Done = _NOTHING
+    ) -> Forecast:
+        """Predict the remaining time of a training run, and the memory of each of its processes.
+
+        Args:
+            batch: The size of a batch, which the processes share.
+            processes: The number of processes.
+            sharded: Whether weights, gradients and moments are sharded over the processes.
+            done: Steps, tokens and seconds that the run has already completed.
+        """
+        training, size = self.spec.training, batch.share(processes)
+        parts = training.accumulation_steps
+        seconds = pass_seconds(self.spec, -(-size.rows // parts), _padded_lengths(size), self.speed)
+        if self.timing:
+            seconds = self.timing.level * seconds + self.timing.new_shape
+        seconds = parts * seconds + _WEIGHTS * _train_cost(self.spec).weight_bytes / self.speed.bytes
+        left = {"steps": float(training.steps - done.steps)}
+        if training.max_tokens is not None:
+            left["max_tokens"] = (training.max_tokens - done.tokens) / batch.target_tokens
+        if training.max_minutes is not None:
+            left["max_minutes"] = (60 * training.max_minutes - done.seconds) / seconds
+        limit = min(left, key=left.__getitem__)
+        steps = max(0, math.ceil(left[limit]))
+        memory = self.used_bytes + training_bytes(self.spec, size, processes if sharded else 1)
+        return Forecast(steps, limit, seconds, steps * seconds, memory)
+
+    def report_forecast(self, batch: BatchSize, processes: int, report: Report, *, sharded: bool, done: Done) -> None:
+        """Report a forecast, and a warning if the training will be short. The arguments are those of `forecast`."""
+        expected = self.forecast(batch, processes, sharded=sharded, done=done)
+        if warning := self.spec.training.describe_short_training(done.steps + expected.steps):
+            report.warn(warning)
+        until = "" if expected.limit == "steps" else f", until `training.{expected.limit}` is reached"
+        products, copies = f"{self.speed.flops / 1e9:,.0f} GFLOP/s", f"{self.speed.bytes / 1e9:,.0f} GB/s"
+        measured = f"{products} of matrix products and {copies} of copies"
+        report.info(f"forecast for {expected.steps:,} steps{until}: {expected} of memory, based on {measured}")
+
+
+@dataclass(frozen=True)
 class TrainingEstimate(Forecast, DeviceSpeed):
     """Estimated time and memory of training in one process, assuming that all sentences have the same length."""
 
@@ -89,7 +157,7 @@ class TrainingEstimate(Forecast, DeviceSpeed):
     keeps_memory: bool | None
     """Whether the process keeps freed memory. None on a GPU."""
     float32_seconds: Mapping[str, float]
-    """Seconds of a calibration pass in float32, by matrix library. Empty without a calibration."""
+    """Seconds of a timed pass in float32, by matrix library. Empty if no pass was timed."""
     slowdown: float | None
     """Time of bfloat16 divided by that of float32 if the processor only emulates bfloat16. None otherwise."""
     device_bytes: int
@@ -101,14 +169,14 @@ class TrainingEstimate(Forecast, DeviceSpeed):
 def estimate_training(spec: Spec, length: int, device: str, report: Report | None = None) -> TrainingEstimate:
     """Estimate time and memory of a training run on a device of this machine.
 
-    Measures the device for a third of a second. A CPU is also calibrated for some seconds, unless a calibration of
-    this spec is stored.
+    Measures the device for a third of a second. On a CPU, also times training passes for some seconds, unless the
+    times of this spec are stored.
 
     Args:
         spec: The spec to train.
         length: The number of tokens of every sentence, on either side.
         device: "auto", "cpu", "cuda" or "cuda:N".
-        report: Receives messages about the calibration.
+        report: Receives messages about the measurement.
 
     Raises:
         ZooError: The device does not exist.
@@ -120,64 +188,24 @@ def estimate_training(spec: Spec, length: int, device: str, report: Report | Non
     speed = device_speed(found, precision)
     request = BuildRequest(spec, graphs(spec, [Purpose.TRAIN], name), {}, name)
     backend = choose_backend(spec.compilation.backend, request).name
-    measured = None
-    # If the model does not fit, a calibration would end this process.
+    timing = None
+    # If the model does not fit, timed passes would end this process.
     if cpu and backend == "eager" and device_memory.fits_memory(STATE_COPIES * weight_bytes(spec), found):
-        measured = calibrate(spec, report or Report())
-    expected = forecast_training(spec, full_batch(spec, length), speed, used_bytes=used, calibration=measured)
+        timing = time_passes(spec, report or Report())
+    expected = TrainingEstimator(spec, used, speed, timing).forecast(full_batch(spec, length))
     return TrainingEstimate(
         **asdict(speed),
         **asdict(expected),
         device=name,
         backend=backend,
         precision=precision,
-        matrix_library=measured.matrix_library if measured else matrix_library() if cpu else None,
-        float32_seconds=measured.float32 if measured else {},
-        slowdown=measured.slowdown if measured else None,
+        matrix_library=timing.matrix_library if timing else matrix_library() if cpu else None,
+        float32_seconds=timing.float32 if timing else {},
+        slowdown=timing.slowdown if timing else None,
         keeps_memory=keeps_memory() if cpu else None,
         device_bytes=device_memory.available_memory(found),
         fits=device_memory.fits_memory(expected.memory_bytes, found),
     )
-
-
-def forecast_training(
-    spec: Spec,
-    batch: BatchSize,
-    speed: DeviceSpeed,
-    *,
-    processes: int = 1,
-    sharded: bool = False,
-    used_bytes: int = 0,
-    calibration: Calibration | None = None,
-    done: Done = _NOTHING,
-) -> Forecast:
-    """Predict the remaining time of a training run, and the memory of each of its processes.
-
-    Args:
-        spec: The spec that is trained.
-        batch: The size of a batch, which the processes share.
-        speed: The measured speed of the device.
-        processes: The number of processes.
-        sharded: Whether weights, gradients and moments are sharded over the processes.
-        used_bytes: Memory that the process already uses, in bytes.
-        calibration: Measured times, by which the predicted time of a pass is corrected. None: no correction.
-        done: Steps, tokens and seconds that the run has already completed.
-    """
-    training, size = spec.training, batch.share(processes)
-    parts = training.accumulation_steps
-    seconds = pass_seconds(spec, -(-size.rows // parts), _padded_lengths(size), speed)
-    if calibration:
-        seconds = calibration.level * seconds + calibration.new_shape
-    seconds = parts * seconds + _WEIGHTS * _train_cost(spec).weight_bytes / speed.bytes
-    left = {"steps": float(training.steps - done.steps)}
-    if training.max_tokens is not None:
-        left["max_tokens"] = (training.max_tokens - done.tokens) / batch.target_tokens
-    if training.max_minutes is not None:
-        left["max_minutes"] = (60 * training.max_minutes - done.seconds) / seconds
-    limit = min(left, key=left.__getitem__)
-    steps = max(0, math.ceil(left[limit]))
-    memory = used_bytes + PROCESS_BYTES + training_bytes(spec, size, processes if sharded else 1)
-    return Forecast(steps, limit, seconds, steps * seconds, memory)
 
 
 def pass_seconds(spec: Spec, rows: int, sizes: Mapping[str, int], speed: DeviceSpeed) -> float:
@@ -195,15 +223,15 @@ def pass_seconds(spec: Spec, rows: int, sizes: Mapping[str, int], speed: DeviceS
 
 
 def training_bytes(spec: Spec, size: BatchSize, shards: int = 1) -> int:
-    """Return the memory for weights, gradients, moments and activations of a batch, in bytes.
+    """Return the memory of a training process in bytes, including weights, gradients, moments and activations.
 
-    If several processes share the weights (`shards`), it is the memory of one of them.
+    `shards` is the number of processes that share weights, gradients and moments.
     """
     train = _train_cost(spec)
     rows = -(-size.rows // spec.training.accumulation_steps)
     activations = train.activation_bytes(batch=rows, **_padded_lengths(size))
     gathered = train.weight_bytes if shards > 1 else 0
-    return int(STATE_COPIES * train.weight_bytes // shards + gathered + activations)
+    return int(_PROCESS_BYTES + STATE_COPIES * train.weight_bytes // shards + gathered + activations)
 
 
 def full_batch(spec: Spec, length: int) -> BatchSize:
@@ -223,8 +251,8 @@ def _padded_lengths(size: BatchSize) -> dict[str, int]:
     return {side: max(1, round(padding * count / size.rows)) for side, count in tokens.items()}
 
 
-def calibrate(spec: Spec, report: Report, program: EmittedProgram | None = None) -> Calibration | None:
-    """Return the stored calibration of a spec on this processor. If there is none, measure and store it.
+def time_passes(spec: Spec, report: Report, program: EmittedProgram | None = None) -> PassTiming | None:
+    """Return the stored times of a spec's training passes on this processor. If there are none, measure and store them.
 
     Args:
         spec: The spec to train.
@@ -232,18 +260,18 @@ def calibrate(spec: Spec, report: Report, program: EmittedProgram | None = None)
         program: A program of the spec, if one is already built. Its weights do not change.
 
     Returns:
-        The calibration. None if `program` does not run on a CPU with the backend `eager`, or if memory is exhausted.
+        The times. None if `program` does not run on a CPU with the backend `eager`, or if memory is exhausted.
     """
     if program is not None and (program.backend != "eager" or program.device.type != "cpu"):
         return None
-    if stored := calibration.load_calibration(spec):
+    if stored := pass_timing.load_timing(spec):
         return stored
     report.info("measuring once how fast this processor computes the spec's matrix products ...")
     try:
         if program is None:
             eager = spec.compilation.model_copy(update={"backend": "eager"})
             program = trainable(spec.model_copy(update={"compilation": eager}))
-        measured = _measure(_Passes(spec, program))
+        timing = _measure(_Passes(spec, program))
     except MEMORY_ERRORS as error:
         if not is_out_of_memory(error):
             raise
@@ -253,8 +281,8 @@ def calibrate(spec: Spec, report: Report, program: EmittedProgram | None = None)
             "other programs were running, so forecasts are inaccurate; to get accurate ones, stop them and start again"
         )
     else:
-        calibration.save_calibration(spec, measured)
-    return measured
+        pass_timing.save_timing(spec, timing)
+    return timing
 
 
 class _Passes:
@@ -263,7 +291,7 @@ class _Passes:
     def __init__(self, spec: Spec, program: EmittedProgram) -> None:
         self.spec, self._program = spec, program
         positions = spec.architecture.max_positions
-        self.length = CALIBRATION_LENGTH if positions is None else min(CALIBRATION_LENGTH, positions - 1)
+        self.length = PASS_LENGTH if positions is None else min(PASS_LENGTH, positions - 1)
         flops = 3 * cost(program.graphs[Purpose.TRAIN]).flops(batch=1, source=self.length, target=self.length)
         self.rows = max(1, min(batch_rows(spec, self.length)[1], int(_MAX_FLOPS / flops)))
         self.compare_libraries = self.rows * flops > _MIN_FLOPS
@@ -273,11 +301,13 @@ class _Passes:
         rows = self.rows + extra_rows
         numbers = 7919 * torch.arange(rows * (self.length + 1)).view(rows, -1)
         source, target = (EOS + numbers % (size - EOS) for size in self.spec.vocabulary.sizes)
-        start = time.perf_counter()
-        with fast_float32(library), torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"):
+
+        def run() -> None:
             loss = self._program.train()(Stream.full(source[:, 1:]), target)
             (loss.smoothed / loss.tokens).backward()
-        seconds = time.perf_counter() - start
+
+        with fast_float32(library), torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"):
+            seconds, _ = clock.timed(run)
         self._program.zero_grad(set_to_none=True)
         return seconds
 
@@ -291,20 +321,23 @@ class _Passes:
         return first - second
 
 
-def _measure(passes: _Passes) -> Calibration:
+def _measure(passes: _Passes) -> PassTiming:
     precision, default = passes.spec.training.precision, matrix_library()
     passes.seconds("float32", default)  # the first pass takes longer
     settings = [("float32", library) for library in (matrix_libraries() if passes.compare_libraries else (default,))]
     if precision == "bfloat16":
         settings.append((precision, default))
     rounds: list[list[float]] = []
-    # Rounds alternate between the settings, so that a slow phase of the machine affects all of them.
-    while len(rounds) < _MIN_ROUNDS or (len(rounds) < _MAX_ROUNDS and sum(map(sum, rounds)) < _MAX_SECONDS):
+
+    def run_all() -> None:
+        """Time each setting once, so that a slow phase of the machine affects all of them."""
         rounds.append([passes.seconds(*setting) for setting in settings])
+
+    clock.repeat(run_all, _MAX_SECONDS, rounds=_MIN_ROUNDS, max_rounds=_MAX_ROUNDS)
     best = dict(zip(settings, map(min, zip(*rounds, strict=True)), strict=True))
     sizes = {"source": passes.length, "target": passes.length}
     expected = pass_seconds(passes.spec, passes.rows, sizes, device_speed(torch.device("cpu"), precision))
-    return Calibration(
+    return PassTiming(
         name=passes.spec.name,
         rows=passes.rows,
         length=passes.length,

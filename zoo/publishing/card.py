@@ -12,9 +12,9 @@ from specs import Archive, Corpus, Files, Grammar, Parsing, Spec, Table, Task, T
 from specs.spec import COMMANDS
 from zoo.evaluation.metrics import METRICS, metrics_for
 from zoo.evaluation.scores import MACHINE_KEY
-from zoo.publishing.facts import CurvePoint, Facts, TrainingFacts
-from zoo.publishing.proof import NAME as PROOF
-from zoo.publishing.proof import OUTPUTS_NAME, ReferenceOutputs
+from zoo.publishing.provenance import CurvePoint, Provenance, TrainingProvenance
+from zoo.publishing.reference_results import NAME as REFERENCES
+from zoo.publishing.reference_results import OUTPUTS_NAME, ReferenceOutputs
 from zoo.report import duration
 from zoo.text.vocabulary import Vocabulary
 
@@ -48,7 +48,7 @@ def card(
     spec: Spec,
     vocabulary: Vocabulary,
     scores: Mapping[str, Any],
-    facts: Facts,
+    provenance: Provenance,
     longest_source: int | None = None,
     outputs: ReferenceOutputs | None = None,
     notes: str = "",
@@ -59,27 +59,27 @@ def card(
         spec: The model's spec.
         vocabulary: The model's vocabulary.
         scores: Content of the model's `scores.json`.
-        facts: The model's origin and training.
+        provenance: The model's origin and training.
         longest_source: Length of the longest training source, in tokens. None if it is unknown.
         outputs: The model's reference outputs, if it has any.
         notes: Markdown text of the publisher.
     """
     words = _TASKS[spec.task.kind]
     sections = [
-        f"# {spec.name}\n\n{escape(spec.description) if facts.imported else spec.description}",
+        f"# {spec.name}\n\n{escape(spec.description) if provenance.imported else spec.description}",
         'This model is a Transformer as described in "Attention Is All You Need" (Vaswani et al., 2017). '
         f"{_purpose(spec, words)}",
         _table(*_architecture_table(spec)),
         *_layer_descriptions(spec),
-        *_origin(facts),
+        *_origin(provenance),
         f"## Evaluation\n\n{_scores(scores, spec)}",
         *_speed(scores),
-        f"## Training\n\n{_training(spec, facts)}",
-        f"## Training data and licence\n\n{_data(spec, words.examples, facts)}",
-        f"## Limitations\n\n{_limitations(spec, vocabulary, facts, longest_source)}",
+        f"## Training\n\n{_training(spec, provenance)}",
+        f"## Training data and licence\n\n{_data(spec, words.examples, provenance)}",
+        f"## Limitations\n\n{_limitations(spec, vocabulary, provenance, longest_source)}",
         *([notes.strip()] if notes.strip() else []),
         _use(spec, words, outputs, scores),
-        *_publication(facts),
+        *_publication(provenance),
     ]
     return "\n\n".join(sections) + "\n"
 
@@ -122,13 +122,13 @@ def _layer_descriptions(spec: Spec) -> Iterator[str]:
             yield f"Each {side} layer consists of {', '.join(names)}."
 
 
-def _origin(facts: Facts) -> Iterator[str]:
+def _origin(provenance: Provenance) -> Iterator[str]:
     """Describe where the model was imported from, and which of zoo's shipped specs is most similar to its spec."""
-    if facts.imported:
-        rows = [[escape(key), escape(value)] for key, value in facts.imported.items()]
+    if provenance.imported:
+        rows = [[escape(key), escape(value)] for key, value in provenance.imported.items()]
         yield "## Origin\n\nThis model was trained with another toolkit and imported with `zoo import`."
         yield _table(["property", "value"], rows)
-    nearest = facts.nearest
+    nearest = provenance.nearest
     if nearest and nearest.changed:
         rows = [[f"`{key}`", escape(old), escape(new)] for key, (old, new) in nearest.changed.items()]
         yield f"It differs from the spec `{nearest.spec}`, which is shipped with zoo, as follows:\n\n" + _table(
@@ -182,8 +182,8 @@ def _speed(scores: Mapping[str, Any]) -> Iterator[str]:
             )
 
 
-def _training(spec: Spec, facts: Facts) -> str:
-    training = facts.training
+def _training(spec: Spec, provenance: Provenance) -> str:
+    training = provenance.training
     if training is None:
         return "It is unknown how this model was trained."
     batches = (
@@ -203,7 +203,7 @@ def _averaging(steps: Sequence[int]) -> str:
     return f"The weights are the mean of {len(steps)} checkpoints, from step {steps[0]:,} to step {steps[-1]:,}."
 
 
-def _cost(training: TrainingFacts) -> Iterator[str]:
+def _cost(training: TrainingProvenance) -> Iterator[str]:
     if training.flops is None:
         return
     steps = "" if training.steps is None else f" for {training.steps:,} steps"
@@ -240,7 +240,7 @@ def _curve(curve: Sequence[CurvePoint]) -> Iterator[str]:
     yield f"Learning curve:\n\n{_table(['step', label], rows)}"
 
 
-def _data(spec: Spec, examples: str, facts: Facts) -> str:
+def _data(spec: Spec, examples: str, provenance: Provenance) -> str:
     corpus = _corpus(spec.corpus, examples)
     is_grammar = all(isinstance(part, Grammar) for part in spec.corpus.train)
     licence = "The publisher gives no licence." if spec.licence is None else f"Licence: {escape(spec.licence)}."
@@ -256,9 +256,10 @@ def _data(spec: Spec, examples: str, facts: Facts) -> str:
             f"The training started from the weights of {escape(PurePath(spec.training.start_from).name)}. The training "
             "data and the licence of that model also apply."
         )
-    if facts.corpus.fingerprint:
-        hashes = "; `facts.json` has the SHA-256 of its files" if facts.corpus.files or facts.corpus.archives else ""
-        paragraphs.append(f"The fingerprint of the prepared corpus is `{facts.corpus.fingerprint}`{hashes}.")
+    prepared = provenance.corpus
+    if prepared.fingerprint:
+        hashes = "; `facts.json` has the SHA-256 of its files" if prepared.files or prepared.archives else ""
+        paragraphs.append(f"The fingerprint of the prepared corpus is `{prepared.fingerprint}`{hashes}.")
     return "\n\n".join(paragraphs)
 
 
@@ -280,7 +281,7 @@ def _corpus(corpus: Corpus, examples: str) -> str:
     return "\n".join(dict.fromkeys(lines))
 
 
-def _limitations(spec: Spec, vocabulary: Vocabulary, facts: Facts, longest_source: int | None) -> str:
+def _limitations(spec: Spec, vocabulary: Vocabulary, provenance: Provenance, longest_source: int | None) -> str:
     longest = "" if longest_source is None else f" Its longest training sentence had {longest_source:,} tokens."
     items = [
         f"It accepts sentences of up to {spec.decoding.max_source_length:,} tokens.{longest}",
@@ -290,7 +291,7 @@ def _limitations(spec: Spec, vocabulary: Vocabulary, facts: Facts, longest_sourc
     ]
     if spec.corpus.train and all(isinstance(part, Grammar) for part in spec.corpus.train):
         items.append("It only knows the words and sentences of zoo's small built-in grammar. It is a demonstration.")
-    return "\n".join(f"- {item}" for item in [*items, *map(escape, facts.notes)])
+    return "\n".join(f"- {item}" for item in [*items, *map(escape, provenance.notes)])
 
 
 def _unknown_characters(vocabulary: Vocabulary, task: Task) -> str:
@@ -338,14 +339,15 @@ zoo verify {spec.name}
 ```
 
 `zoo verify` checks that all files have the SHA-256 in `manifest.json`, and that the model computes the reference
-log-probabilities in `{PROOF}`.{check}"""
+log-probabilities in `{REFERENCES}`.{check}"""
 
 
-def _publication(facts: Facts) -> Iterator[str]:
-    if facts.published:
+def _publication(provenance: Provenance) -> Iterator[str]:
+    if provenance.published:
         yield (
-            f"Published on {facts.published.partition('T')[0]} with zoo {facts.zoo_version}. The fingerprint of the "
-            f"spec is `{facts.spec}`. All models with the same architecture and training have the same fingerprint."
+            f"Published on {provenance.published.partition('T')[0]} with zoo {provenance.zoo_version}. "
+            f"The fingerprint of the spec is `{provenance.spec}`. "
+            "All models with the same architecture and training have the same fingerprint."
         )
 
 

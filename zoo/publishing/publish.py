@@ -19,10 +19,10 @@ from zoo.models import find, shortlist, weights
 from zoo.models.folder import CARD, SCORES, ModelFolder, differing_fields, format_differences
 from zoo.models.local_store import model_path
 from zoo.models.weights import Weights
-from zoo.publishing import proof
+from zoo.publishing import reference_results
 from zoo.publishing.card import card
-from zoo.publishing.facts import Facts, facts_of_run
-from zoo.publishing.proof import ReferenceOutputs
+from zoo.publishing.provenance import Provenance, provenance_of_run
+from zoo.publishing.reference_results import ReferenceOutputs
 from zoo.publishing.verify import EXACT, verify_folder
 from zoo.report import Report
 from zoo.training.run import CHANGEABLE_FIELDS, Run
@@ -77,7 +77,7 @@ def publish(
         _require_same_training(source, source_weights, ModelFolder(folder))
     translator = open_model(source.folder, **EXACT, report=report)
     if with_text is None:
-        with_text = proof.is_redistributable(spec)
+        with_text = reference_results.is_redistributable(spec)
     require_space(folder, 2 * source.weights.stat().st_size, "the bundle")
     with atomic_folder(folder) as partial:
         bundle = ModelFolder(partial)
@@ -86,13 +86,13 @@ def publish(
         source_weights.write(bundle.weights)
         if translator.shortlist:
             translator.shortlist.write(partial / shortlist.NAME)
-        outputs = proof.decode_reference_outputs(translator, report) if with_text else None
+        outputs = reference_results.decode_reference_outputs(translator, report) if with_text else None
         dev = read_split(spec, "dev", report, translator.vocabulary).pairs(spec.default_direction) if with_text else ()
-        pairs = proof.choose_pairs(dev, translator)
+        pairs = reference_results.choose_pairs(dev, translator)
         if spec.corpus.test and "test" not in source.known_scores:
             report.info(f"the card has no test scores: `zoo evaluate --model {source.folder}` computes them")
-        facts = facts_of_run(spec, source, source_weights)
-        _complete(bundle, facts, source_weights, translator, pairs, source.known_scores, outputs, notes)
+        provenance = provenance_of_run(spec, source, source_weights)
+        _complete(bundle, provenance, source_weights, translator, pairs, source.known_scores, outputs, notes)
         del translator  # `verify_folder` loads the model again
         verify_folder(partial, report)
         if not replace:  # another process may have published meanwhile
@@ -102,7 +102,7 @@ def publish(
 
 def publish_imported(
     name: str,
-    fill: Callable[[ModelFolder], Facts],
+    fill: Callable[[ModelFolder], Provenance],
     *,
     replace: bool = False,
     report: Report | None = None,
@@ -111,7 +111,7 @@ def publish_imported(
 
     Args:
         name: Name of the published model.
-        fill: Writes the spec, vocabulary and weights into an empty folder, and returns the facts of the model.
+        fill: Writes the spec, vocabulary and weights into an empty folder, and returns the provenance of the model.
         replace: Whether to replace a model that has the name.
         report: Receives progress and warnings.
 
@@ -126,10 +126,10 @@ def publish_imported(
         _require_unused_name(name, folder)
     with atomic_folder(folder) as partial:
         bundle = ModelFolder(partial)
-        facts = fill(bundle)
+        provenance = fill(bundle)
         # Discard warnings about zoo's own sample sentences, which may contain characters that the model does not know.
         translator = open_model(partial, **EXACT, report=Report())
-        _complete(bundle, facts, Weights({}), translator, proof.translated_pairs(translator), {})
+        _complete(bundle, provenance, Weights({}), translator, reference_results.translated_pairs(translator), {})
         del translator  # `verify_folder` loads the model again
         verify_folder(partial, report)
         if not replace:  # another process may have published meanwhile
@@ -156,7 +156,7 @@ def _require_unused_name(name: str, folder: Path) -> None:
 
 def _complete(
     bundle: ModelFolder,
-    facts: Facts,
+    provenance: Provenance,
     source_weights: Weights,
     translator: Translator,
     pairs: Sequence[tuple[str, str]],
@@ -165,14 +165,16 @@ def _complete(
     notes: str = "",
 ) -> None:
     """Complete a bundle that contains spec, vocabulary and weights: write all other files, the manifest last."""
-    references = proof.compute(translator, pairs)
-    references.write(bundle.folder / proof.NAME)
+    references = reference_results.compute(translator, pairs)
+    references.write(bundle.folder / reference_results.NAME)
     write_json(bundle.scores, scores)
-    facts.write(bundle.folder)
+    provenance.write(bundle.folder)
     if outputs:
         outputs.write(bundle.folder)
     try:
-        text = card(bundle.spec, translator.vocabulary, scores, facts, source_weights.longest_source, outputs, notes)
+        text = card(
+            bundle.spec, translator.vocabulary, scores, provenance, source_weights.longest_source, outputs, notes
+        )
     except (KeyError, TypeError, ValueError):
         hint = "remove the file; `zoo evaluate --model RUN` writes it again"
         raise ZooError(f"the run's `{SCORES}` is damaged: some values are missing", hint=hint, exit_code=1) from None
@@ -199,14 +201,14 @@ def _require_same_training(run: Run, run_weights: Weights, bundle: ModelFolder) 
         return
     try:
         differences = differing_fields(run.spec, bundle.spec, _TRAINING_SECTIONS, CHANGEABLE_FIELDS)
-        facts = weights.read_facts(bundle.weights)
+        metadata = weights.read_metadata(bundle.weights)
     except ZooError as error:
         reason = f"cannot be read: {error.summary}"
     else:
         if differences:
             reason = f"is of another run:{format_differences(differences, 'in the published model', 'in this run')}"
         else:
-            reason = _other_weights_reason(Weights({}, facts), run_weights)
+            reason = _other_weights_reason(Weights({}, metadata), run_weights)
     if reason:
         raise ZooError(
             f"the published model `{bundle.folder}` {reason}",
@@ -222,7 +224,7 @@ def _other_weights_reason(published: Weights, new: Weights) -> str:
     Returns:
         The reason as the end of an error message. Empty if the new weights may replace the published ones.
     """
-    if not weights.same_vocabulary(published.facts, new.facts):
+    if not weights.same_vocabulary(published.metadata, new.metadata):
         return "is of another run: it has another vocabulary"
     if published.last_step is None or new.last_step is None:
         return "may be of another run: its weights file does not record the training steps"
@@ -230,6 +232,6 @@ def _other_weights_reason(published: Weights, new: Weights) -> str:
         steps = f"step {published.last_step:,}, but those of this run are from step {new.last_step:,}"
         return f"is of another run: its weights are from {steps}"
     digests = {published.digest, new.digest} - {None}
-    if published.facts["steps"] == new.facts["steps"] and len(digests) == 2:
+    if published.metadata["steps"] == new.metadata["steps"] and len(digests) == 2:
         return "is of another run: it has other weights of the same steps"
     return ""

@@ -13,11 +13,11 @@ from zoo.generation.loading import open_model
 from zoo.models import find
 from zoo.models.folder import CARD, SCORES, SPEC, WEIGHTS
 from zoo.models.weights import RESTORE_HINT
-from zoo.publishing import facts, proof
-from zoo.publishing.proof import ReproducedOutputs
+from zoo.publishing import provenance, reference_results
+from zoo.publishing.reference_results import ReproducedOutputs
 from zoo.report import Report
 
-REQUIRED_FILES = (SPEC, WEIGHTS, proof.NAME, SCORES, CARD)
+REQUIRED_FILES = (SPEC, WEIGHTS, reference_results.NAME, SCORES, CARD)
 """Files of every bundle, besides its vocabulary and its manifest."""
 EXACT: BackendOptions = {"device": "cpu", "precision": "float32", "backend": "eager"}
 """Options of the reference implementation, which runs on every machine."""
@@ -55,8 +55,8 @@ def verify(name: str | os.PathLike[str], *, backend: str | None = None, report: 
         The numbers of checked files and sentences, and the differences from the reference results.
 
     Raises:
-        ZooError: There is no such model, a file has changed, a log-probability differs by more than
-            `proof.TOLERANCE`, or the score of the reference outputs by more than `proof.SCORE_TOLERANCE`.
+        ZooError: There is no such model, a file has changed, or a log-probability or the score of the reference outputs
+            differs by more than the tolerances in `zoo.publishing.reference_results`.
     """
     how: BackendOptions = EXACT if backend is None else {"device": "auto", "precision": "float32", "backend": backend}
     report = report or Report()
@@ -71,10 +71,10 @@ def verify_folder(folder: Path, report: Report, how: BackendOptions = EXACT) -> 
         manifest.check(folder, sorted(names))
     except ZooError as error:
         raise ZooError(error.problem, where=error.where, hint=error.hint or RESTORE_HINT, exit_code=1) from None
-    facts.read(listed)
-    outputs = proof.read_outputs(listed)
+    provenance.read(listed)
+    outputs = reference_results.read_outputs(listed)
     translator = open_model(folder, **how, report=report)
-    references = proof.read(folder / proof.NAME, translator.spec)
+    references = reference_results.read(folder / reference_results.NAME, translator.spec)
     difference = references.check(translator.program, translator.device)
-    reproduced = proof.reproduce(outputs, translator) if outputs else None
+    reproduced = reference_results.reproduce(outputs, translator) if outputs else None
     return Verified(len(names), len(references.source), difference, reproduced, translator.backend)

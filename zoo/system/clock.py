@@ -1,16 +1,18 @@
-"""Measure the time of a function, and summarise the results of several rounds."""
+"""Measure the time of a function, once or repeatedly, and summarise the results of several rounds."""
 
 from __future__ import annotations
 
 import statistics
 import time
 from collections.abc import Callable, Iterable
-from typing import NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import TypeVar
 
 Result = TypeVar("Result")
 
 
-class Spread(NamedTuple):
+@dataclass(frozen=True)
+class Spread:
     """Median, minimum and maximum of the results of several rounds."""
 
     median: float
@@ -29,3 +31,20 @@ def timed(function: Callable[[], Result]) -> tuple[float, Result]:
     start = time.perf_counter()
     result = function()
     return time.perf_counter() - start, result
+
+
+def repeat(
+    function: Callable[[], object], seconds: float, *, rounds: int = 1, max_rounds: int | None = None
+) -> list[float]:
+    """Call a function repeatedly. Return the seconds that each call took.
+
+    Args:
+        function: The function.
+        seconds: Total time of the calls after which no further call begins.
+        rounds: Minimum number of calls, however long they take.
+        max_rounds: Maximum number of calls. None: as many as fit in the time.
+    """
+    times: list[float] = []
+    while len(times) < rounds or (sum(times) < seconds and len(times) != max_rounds):
+        times.append(timed(function)[0])
+    return times

@@ -20,7 +20,7 @@ from compiler.host import cores, cpp_compiler, cpuinfo
 from compiler.switches import matrix_library
 from zoo.files import storage
 from zoo.files.storage import folder_bytes
-from zoo.system.calibration import Calibration, all_calibrations
+from zoo.system.pass_timing import PassTiming, all_timings
 from zoo.system.processors import matrix_peak, processor_name
 from zoo.version import __version__
 
@@ -90,7 +90,7 @@ class Diagnosis:
     versions: Mapping[str, str | None]
     """Version by package. None if the package is not installed."""
     processor: ProcessorInfo
-    calibrations: tuple[Calibration, ...]
+    timings: tuple[PassTiming, ...]
     """Stored training times of specs, for this processor and the installed versions of zoo and torch."""
     gpus: tuple[Gpu, ...]
     backends: tuple[BackendStatus, ...]
@@ -109,7 +109,7 @@ def diagnosis() -> Diagnosis:
     return Diagnosis(
         versions=dict(_versions()),
         processor=_processor(),
-        calibrations=tuple(all_calibrations()),
+        timings=tuple(all_timings()),
         gpus=tuple(_gpus()),
         backends=tuple(BackendStatus(b.name, b.summary, b.unavailable_reason()) for b in BACKENDS.values()),
         automatic=dict(_automatic_backends()),

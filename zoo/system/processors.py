@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import platform
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -12,6 +11,7 @@ import torch
 
 from compiler.host import cores, cpuinfo
 from compiler.switches import fast_float32
+from zoo.system import clock
 
 _MIN_SECONDS = 0.2
 _GPU_COPY_ELEMENTS = 2**25
@@ -99,13 +99,12 @@ def _copy_bandwidth(device: torch.device) -> float:
     return 2 * sum(source.nbytes for source, _ in pairs) / best
 
 
-def _fastest(work: Callable[[], object], device: torch.device, min_rounds: int) -> float:
-    """Return the seconds of the fastest round. Measure for a fifth of a second and at least `min_rounds` rounds."""
-    best, start, rounds = float("inf"), time.perf_counter(), 0
-    while rounds < min_rounds or time.perf_counter() - start < _MIN_SECONDS:
-        round_start = time.perf_counter()
+def _fastest(work: Callable[[], object], device: torch.device, rounds: int) -> float:
+    """Return the seconds of the fastest round. Measure for a fifth of a second and at least `rounds` rounds."""
+
+    def wait_for_work() -> None:
         work()
         if device.type == "cuda":
             torch.cuda.synchronize(device)
-        best, rounds = min(best, time.perf_counter() - round_start), rounds + 1
-    return best
+
+    return min(clock.repeat(wait_for_work, _MIN_SECONDS, rounds=rounds))

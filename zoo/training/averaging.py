@@ -20,7 +20,7 @@ from zoo.evaluation.bootstrap import bootstrap_scores, difference_half_width
 from zoo.evaluation.metrics import Metric
 from zoo.evaluation.text_metrics import FloatArray
 from zoo.files.reading import read_json
-from zoo.models.weights import Weights, read, read_facts
+from zoo.models.weights import Weights, read, read_metadata
 from zoo.report import Report
 from zoo.text.vocabulary import Vocabulary
 from zoo.training.alignment_head import find_alignment_head
@@ -35,8 +35,8 @@ COUNTS = (1, 2, 5, 10, 20)
 def average(run: Run, last: int | None = None, *, int8: bool = False) -> Path:
     """Write the average of a run's last checkpoints to its `weights.safetensors`.
 
-    The average is computed in float64, one tensor at a time. The attention head that aligns the dev set best becomes
-    one of the file's facts. The scores of the old weights are removed. If the file already contains this average,
+    The average is computed in float64, one tensor at a time. The file's metadata contain the attention head that
+    aligns the dev set best. The scores of the old weights are removed. If the file already contains this average,
     nothing changes.
 
     Args:
@@ -69,10 +69,10 @@ def average(run: Run, last: int | None = None, *, int8: bool = False) -> Path:
     # Remove the scores of the old weights first, so that they never accompany the new ones.
     for file in (run.scores, run.answers("dev"), run.answers("test")):
         file.unlink(missing_ok=True)
-    facts = {"steps": steps, "longest_source": str(longest), **({"stored_type": "int8"} if int8 else {})}
+    metadata = {"steps": steps, "longest_source": str(longest), **({"stored_type": "int8"} if int8 else {})}
     if head := find_alignment_head(run.spec, Vocabulary.load(run.folder), mean):
-        facts["alignment_head"] = str(head)
-    Weights(mean, facts).write(run.weights)
+        metadata["alignment_head"] = str(head)
+    Weights(mean, metadata).write(run.weights)
     return run.weights
 
 
@@ -89,7 +89,7 @@ def end_of_training(run: Run, spec: Spec) -> str | None:
     if not (checkpoints and run.trained and (run.known_scores.get("dev") or not spec.corpus.dev)):
         return None
     try:
-        averaged = read_facts(run.weights).get("steps")
+        averaged = read_metadata(run.weights).get("steps")
     except ZooError:  # damaged: they will be written again
         return None
     expected = [format_steps(scheduled_checkpoints(run)[-count:]) for count in (spec.training.average, 1)]
@@ -125,7 +125,7 @@ def _is_average_of(file: Path, steps: str, stored_type: str) -> bool:
     """Return whether a weights file is undamaged and contains the average of these steps in this data type."""
     try:
         weights = read(file)
-        return (weights.facts.get("steps"), weights.stored_type) == (steps, stored_type)
+        return (weights.metadata.get("steps"), weights.stored_type) == (steps, stored_type)
     except ZooError:
         return False
 

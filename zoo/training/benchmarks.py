@@ -29,12 +29,12 @@ from zoo.generation.config import GenerationConfig
 from zoo.generation.engine import Engine, resolve_workers
 from zoo.generation.hypotheses import Hypothesis
 from zoo.planning.capacity import require_memory_to_train, require_memory_to_translate
+from zoo.planning.training_estimate import TrainingEstimator
 from zoo.report import Report
 from zoo.system.clock import Spread, spread, timed
 from zoo.system.device_memory import peak_memory
 from zoo.system.processors import Host, host, matrix_peak
 from zoo.training.distributed import Processes
-from zoo.training.forecast import StartMeasurements
 from zoo.training.run import Run
 from zoo.training.trainer import StepInput, Trainer
 
@@ -281,8 +281,8 @@ def benchmark_training(
     require_memory_to_train(spec, device)
     report, device = report or Report(), find_device(device)
     program = trainable(spec, device=device)
-    measurements = StartMeasurements.measure(spec, program, report)
-    with TemporaryDirectory() as folder, fast_float32(measurements.matrix_library or None):
+    estimator = TrainingEstimator.measure(spec, program, report)
+    with TemporaryDirectory() as folder, fast_float32(estimator.matrix_library or None):
         store, run = random_pairs(spec, steps, Path(folder)), Run(Path(folder, "run"))
         # Without corpus parts, which could have weights.
         bare = spec.model_copy(update={"corpus": spec.corpus.model_copy(update={"train": ()})})

@@ -23,7 +23,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from compiler import EmittedProgram, find_device
 from specs import Spec, ZooError
 from zoo.data.batches import BatchSize
-from zoo.planning.training_estimate import PROCESS_BYTES, training_bytes
+from zoo.planning.training_estimate import training_bytes
 from zoo.system import device_memory
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ def needs_sharding(spec: Spec, mean: BatchSize, processes: Processes) -> bool:
         mean: The mean size of a batch, which the processes share.
         processes: The processes.
     """
-    needed = PROCESS_BYTES + training_bytes(spec, mean.share(processes.count))
+    needed = training_bytes(spec, mean.share(processes.count))
     (exceeded,) = processes.any(not device_memory.fits_memory(needed, processes.device))
     return exceeded
 

@@ -27,6 +27,7 @@ from zoo.files.reading import UnreadableError, read_json
 from zoo.files.storage import folder_bytes, require_space
 from zoo.planning.capacity import require_memory_to_train
 from zoo.planning.memory_estimate import estimate_memory
+from zoo.planning.training_estimate import TrainingEstimator
 from zoo.report import Report
 from zoo.system.processors import device_name
 from zoo.text.vocabulary import Vocabulary
@@ -34,7 +35,6 @@ from zoo.training.averaging import average, end_of_training, mean_of
 from zoo.training.checkpoints import list_checkpoints, scheduled_checkpoints
 from zoo.training.dev_set import DevSet, continue_without_score, require_scorable_dev_set
 from zoo.training.distributed import Processes, join_processes, needs_sharding
-from zoo.training.forecast import StartMeasurements
 from zoo.training.guided_alignment import Aligner
 from zoo.training.initial_model import initial_model
 from zoo.training.run import Run, RunIdentity
@@ -164,7 +164,7 @@ def _train(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report: R
         spec, prepared, run_in_thread(prepared.verify) if processes.first_on_machine else None
     )
     sharded = processes.count > 1 and needs_sharding(spec, data.mean_size(0), processes)
-    measurements = StartMeasurements.measure(spec, program, report) if processes.first else None
+    estimator = TrainingEstimator.measure(spec, program, report) if processes.first else None
     identity = RunIdentity(
         fingerprint=prepared.fingerprint,
         longest_source=int(np.max(data.store.source_lengths)),
@@ -174,7 +174,7 @@ def _train(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report: R
         sharded=sharded,
         packed=Purpose.UPDATE in program.graphs and not sharded,
         software=f"zoo {__version__} and torch {torch.__version__}",
-        matrix_library=measurements.matrix_library if measurements else "",
+        matrix_library=estimator.matrix_library if estimator else "",
         named=spec.has_own_name,
         machine=device_name(device),
     )
@@ -190,7 +190,7 @@ def _train(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report: R
     with fast_float32(library), _torch_threads(identity.threads, report), _stop_requested(report) as stopped:
         aligner = Aligner(data.store, prepared.vocabulary) if spec.training.guided_alignment is not None else None
         trainer = Trainer(
-            spec, data, run, processes, report, dev, program, measurements, sharded=identity.sharded, aligner=aligner
+            spec, data, run, processes, report, dev, program, estimator, sharded=identity.sharded, aligner=aligner
         )
         try:
             ended = trainer.train(stopped)

@@ -22,13 +22,13 @@ from zoo.data.batches import Batch, BatchSize
 from zoo.data.prefetch import prefetch
 from zoo.data.training_set import TrainingSet
 from zoo.generation.compilation import LAZY_BACKEND, LAZY_MESSAGE, message_if_slow
+from zoo.planning.training_estimate import Done, TrainingEstimator
 from zoo.report import Progress, Report
 from zoo.system.processors import matrix_peak
 from zoo.training import checkpoints
 from zoo.training.checkpoints import TrainingProgress, TrainingState, are_finite, gather_state
 from zoo.training.dev_set import DevSet, continue_without_score
 from zoo.training.distributed import Processes
-from zoo.training.forecast import StartMeasurements, report_forecast
 from zoo.training.guided_alignment import Aligner
 from zoo.training.run import Run
 from zoo.training.run_log import SHOWN, RunLog, summary
@@ -73,7 +73,7 @@ class Trainer:
         report: Report,
         dev: DevSet | None = None,
         program: EmittedProgram | None = None,
-        measurements: StartMeasurements | None = None,
+        estimator: TrainingEstimator | None = None,
         *,
         sharded: bool = False,
         aligner: Aligner | None = None,
@@ -88,7 +88,7 @@ class Trainer:
             report: Receives messages and progress.
             dev: The dev set, which is scored at each checkpoint.
             program: The program to train. By default, that of the spec with initial weights.
-            measurements: If given, the trainer forecasts time and memory from them, and reports the forecast.
+            estimator: If given, the trainer reports a forecast of time and memory.
             sharded: Whether to shard weights and moments over the processes.
             aligner: Aligns the words of batches, for `training.guided_alignment`.
         """
@@ -96,7 +96,7 @@ class Trainer:
         self.processes, self.device = processes, processes.device
         device = str(self.device)
         self.program = trainable(spec, device=device) if program is None else program
-        self.sharded, self._measurements = sharded, measurements
+        self.sharded, self._estimator = sharded, estimator
         self.updater = Updater(spec, self.program, processes, report, sharded=sharded, aligner=aligner)
         self.progress = TrainingProgress()
         self._compiles = self.program.backend == LAZY_BACKEND
@@ -122,9 +122,10 @@ class Trainer:
         elif self.progress.step:
             self.report.info(f"resuming at step {self.progress.step:,}")
         log = self._log() if processes.first else None
-        if self._measurements and not ended:
+        if self._estimator and not ended:
             mean = self.data.mean_size(self.progress.epoch, self.progress.batch)
-            report_forecast(self.spec, mean, self.progress, processes, self._measurements, self.report, self.sharded)
+            done = Done(self.progress.step, self.progress.tokens, self.progress.seconds)
+            self._estimator.report_forecast(mean, processes.count, self.report, sharded=self.sharded, done=done)
         with self.report.progress("training", self.spec.training.steps, "steps") as shown:
             shown.advance(self.progress.step)
             if ended or stop:

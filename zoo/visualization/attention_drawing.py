@@ -10,10 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from torch import Tensor
 
 from zoo.generation.attention import Attention
-from zoo.text.trees.drawing import width
 from zoo.visualization.attention_view import ATTENTIONS, View
-from zoo.visualization.page import escape_text
 from zoo.visualization.style import DARK, FONT, LIGHT, series_colour
+from zoo.visualization.svg import element, image, text, text_width
 
 # All sizes are in pixels.
 _FONT_SIZE, _ROW_HEIGHT, _COLUMN_DISTANCE, _MARGIN, _GAP = 15, 22, 260, 24, 8
@@ -29,28 +28,25 @@ def attention_svg(attention: Attention, view: View) -> str:
     """
     kind, by_words = ATTENTIONS[view.kind], attention.by_words()
     weights, rows, columns = kind.read(by_words)
-    left, right = (max(width(word, _FONT_SIZE) for word in side) for side in (rows, columns))
+    left, right = (max(text_width(word, _FONT_SIZE) for word in side) for side in (rows, columns))
     start = _MARGIN + left + _GAP
     top = _MARGIN + 2 * _ROW_HEIGHT
     title = f"{kind.title} attention, layer {view.layer} of {len(weights)}"
-    legend = max(_HEAD_DISTANCE * len(view.heads), _BOLD_FACTOR * width(title, _FONT_SIZE))
+    legend = max(_HEAD_DISTANCE * len(view.heads), _BOLD_FACTOR * text_width(title, _FONT_SIZE))
     total_width = max(start + _COLUMN_DISTANCE + _GAP + right, _MARGIN + legend) + _MARGIN
     height = top + _ROW_HEIGHT * max(len(rows), len(columns)) + _MARGIN
     heads = f"head{'s' * (len(view.heads) > 1)} {', '.join(map(str, view.heads))}"
-    return "\n".join(
-        [
-            '<svg xmlns="http://www.w3.org/2000/svg" role="img" '
-            f'viewBox="0 0 {total_width:.0f} {height:.0f}" width="{total_width:.0f}" height="{height:.0f}">',
-            f"<title>{escape_text(f'{title}, {heads}: {attention.text}')}</title>",
-            f"<style>\n{_style(view.heads)}</style>",
-            '<rect class="page" width="100%" height="100%"/>',
-            *_legend(title, view.heads),
-            f'<g transform="translate(0 {top})">',
-            *_lines(weights[view.layer - 1], view, start),
-            *_column("row", start - _GAP, rows, view.word),
-            *_column("column", start + _COLUMN_DISTANCE + _GAP, columns, None),
-            "</g>\n</svg>\n",
-        ]
+    return image(
+        f"{title}, {heads}: {attention.text}",
+        _style(view.heads),
+        total_width,
+        height,
+        *_legend(title, view.heads),
+        f'<g transform="translate(0 {top})">',
+        *_lines(weights[view.layer - 1], view, start),
+        *_column("row", start - _GAP, rows, view.word),
+        *_column("column", start + _COLUMN_DISTANCE + _GAP, columns, None),
+        "</g>",
     )
 
 
@@ -74,22 +70,23 @@ def _lines(weights: Tensor, view: View, x: float) -> Iterator[str]:
                 if view.word in (None, row)
             ]
             if parts:
-                yield f'<path class="head-{head}" stroke-opacity="{level / _OPACITY_LEVELS:g}" d="{"".join(parts)}"/>'
+                opacity = f"{level / _OPACITY_LEVELS:g}"
+                yield element("path", kind=f"head-{head}", stroke_opacity=opacity, d="".join(parts))
 
 
 def _column(side: str, x: float, words: Sequence[str], chosen: int | None) -> Iterator[str]:
     for index, word in enumerate(words):
         y = _ROW_HEIGHT * index + _ROW_HEIGHT / 2 + _FONT_SIZE / 3
         quiet = " quiet" if chosen not in (None, index) else ""
-        yield f'<text class="{side}{quiet}" x="{x:g}" y="{y:g}">{escape_text(word)}</text>'
+        yield text(f"{side}{quiet}", x, y, word)
 
 
 def _legend(title: str, heads: Sequence[int]) -> Iterator[str]:
-    yield f'<text class="title" x="{_MARGIN}" y="{_MARGIN + 6}">{escape_text(title)}</text>'
+    yield text("title", _MARGIN, _MARGIN + 6, title)
     for index, head in enumerate(heads):
         x, y = _MARGIN + 8 + _HEAD_DISTANCE * index, _MARGIN + 24
-        yield f'<circle class="mark-{head}" cx="{x}" cy="{y}" r="6"/>'
-        yield f'<text class="number" x="{x + 9}" y="{y + 4}">{head}</text>'
+        yield element("circle", kind=f"mark-{head}", cx=x, cy=y, r=6)
+        yield text("number", x + 9, y + 4, str(head))
 
 
 def _style(heads: Sequence[int]) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from zoo.visualization.page import escape_text, page
 from zoo.visualization.plot import STYLE, WIDTH, Axis, Plot, Series, plot_height, plot_svg
 from zoo.visualization.style import DARK, FONT, LIGHT, series_colour
+from zoo.visualization.svg import image, text
 
 _TIME_UNITS = ((2 * 86_400, 86_400, "days"), (2 * 3600, 3600, "hours"), (120, 60, "minutes"), (0, 1, "seconds"))
 """Smallest maximum, in seconds, from which a unit is used; the unit in seconds; and its name."""
@@ -82,7 +83,7 @@ def curves_svg(metrics: Sequence[CurveMetric], runs: Sequence[RunCurves]) -> str
     parts: list[str] = []
     top = float(_GAP)
     for metric in metrics:
-        parts.append(f'<text class="heading" x="{_GAP}" y="{top + 16:g}">{escape_text(metric.title)}</text>')
+        parts.append(text("heading", _GAP, top + 16, metric.title))
         top += _HEADING
         height = plot_height(len(runs))
         for number, plot in enumerate(_plots(metric, runs)):
@@ -92,18 +93,8 @@ def curves_svg(metrics: Sequence[CurveMetric], runs: Sequence[RunCurves]) -> str
                 f"{plot_svg(plot)}\n</svg>"
             )
         top += height + _GAP
-    wide = 3 * _GAP + 2 * WIDTH
     title = f"Learning curves of {', '.join(run.name for run in runs)}"
-    svg = "\n".join(
-        [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {wide} {top:g}" width="{wide}" height="{top:g}">',
-            f"<title>{escape_text(title)}</title>",
-            f"<style>\n{_svg_style(len(runs))}</style>",
-            '<rect class="page" width="100%" height="100%"/>',
-            *parts,
-            "</svg>\n",
-        ]
-    )
+    svg = image(title, _svg_style(len(runs)), 3 * _GAP + 2 * WIDTH, top, *parts)
     return _with_colours(svg, LIGHT, len(runs))
 
 
@@ -120,12 +111,12 @@ def _svg_style(series_count: int) -> str:
     return f"text {{ font-family: {FONT} }}\n{rules}\n{dark}\n"
 
 
-def _with_colours(text: str, theme: Mapping[str, str], series_count: int) -> str:
+def _with_colours(svg: str, theme: Mapping[str, str], series_count: int) -> str:
     """Replace the variables of colours by the colours of a theme. Many programs cannot read variables in an SVG."""
     colours = {**theme, **{f"series-{number}": series_colour(number) for number in range(series_count)}}
     for name, colour in colours.items():
-        text = text.replace(f"var(--{name})", colour)
-    return text
+        svg = svg.replace(f"var(--{name})", colour)
+    return svg
 
 
 def _plots(metric: CurveMetric, runs: Sequence[RunCurves]) -> Iterator[Plot]:

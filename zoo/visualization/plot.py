@@ -10,8 +10,8 @@ from functools import cached_property
 from itertools import chain, groupby, pairwise
 from zlib import crc32
 
-from zoo.text.trees.drawing import width
 from zoo.visualization.page import escape_text
+from zoo.visualization.svg import element, text, text_width
 
 WIDTH, HEIGHT = 500, 350
 _LEFT, _RIGHT, _TOP, _BOTTOM, _LEGEND = 70, 28, 14, 56, 22
@@ -158,24 +158,20 @@ class _Drawing:
         right, middle = WIDTH - _RIGHT, (_TOP + self.floor) / 2
         for tick, label in self.x.labelled_ticks:
             yield _line("grid", self.x(tick), _TOP, self.x(tick), self.floor)
-            yield _text("tick", self.x(tick), self.floor + 20, label, "middle")
+            yield text("tick", self.x(tick), self.floor + 20, label, text_anchor="middle")
         for tick, label in self.y.labelled_ticks:
             yield _line("grid", _LEFT, self.y(tick), right, self.y(tick))
-            yield _text("tick", _LEFT - 8, self.y(tick) + 5, label, "end")
+            yield text("tick", _LEFT - 8, self.y(tick) + 5, label, text_anchor="end")
         yield _line("axis", _LEFT, self.floor, right, self.floor)
         yield _line("axis", _LEFT, _TOP, _LEFT, self.floor)
-        yield _text("name", (_LEFT + right) / 2, HEIGHT - 14, self.plot.x.label, "middle")
-        turned = f'text-anchor="middle" transform="translate(16 {middle:g}) rotate(-90)"'
-        yield f'<text class="name" {turned}>{escape_text(self.plot.y.label)}</text>'
+        yield text("name", (_LEFT + right) / 2, HEIGHT - 14, self.plot.x.label, text_anchor="middle")
+        rotated = {"text_anchor": "middle", "transform": f"translate(16 {middle:g}) rotate(-90)"}
+        yield element("text", escape_text(self.plot.y.label), kind="name", **rotated)
 
     def _curve(self, number: int, series: Series) -> Iterator[str]:
-        dashes = _DASHES[number % len(_DASHES)]
         for segment in _segments(series.points) if series.line else ():
             points = " ".join(f"{self.x(x):.1f},{self.y(y):.1f}" for x, y in segment)
-            yield (
-                f'<polyline class="curve" points="{points}" stroke="var(--series-{number})" '
-                f'stroke-dasharray="{dashes}"/>'
-            )
+            yield element("polyline", kind="curve", points=points, **_stroke(number))
 
     def _marks(self, number: int, series: Series) -> Iterator[str]:
         """Yield a marker for each point, but for a long line only for points that no line connects with others."""
@@ -196,11 +192,9 @@ class _Drawing:
                     x, y = points[_nearest(points, centre)]
                     name = f"{series.name}: " if self.legend else ""
                     lines.append(f"{name}{y:,.5g} at {self.plot.x.label} {x:,.5g}")
-            text = escape_text("\n".join(lines))
-            yield (
-                f'<rect class="strip" x="{left:.1f}" y="{_TOP}" width="{right - left:.1f}" '
-                f'height="{self.floor - _TOP}"><title>{text}</title></rect>'
-            )
+            values = element("title", escape_text("\n".join(lines)))
+            size = {"width": right - left, "height": self.floor - _TOP}
+            yield element("rect", values, kind="strip", x=left, y=_TOP, **size)
 
     def _boxes(self, series: Series) -> Iterator[tuple[float, float, float, float]]:
         """Yield a box (left, top, right, bottom) around each marker with a label. No label may cover these boxes."""
@@ -210,7 +204,7 @@ class _Drawing:
     def _labels(self, series: Series) -> Iterator[str]:
         """Yield an SVG text for each label, at the first free position beside its point. Omit labels without one."""
         for (x, y), label in zip(series.points, series.labels, strict=bool(series.labels)):
-            wide, left, at = width(label, 13), self.x(x), self.y(y)
+            wide, left, at = text_width(label, 13), self.x(x), self.y(y)
             places = [
                 (left + 9, at + 5),
                 (left - 9 - wide, at + 5),
@@ -223,23 +217,19 @@ class _Drawing:
                 inside = box[0] >= _LEFT and box[2] <= WIDTH - 4 and box[1] >= 0 and box[3] <= self.floor
                 if inside and not any(_overlap(box, other) for other in self._occupied):
                     self._occupied.append(box)
-                    yield _text("label", start, base, label)
+                    yield text("label", start, base, label)
                     break
 
     def _key(self, number: int, series: Series) -> str:
         x, y = _LEFT + number % 2 * (WIDTH - _LEFT) / 2, HEIGHT + 8 + number // 2 * _LEGEND
         line = ""
         if series.line:
-            dashes = _DASHES[number % len(_DASHES)]
-            line = (
-                f'<line class="curve" x1="{x:g}" y1="{y:g}" x2="{x + 30:g}" y2="{y:g}" '
-                f'stroke="var(--series-{number})" stroke-dasharray="{dashes}"/>'
-            )
+            line = element("line", kind="curve", x1=x, y1=y, x2=x + 30, y2=y, **_stroke(number))
         mark = "" if series.line and len(series.points) >= _MIN_LINE else _mark(number, x + 15, y)
         name, most = series.name, (WIDTH - _LEFT) / 2 - 44
-        while width(name, 14) > most:
+        while text_width(name, 14) > most:
             name = f"{name[:-2]}…"
-        return f"{line}{mark}{_text('name', x + 38, y + 5, name)}"
+        return f"{line}{mark}{text('name', x + 38, y + 5, name)}"
 
 
 def _segments(points: Sequence[tuple[float, float]]) -> Iterator[list[tuple[float, float]]]:
@@ -297,6 +287,11 @@ def _plain(value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:g}"
 
 
+def _stroke(number: int) -> dict[str, str]:
+    """Return the attributes of a line of series `number`: its colour and its dashes."""
+    return {"stroke": f"var(--series-{number})", "stroke_dasharray": _DASHES[number % len(_DASHES)]}
+
+
 def _mark(number: int, x: float, y: float) -> str:
     """Return the SVG marker of series `number` at a point. The shape (circle, square, ...) depends on the number."""
     forms: Sequence[str] = (
@@ -308,7 +303,7 @@ def _mark(number: int, x: float, y: float) -> str:
         "M-6 -2h4v-4h4v4h4v4h-4v4h-4v-4h-4z",
     )
     form, at = forms[number % len(forms)], f"translate({x:.1f} {y:.1f})"
-    return f'<path class="mark" d="{form}" transform="{at}" fill="var(--series-{number})"/>'
+    return element("path", kind="mark", d=form, transform=at, fill=f"var(--series-{number})")
 
 
 def _overlap(one: tuple[float, float, float, float], other: tuple[float, float, float, float]) -> bool:
@@ -316,8 +311,4 @@ def _overlap(one: tuple[float, float, float, float], other: tuple[float, float, 
 
 
 def _line(kind: str, x1: float, y1: float, x2: float, y2: float) -> str:
-    return f'<line class="{kind}" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"/>'
-
-
-def _text(kind: str, x: float, y: float, words: str, anchor: str = "start") -> str:
-    return f'<text class="{kind}" x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}">{escape_text(words)}</text>'
+    return element("line", kind=kind, x1=x1, y1=y1, x2=x2, y2=y2)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from zoo.generation.search_tree import FATE_TITLES, Expansion, Fate, SearchTree
-from zoo.text.trees.drawing import width
 from zoo.visualization.page import escape_text, page
+from zoo.visualization.svg import element, text, text_width
 
 # All sizes are in pixels.
 _FONT_SIZE, _BOX_HEIGHT, _ROW_HEIGHT, _COLUMN_GAP, _MIN_BOX, _TOP, _MARGIN = 14, 38, 50, 46, 62, 34, 8
@@ -91,9 +91,9 @@ def _drawing(tree: SearchTree) -> str:
     lines: list[str] = []
     left = float(_MARGIN)
     for number, column in enumerate(columns):
-        wide = max(_MIN_BOX, *(width(_label(each), _FONT_SIZE) + 16 for each in column))
+        wide = max(_MIN_BOX, *(text_width(_label(each), _FONT_SIZE) + 16 for each in column))
         if number:
-            boxes.append(f'<text class="step" x="{left:.0f}" y="20">step {number}</text>')
+            boxes.append(text("step", left, 20, f"step {number}"))
         for row, each in enumerate(column):
             top = _TOP + row * _ROW_HEIGHT
             middle = top + _BOX_HEIGHT / 2
@@ -122,7 +122,7 @@ def _line(each: Expansion, parent: tuple[float, float, float], x: float, y: floa
     bend = (start + x) / 2
     kind = "best" if each.best else each.fate
     curve = f"M{start:.0f} {middle:.0f}C{bend:.0f} {middle:.0f} {bend:.0f} {y:.0f} {x:.0f} {y:.0f}"
-    return f'<path class="{kind}" d="{curve}"/>'
+    return element("path", kind=kind, d=curve)
 
 
 def _label(each: Expansion) -> str:
@@ -138,12 +138,10 @@ def _box(each: Expansion, left: float, top: float, wide: float) -> str:
     )
     if each.parent is None:
         values = "the beginning of every hypothesis"
-    return (
-        f'<g class="{kinds}"><title>{escape_text(values)}</title>'
-        f'<rect x="{left:.0f}" y="{top}" width="{wide:.0f}" height="{_BOX_HEIGHT}" rx="6"/>'
-        f'<text x="{left + 8:.0f}" y="{top + 16}">{escape_text(_label(each))}</text>'
-        f'<text class="value" x="{left + 8:.0f}" y="{top + 31}">{each.total:.2f}</text></g>'
-    )
+    box = element("rect", x=left, y=top, width=wide, height=_BOX_HEIGHT, rx=6)
+    token = element("text", escape_text(_label(each)), x=left + 8, y=top + 16)
+    total = text("value", left + 8, top + 31, f"{each.total:.2f}")
+    return element("g", element("title", escape_text(values)) + box + token + total, kind=kinds)
 
 
 def _hypothesis(each: Expansion) -> str:

@@ -30,7 +30,7 @@ def two(trained: Callable[..., Run]) -> tuple[Path, Path]:
 
 def other(run: Path) -> None:
     read = weights.read(run / "weights.safetensors")
-    Weights({name: tensor * 0.9 for name, tensor in read.tensors.items()}, read.facts).write(
+    Weights({name: tensor * 0.9 for name, tensor in read.tensors.items()}, read.metadata).write(
         run / "weights.safetensors"
     )
 

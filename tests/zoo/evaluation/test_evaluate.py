@@ -181,7 +181,7 @@ def test_scores_of_changed_weights_are_not_saved(trained: Callable[..., Run], mo
 
     def slowly(*given: Any) -> Any:
         before = weights.read(run.weights)
-        weights.Weights({name: tensor * 0.9 for name, tensor in before.tensors.items()}, before.facts).write(
+        weights.Weights({name: tensor * 0.9 for name, tensor in before.tensors.items()}, before.metadata).write(
             run.weights
         )
         return scored(*given)

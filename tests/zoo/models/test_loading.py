@@ -29,7 +29,7 @@ Trained = Callable[..., Run]
 
 
 def make_bundle(run: Run, name: str) -> Path:
-    """Copy a run into the local model store, with a manifest. No proof or card: `read_model` does not use them."""
+    """Copy a run into the local model store, with a manifest. `read_model` needs no reference results and no card."""
     folder = storage.models() / name
     shutil.copytree(run.folder, folder)
     manifest.write(folder)

@@ -14,7 +14,7 @@ from safetensors.torch import save_file
 
 from compiler.weights import Initializer, Quantised, StoredTensor
 from specs import ZooError
-from zoo.models.weights import Weights, dequantise, known_digest, quantise, read, read_facts, same_vocabulary
+from zoo.models.weights import Weights, dequantise, known_digest, quantise, read, read_metadata, same_vocabulary
 
 
 @pytest.fixture
@@ -24,15 +24,15 @@ def file(tmp_path: Path) -> Path:
 
 def test_the_same_weights_give_the_same_file(tmp_path: Path) -> None:
     tensors = {name: torch.arange(3.0) for name in ("b", "a", "c")}
-    facts = {key: key.upper() for key in ("steps", "longest_source", "one", "two", "three", "four")}
+    metadata = {key: key.upper() for key in ("steps", "longest_source", "one", "two", "three", "four")}
     files = [tmp_path / f"{number}.safetensors" for number in range(4)]
     for file in files:
-        Weights(tensors, facts).write(file)
+        Weights(tensors, metadata).write(file)
     assert len({file.read_bytes() for file in files}) == 1
     weights = read(files[0])
-    assert facts.items() <= weights.facts.items()
+    assert metadata.items() <= weights.metadata.items()
     assert torch.equal(weights.tensors["a"], tensors["a"])
-    assert read_facts(files[0]) == weights.facts
+    assert read_metadata(files[0]) == weights.metadata
     assert known_digest(files[0]) == weights.digest != None  # noqa: E711
     assert known_digest(tmp_path / "none") is None
 
@@ -131,13 +131,13 @@ def test_the_brackets_of_a_parser_belong_to_its_weights(parser_file: Path, tmp_p
     elsewhere = tmp_path / "other" / "w.safetensors"
     elsewhere.parent.mkdir()
     weights.write(elsewhere)
-    assert read(elsewhere).facts.keys() == weights.facts.keys() - {"brackets"}
+    assert read(elsewhere).metadata.keys() == weights.metadata.keys() - {"brackets"}
     (parser_file.parent / "vocabulary.target.json").write_bytes(b"VP NP")
     with pytest.raises(ZooError, match=r"is damaged, or is not the one that `w.safetensors` was trained with"):
         read(parser_file)
     weights.write(parser_file)
-    assert not same_vocabulary(weights.facts, read(parser_file).facts)
-    assert same_vocabulary(weights.facts, weights.facts)
+    assert not same_vocabulary(weights.metadata, read(parser_file).metadata)
+    assert same_vocabulary(weights.metadata, weights.metadata)
 
 
 OTHER_USER = """

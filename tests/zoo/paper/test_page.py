@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from zoo.paper.evidence import evidence
-from zoo.paper.ledger import ledger
+from zoo.paper.checks import check_claims
 from zoo.paper.page import paper_page
 from zoo.paper.plots import all_plots
+from zoo.paper.runs import read_measurements
 from zoo.report import Report
 
 pytestmark = pytest.mark.integration
@@ -45,9 +45,9 @@ def test_page_is_valid_and_self_contained(make_run: Callable[..., Path]) -> None
         scores = {"dev": {"bleu": 90.0, "paper_bleu": score, "perplexity": 7.5}}
         make_run("table3/a-h1", f"<b>&amp;'\"<script>{number}", scores=scores)
     make_run("table3/a-h1", "shorter", log=(), scores={"dev": {"bleu": 3.0}})
-    known = evidence(None, Report())
-    entries = ledger(known)
-    source = paper_page(entries, known)
+    measurements = read_measurements(None, Report())
+    checked = check_claims(measurements)
+    source = paper_page(checked, measurements)
     tags = Reader(source).tags
     ids = [attributes["id"] for _, attributes in tags if "id" in attributes]
     assert len(ids) == len(set(ids))
@@ -57,16 +57,16 @@ def test_page_is_valid_and_self_contained(make_run: Callable[..., Path]) -> None
     assert not re.search(r"https?:|@import|url\(|<script|<link|<img", source)
     assert "&lt;b&gt;&amp;amp;" in source
     rows = [tag for tag, attributes in tags if tag == "tr" and "claim" in (attributes.get("class") or "")]
-    assert len(rows) == len(entries)
+    assert len(rows) == len(checked)
     drawings = [attributes for tag, attributes in tags if tag == "svg"]
     assert len(drawings) == 8, "two of them show our own runs"
     assert all(set((attributes["aria-labelledby"] or "").split()) <= set(ids) for attributes in drawings)
-    bleu = next(entry.finding for entry in entries if entry.claim.key == "table3.a-h1.bleu")
-    ours = [plot for plot in all_plots(entries, known) if "our runs" in plot.title]
+    bleu = checked["table3.a-h1.bleu"]
+    ours = [plot for plot in all_plots(checked, measurements) if "our runs" in plot.title]
     assert [[y for series in plot.series for _, y in series.points] for plot in ours] == [[7.5], [bleu.value]]
     assert bleu.value == 21.0
 
 
 def test_page_without_runs_has_no_plots_of_our_own() -> None:
-    known = evidence(None, Report())
-    assert "our runs" not in paper_page(ledger(known), known)
+    measurements = read_measurements(None, Report())
+    assert "our runs" not in paper_page(check_claims(measurements), measurements)

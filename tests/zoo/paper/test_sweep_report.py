@@ -47,7 +47,7 @@ def verdicts(comparison: SweepComparison, metric: str) -> dict[str, str | None]:
 
 def test_orderings_are_confirmed_contradicted_or_within_noise(comparison: SweepComparison) -> None:
     """With one seed, no ordering is tested."""
-    expected = {
+    expected: dict[str, dict[str, str | None]] = {
         "perplexity": {
             "a-h1 base": "contradicted",
             "c-n2 base": "confirmed",

@@ -12,10 +12,10 @@ import pytest
 import specs
 from compiler import Purpose, lower
 from zoo.paper import network, recipe, table1, table2, table3, table4
-from zoo.paper.claims import CheckedClaim, Finding, Status
-from zoo.paper.evidence import Timing, evidence
-from zoo.paper.ledger import ledger, summary
-from zoo.paper.tables import of_table, tables
+from zoo.paper.checks import check, check_claims, summary
+from zoo.paper.claims import CLAIMS, ROWS, CheckedClaim, Printed, Status
+from zoo.paper.runs import LayerTiming, read_measurements
+from zoo.paper.tables import of_part, tables
 from zoo.report import Report
 
 pytestmark = pytest.mark.integration
@@ -23,45 +23,53 @@ MakeRun = Callable[..., Path]
 
 
 @pytest.fixture(scope="module")
-def entries(tmp_path_factory: pytest.TempPathFactory) -> tuple[CheckedClaim, ...]:
+def checked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, CheckedClaim]:
     """All claims, checked without any runs."""
-    return ledger(evidence(tmp_path_factory.mktemp("nothing"), Report()))
+    return check_claims(read_measurements(tmp_path_factory.mktemp("nothing"), Report()))
+
+
+def check_again(key: str) -> CheckedClaim:
+    return check(CLAIMS[key], read_measurements(None, Report()))
+
+
+def change(monkeypatch: pytest.MonkeyPatch, key: str, text: str) -> None:
+    """Change the number that the paper prints for a claim."""
+    monkeypatch.setitem(CLAIMS, key, replace(CLAIMS[key], printed=(Printed(text),)))
+    part, row, *column = key.split(".", 2)
+    if column and part in ROWS:
+        monkeypatch.setitem(ROWS[part][row], column[0], text)
 
 
 def test_one_vocabulary_explains_all_small_counts_but_not_that_of_big() -> None:
-    assert len(table3.SMALL) == 10
     assert table3.common_vocabulary_sizes() == range(41_004, 41_209)
-    assert table3.vocabulary_sizes(table3.BY_KEY["big"]) == range(35_368, 36_345)
-    for row in table3.COUNTED:
-        fit = table3.vocabulary_sizes(row)
-        counts = [round(table3.parameters(row.spec, tokens) / 1e6) for tokens in (fit[0], fit[-1])]
-        assert counts == [int(row.parameters or 0)] * 2
-        beyond = [round(table3.parameters(row.spec, tokens) / 1e6) for tokens in (fit[0] - 1, fit[-1] + 1)]
-        assert int(row.parameters or 0) not in beyond
+    assert table3.vocabulary_sizes("big") == range(35_368, 36_345)
+    counted = {key: int(row["parameters"]) for key, row in ROWS["table3"].items() if "parameters" in row}
+    assert len(counted) == 11
+    for key, printed in counted.items():
+        fit = table3.vocabulary_sizes(key)
+        counts = [round(table3.parameters(f"table3/{key}", tokens) / 1e6) for tokens in (fit[0], fit[-1])]
+        assert counts == [printed] * 2
+        beyond = [round(table3.parameters(f"table3/{key}", tokens) / 1e6) for tokens in (fit[0] - 1, fit[-1] + 1)]
+        assert printed not in beyond
 
 
-def test_wrong_count_changes_the_status(monkeypatch: pytest.MonkeyPatch, entries: tuple[CheckedClaim, ...]) -> None:
-    def finding(row: table3.VariationRow) -> Finding:
-        rows = tuple(row if other.key == row.key else other for other in table3.ROWS)
-        monkeypatch.setattr(table3, "ROWS", rows)
-        claim = next(claim for claim in table3.claims() if claim.key == f"table3.{row.key}.parameters")
-        return claim.check(claim, evidence(None, Report()))
-
-    base = table3.BY_KEY["base"]
-    assert finding(base).status is Status.DIFFERENT
-    assert finding(base).because.startswith("not 65: 63,045,632 with 37,000 tokens; 39,841 to 41,793 tokens")
-    assert finding(replace(base, parameters="63")).status is Status.DERIVED
-    assert finding(replace(base, parameters="63.05")).status is Status.DERIVED
+def test_wrong_count_changes_the_status(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = check_again("table3.base.parameters")
+    assert found.status is Status.DIFFERENT
+    assert found.because.startswith("not 65: 63,045,632 with 37,000 tokens; 39,841 to 41,793 tokens")
+    for text in ("63", "63.05"):
+        change(monkeypatch, "table3.base.parameters", text)
+        assert check_again("table3.base.parameters").status is Status.DERIVED
 
 
 def test_one_wrong_count_leaves_no_common_vocabulary(monkeypatch: pytest.MonkeyPatch) -> None:
-    wrong = tuple(replace(row, parameters="67") if row.key == "base" else row for row in table3.SMALL)
-    assert not table3.common_vocabulary_sizes(wrong)
-    assert table3.common_vocabulary_sizes()
+    change(monkeypatch, "table3.base.parameters", "67")
+    assert not table3.common_vocabulary_sizes()
+    assert not table3.one_vocabulary()[0]
 
 
-def test_costs_of_the_paper_are_time_x_gpus_x_sustained_flops(entries: tuple[CheckedClaim, ...]) -> None:
-    found = {entry.claim.key: entry.finding for entry in entries}
+def test_costs_of_the_paper_are_time_x_gpus_x_sustained_flops(checked: dict[str, CheckedClaim]) -> None:
+    found = checked
     assert found["table2.transformer-base.en-de.flops"].value == pytest.approx(12 * 3600 * 8 * 9.5e12)
     assert found["table2.transformer-big.en-de.flops"].value == pytest.approx(3.5 * 86400 * 8 * 9.5e12)
     assert found["table2.transformer-base.en-de.flops"].status is Status.DERIVED
@@ -79,15 +87,15 @@ def test_planned_flops_are_those_of_full_batches() -> None:
 
 def test_table_3_gives_the_command_that_scores_a_run(make_run: MakeRun) -> None:
     make_run("table3/base", "one", scores={"test": {"bleu": 20.0}})
-    found = evidence(None, Report())
-    (table,) = tables("table3", ledger(found), found)
+    measurements = read_measurements(None, Report())
+    (table,) = tables("table3", check_claims(measurements), measurements)
     assert "`zoo evaluate --model runs/one --set dev`" in table.rows[0][-1]
 
 
 def test_common_scale_of_table_3_is_a_note(make_run: MakeRun) -> None:
     def measured() -> tuple[list[str], tuple[str, ...]]:
-        found = evidence(None, Report())
-        (table,) = tables("table3", ledger(found), found)
+        measurements = read_measurements(None, Report())
+        (table,) = tables("table3", check_claims(measurements), measurements)
         return [row[-1] for row in table.rows if not row[-1].startswith("zoo train")], table.notes
 
     scores = {"dev": {"bleu": 20.0}}
@@ -101,8 +109,8 @@ def test_common_scale_of_table_3_is_a_note(make_run: MakeRun) -> None:
     assert notes[0].startswith("Measured with N=2, on the built-in corpus (40), 30 steps. ")
 
 
-def test_contradictions_in_the_paper_are_found(entries: tuple[CheckedClaim, ...]) -> None:
-    wrong = {entry.claim.key for entry in entries if entry.finding.ours == "no"}
+def test_contradictions_in_the_paper_are_found(checked: dict[str, CheckedClaim]) -> None:
+    wrong = {key for key, found in checked.items() if found.ours == "no"}
     assert wrong == {
         "network.longest-wave",
         "table2.big-cheap-german",
@@ -111,71 +119,72 @@ def test_contradictions_in_the_paper_are_found(entries: tuple[CheckedClaim, ...]
         "table3.bigger-bleu",
         "table4.best",
     }
-    true = {entry.claim.key for entry in entries if entry.finding.ours == "yes"}
+    true = {key for key, found in checked.items() if found.ours == "yes"}
     assert {"table2.by-two", "table2.quarter", "network.linear-offset", "network.multi-head"} < true
 
 
 def test_sentences_change_with_their_numbers(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert table2._by_two()[0]
-    monkeypatch.setattr(table2, "BIG", replace(table2.BIG, german=table2._pair("28.3")))
-    assert not table2._by_two()[0]
-    assert table4._berkeley()[0]
-    rows = [replace(row, f1="90.0") if row.spec == "parsing/wsj" else row for row in table4.ROWS]
-    monkeypatch.setattr(table4, "ROWS", rows)
-    assert not table4._berkeley()[0]
-    monkeypatch.setitem(table3.BY_KEY, "e-learned", replace(table3.BY_KEY["e-learned"], bleu="25.1"))
-    assert not table3._learned()[0]
+    assert table2.big_margin()[0]
+    change(monkeypatch, "table2.transformer-big.en-de.bleu", "28.3")
+    assert not table2.big_margin()[0]
+    assert table4.better_than_berkeley()[0]
+    monkeypatch.setitem(ROWS["table4"]["transformer-4-layers-wsj-only"], "f1", "90.0")
+    assert not table4.better_than_berkeley()[0]
+    change(monkeypatch, "table3.e-learned.bleu", "25.1")
+    assert not table3.learned_positions()[0]
+    assert recipe.training_time("base", "days")[0] == pytest.approx(100_000 * 0.4 / 86400)
+    change(monkeypatch, "recipe.step-base", "0.8")
+    assert recipe.training_time("base", "days")[0] == pytest.approx(100_000 * 0.8 / 86400)
 
 
 def test_different_network_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     smaller = network.graph("table3/c-n2")
     monkeypatch.setattr(network, "graph", lambda spec: smaller)
-    claim = next(claim for claim in network.claims() if claim.key == "network.encoder")
-    found = claim.check(claim, evidence(None, Report()))
+    found = check_again("network.encoder")
     assert (found.status, found.value) == (Status.DIFFERENT, 2)
     for key, override in (("d_k", "d_v=32"), ("h", "h=16")):
         other = lower(specs.load("base", [f"architecture.{override}"]), Purpose.TRAIN)
         monkeypatch.setattr(network, "graph", lambda spec, other=other: other)
-        claim = next(claim for claim in network.claims() if claim.key == f"network.{key}")
-        assert claim.check(claim, evidence(None, Report())).status is Status.DIFFERENT, key
+        assert check_again(f"network.{key}").status is Status.DIFFERENT, key
     monkeypatch.setattr(network, "sinusoidal_encoding", lambda position, width: [0.1 * position] * width)
-    assert not network._linear()[0]
+    assert not network.linear_offset()[0]
 
 
 def test_claims_about_settings_read_the_spec(monkeypatch: pytest.MonkeyPatch) -> None:
     load = specs.load
     monkeypatch.setattr(specs, "load", lambda name, over=(): load(name, over or ["training.warmup_steps=8000"]))
-    claims = {claim.key: claim for claim in recipe.claims()}
-    found = {key: claims[key].check(claims[key], evidence(None, Report())) for key in ("recipe.warmup", "recipe.beta2")}
-    assert {key: finding.status for key, finding in found.items()} == {
-        "recipe.warmup": Status.DIFFERENT,
-        "recipe.beta2": Status.SET,
-    }
+    assert check_again("recipe.warmup").status is Status.DIFFERENT
+    assert check_again("recipe.beta2").status is Status.SET
 
 
-def test_table_1_agrees_with_the_graphs(entries: tuple[CheckedClaim, ...]) -> None:
-    findings = {entry.claim.key: entry.finding for entry in entries if entry.claim.key.startswith("table1.")}
-    assert len(findings) == 4 * len(table1.LAYERS) + 3
-    derived = {key for key in findings if not key.endswith(".time")}
-    assert {key for key in derived if findings[key].status is not Status.DERIVED} == set()
-    assert all(findings[f"table1.{layer.key}.time"].because.startswith("not timed") for layer in table1.LAYERS)
+def test_table_1_agrees_with_the_graphs(checked: dict[str, CheckedClaim]) -> None:
+    found = {key: each for key, each in checked.items() if key.startswith("table1.")}
+    assert len(found) == 4 * len(table1.LAYERS) + 3
+    derived = {key for key in found if not key.endswith(".time")}
+    assert {key for key in derived if found[key].status is not Status.DERIVED} == set()
+    assert all(found[f"table1.{layer}.time"].because.startswith("not timed") for layer in table1.LAYERS)
 
 
 def test_different_layer_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    wrong = replace(table1.SELF_ATTENTION, sublayer=table1.RESTRICTED.sublayer)
-    assert not table1._grows(wrong)()[0]
-    assert not table1._path(wrong)()[0]
-    assert not table1._sequential(replace(wrong, sublayer=table1.LSTM.sublayer))()[0]
+    def use(sublayer: str) -> None:
+        wrong = replace(table1.LAYERS["self-attention"], sublayer=table1.LAYERS[sublayer].sublayer)
+        monkeypatch.setattr(table1, "LAYERS", {**table1.LAYERS, "self-attention": wrong})
+
+    use("restricted")
+    assert not table1.operations("self-attention")[0]
+    assert not table1.path("self-attention")[0]
+    use("lstm")
+    assert not table1.steps("self-attention")[0]
 
 
 @pytest.mark.parametrize(("power", "status"), [(1.9, Status.MEASURED), (1.7, Status.DIFFERENT)])
 def test_times_are_compared_with_the_formula(power: float, status: Status) -> None:
-    timing = Timing("self-attention", ((1024, 0.1), (2048, 0.4)), power, 2.0)
-    claim = next(claim for claim in table1.claims() if claim.key == "table1.self-attention.time")
-    measured = replace(evidence(None, Report()), timings=(timing,))
-    found = claim.check(claim, measured)
+    timing = LayerTiming("self-attention", {1024: 0.1, 2048: 0.4}, power, 2.0)
+    measurements = replace(read_measurements(None, Report()), timings=(timing,))
+    checked = check_claims(measurements)
+    found = checked["table1.self-attention.time"]
     assert (found.status, found.ours) == (status, f"n^{power:.2f}")
-    counted, timed = tables("table1", ledger(measured), measured)
+    counted, timed = tables("table1", checked, measurements)
     assert len(counted.rows) == len(table1.LAYERS)
     assert timed.columns == ("layer", "n = 1,024>", "n = 2,048>", "grows as>", "formula>")
     assert [row[1:] for row in timed.rows] == [("100.0", "400.0", f"n^{power:.2f}", "n^2.00")]
@@ -183,8 +192,8 @@ def test_times_are_compared_with_the_formula(power: float, status: Status) -> No
 
 def test_table_3_contains_measured_numbers(make_run: MakeRun) -> None:
     make_run("table3/a-h1", "one", scores={"dev": {"bleu": 20.0, "perplexity": 7.5}})
-    known = evidence(None, Report())
-    (table,) = tables("table3", ledger(known), known)
+    measurements = read_measurements(None, Report())
+    (table,) = tables("table3", check_claims(measurements), measurements)
     rows = {row[1]: row for row in table.rows}
     assert table.columns[2:9] == (
         *("M parameters>", "ours>", "fitting vocabulary>"),
@@ -198,19 +207,19 @@ def test_table_3_contains_measured_numbers(make_run: MakeRun) -> None:
 def test_own_runs_have_a_cost_and_own_parsers_an_f1(make_run: MakeRun) -> None:
     make_run("tiny", "own", scores={"test": {"bleu": 93.5, "paper_bleu": 93.25}})
     make_run("parsing/tiny", "trees", scores={"test": {"f1": 88.125}})
-    known = evidence(None, Report())
-    found = ledger(known)
-    _, costs = tables("table2", found, known)
+    measurements = read_measurements(None, Report())
+    checked = check_claims(measurements)
+    _, costs = tables("table2", checked, measurements)
     assert [row[:4] for row in costs.rows] == [("runs/own", "93.25", "0:12", "2")]
     assert "(50%)" in costs.rows[0][6]
-    _, parsers = tables("table4", found, known)
+    _, parsers = tables("table4", checked, measurements)
     assert [row[:3] for row in parsers.rows] == [("runs/trees", "-", "88.12")]
 
 
-def test_each_claim_is_in_a_table_and_counted(entries: tuple[CheckedClaim, ...]) -> None:
-    assert sum(summary(entries).values()) == len(entries)
-    assert of_table("claims", entries) == entries
-    assert {entry.claim.key.partition(".")[0] for entry in of_table("table2", entries)} == {"table2"}
+def test_each_claim_is_in_a_table_and_counted(checked: dict[str, CheckedClaim]) -> None:
+    assert sum(summary(checked.values()).values()) == len(checked)
+    assert of_part("claims", checked) == tuple(checked.values())
+    assert {each.claim.key.partition(".")[0] for each in of_part("table2", checked)} == {"table2"}
 
 
 def test_cost_of_an_ensemble_is_the_sum_of_its_runs(make_run: MakeRun) -> None:
@@ -221,7 +230,7 @@ def test_cost_of_an_ensemble_is_the_sum_of_its_runs(make_run: MakeRun) -> None:
     members = [{"run": f"../base.seed{seed}", "digest": None} for seed in (1, 2)]
     better = {"test": {**scores["test"], "bleu": 22.0}}
     file.write_text(json.dumps({"ensembles": [{"members": members, "scores": better}]}), encoding="utf-8")
-    first, both, second = table2.own_costs(evidence(None, Report()))
+    first, both, second = table2.own_costs(read_measurements(None, Report()))
     assert (first.bleu, both.bleu, second.bleu) == (20.0, 22.0, 20.0)
     assert both.folder == "runs/base.seed1 + runs/base.seed2"
     for what in ("seconds", "estimated_flops", "flops"):

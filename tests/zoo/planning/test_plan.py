@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
 import torch
@@ -13,7 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 import compiler
 import specs
 from compiler.stream import Stream
-from specs import BOS, EOS, Spec, ZooError
+from specs import BOS, EOS, Spec
 from zoo.planning import plan as plans
 from zoo.planning.memory_estimate import batch_rows
 
@@ -112,21 +111,6 @@ def test_cache_bytes_equal_the_tensors_of_the_state(small: Callable[..., Spec]) 
     assert plans.plan(spec, length).cache_bytes == sum(
         tensor.nbytes for tensor in carried if tensor.is_floating_point()
     )
-
-
-def test_drawing_is_written_to_a_file(small: Callable[..., Spec]) -> None:
-    file = plans.draw_to(small(), Path("figure.svg"))
-    text = file.read_text(encoding="utf-8")
-    assert text.startswith("<svg ")
-    assert f"{plans.plan(small()).parameters:,} parameters" in text
-    figure_1, compiled = text.split("Compiled for translating")
-    assert "The model" in figure_1
-    assert "Linear query" in figure_1
-    assert "query key value" not in figure_1, "the products of an attention are separate, as in Figure 1"
-    assert "query key value" in compiled
-    assert "Dropout" not in figure_1.split("ReLU")[1][:20], "its probability is 0"
-    with pytest.raises(ZooError, match=r"does not end in \.svg"):
-        plans.draw_to(small(), Path("figure.png"))
 
 
 def test_steps_and_paths_follow_from_the_layers(small: Callable[..., Spec]) -> None:

@@ -1,4 +1,4 @@
-"""Estimates of training time and memory: formulas, and calibrations that are measured once per machine."""
+"""Estimates of training time and memory: formulas, and times of passes that are measured once per machine."""
 
 from __future__ import annotations
 
@@ -20,20 +20,19 @@ from compiler import Purpose, cost, graphs, trainable
 from compiler.switches import DEFAULT, keeps_memory, matrix_libraries, matrix_library
 from specs import Spec, ZooError
 from zoo.planning import training_estimate
-from zoo.planning.training_estimate import Done, calibrate, estimate_training, forecast_training, full_batch
+from zoo.planning.training_estimate import Done, TrainingEstimator, estimate_training, full_batch, time_passes
 from zoo.report import Report
-from zoo.system import calibration, device_memory, processors
-from zoo.system.calibration import Calibration, emulation_warning
+from zoo.system import clock, device_memory, pass_timing, processors
+from zoo.system.pass_timing import PassTiming, emulation_warning
 from zoo.system.processors import DeviceSpeed, device_speed
 from zoo.training import step
-from zoo.training.forecast import StartMeasurements
 from zoo.training.train import train_steps
 
 World = Callable[..., Spec]
 ROOT = str(Path(__file__).parents[3])
 SPEED = DeviceSpeed(flops=1e9, bytes=1e9)
 OTHER = matrix_libraries()[-1]
-MEASURED = Calibration("measured", 10, 27, {matrix_library(): 2.0, OTHER: 1.0}, None, 1.0, 0.0)
+MEASURED = PassTiming("measured", 10, 27, {matrix_library(): 2.0, OTHER: 1.0}, None, 1.0, 0.0)
 EMULATED = replace(MEASURED, bfloat16=MEASURED.seconds("float32") * 2.6)
 TWO_LIBRARIES = pytest.mark.skipif(len(matrix_libraries()) < 2, reason="this processor has one float32 library")
 
@@ -42,37 +41,37 @@ def test_time_follows_from_flops_and_bytes(world: World) -> None:
     spec = world()
     batch = full_batch(spec, 20)
     assert batch == (20, 400, 400, 800)
-    whole = forecast_training(spec, batch, SPEED)
+    whole = TrainingEstimator(spec, 0, SPEED).forecast(batch)
     assert whole.seconds == pytest.approx(24 * whole.step_seconds)
-    products = forecast_training(spec, batch, replace(SPEED, bytes=1e30)).step_seconds
-    traffic = forecast_training(spec, batch, replace(SPEED, flops=1e30)).step_seconds
+    products = TrainingEstimator(spec, 0, replace(SPEED, bytes=1e30)).forecast(batch).step_seconds
+    traffic = TrainingEstimator(spec, 0, replace(SPEED, flops=1e30)).forecast(batch).step_seconds
     assert products + traffic == pytest.approx(whole.step_seconds)
     flops = 3 * cost(graphs(spec, [Purpose.TRAIN])[Purpose.TRAIN]).flops(batch=20, source=20, target=20)
     assert products == pytest.approx(0.88 * flops / 1e9)
-    accumulated = forecast_training(world("training.accumulation_steps=4"), batch, SPEED)
+    accumulated = TrainingEstimator(world("training.accumulation_steps=4"), 0, SPEED).forecast(batch)
     assert accumulated.memory_bytes < whole.memory_bytes
-    assert forecast_training(spec, batch, SPEED, used_bytes=1000).memory_bytes == whole.memory_bytes + 1000
+    assert TrainingEstimator(spec, 1000, SPEED).forecast(batch).memory_bytes == whole.memory_bytes + 1000
 
 
 def test_limits_in_tokens_and_minutes_shorten_the_forecast(world: World) -> None:
     batch = full_batch(world(), 20)
-    whole = forecast_training(world(), batch, SPEED)
+    whole = TrainingEstimator(world(), 0, SPEED).forecast(batch)
     assert (whole.steps, whole.limit) == (24, "steps")
-    tokens = forecast_training(world("training.max_tokens=4000"), batch, SPEED)
+    tokens = TrainingEstimator(world("training.max_tokens=4000"), 0, SPEED).forecast(batch)
     assert (tokens.steps, tokens.limit) == (10, "max_tokens")
     minutes = 5.5 * whole.step_seconds / 60
     timed = world(f"training.max_minutes={minutes:.20f}", "training.max_tokens=4000")
-    assert forecast_training(timed, batch, SPEED).steps == 6
-    rest = forecast_training(timed, batch, SPEED, done=Done(8, 3200, 0.0))
+    assert TrainingEstimator(timed, 0, SPEED).forecast(batch).steps == 6
+    rest = TrainingEstimator(timed, 0, SPEED).forecast(batch, done=Done(8, 3200, 0.0))
     assert (rest.steps, rest.limit, rest.seconds) == (2, "max_tokens", pytest.approx(2 * whole.step_seconds))
 
 
-def test_calibration_scales_the_time_of_each_pass(world: World) -> None:
+def test_timing_scales_the_time_of_each_pass(world: World) -> None:
     spec, speed = world("training.accumulation_steps=2"), DeviceSpeed(1e9, 1e30)
     batch = full_batch(spec, 20)
-    plain = forecast_training(spec, batch, speed).step_seconds
+    plain = TrainingEstimator(spec, 0, speed).forecast(batch).step_seconds
     slow = replace(MEASURED, level=3.0, new_shape=0.25)
-    slower = forecast_training(spec, batch, speed, calibration=slow).step_seconds
+    slower = TrainingEstimator(spec, 0, speed, slow).forecast(batch).step_seconds
     assert slower == pytest.approx(3 * plain + 2 * 0.25)
 
 
@@ -84,7 +83,7 @@ def test_estimate_names_what_was_chosen(world: World, monkeypatch: pytest.Monkey
     assert estimate.fits
     assert min(device_speed(torch.device("cpu"), "float32").flops, estimate.bytes) > 0
     monkeypatch.setattr(device_memory, "available_memory", lambda device: 1000)
-    monkeypatch.setattr(training_estimate, "calibrate", lambda *_: pytest.fail("it would exhaust the memory"))
+    monkeypatch.setattr(training_estimate, "time_passes", lambda *_: pytest.fail("it would exhaust the memory"))
     estimate = estimate_training(world(), 20, "cpu")
     assert (estimate.fits, estimate.device_bytes) == (False, 1000)
     with pytest.raises(ZooError, match="tpu"):
@@ -106,8 +105,8 @@ def test_forecast_of_memory_is_met() -> None:
     assert 0.6 * expected < json.loads(log[-1])["memory_bytes"] / 1e6 < 1.2 * expected
 
 
-def test_calibration_is_measured_once_per_machine(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    first = calibrate(world(), Report())
+def test_passes_are_timed_once_per_machine(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = time_passes(world(), Report())
     assert first is not None
     assert (first.length, first.rows) == (27, 400 // 27)
     assert all(seconds > 0 for seconds in first.float32.values())
@@ -115,31 +114,31 @@ def test_calibration_is_measured_once_per_machine(world: World, monkeypatch: pyt
     assert first.bfloat16 is None
     with monkeypatch.context() as patch:
         patch.setattr(training_estimate, "_measure", lambda passes: pytest.fail("it is stored"))
-        assert calibrate(world("training.steps=7", "training.learning_rate_factor=0.5"), Report()) == first
+        assert time_passes(world("training.steps=7", "training.learning_rate_factor=0.5"), Report()) == first
     monkeypatch.setattr(training_estimate, "_measure", lambda passes: MEASURED)
-    assert calibrate(world("architecture.d_ff=25"), Report()) == MEASURED
-    monkeypatch.setattr(calibration, "cpuinfo", lambda: {"model name": "another processor"})
-    assert calibrate(world(), Report()) == MEASURED
+    assert time_passes(world("architecture.d_ff=25"), Report()) == MEASURED
+    monkeypatch.setattr(pass_timing, "cpuinfo", lambda: {"model name": "another processor"})
+    assert time_passes(world(), Report()) == MEASURED
 
 
-def test_calibration_of_a_busy_machine_is_not_stored(world: World, words: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_timing_of_a_busy_machine_is_not_stored(world: World, words: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(training_estimate, "_measure", lambda passes: MEASURED)
     monkeypatch.setattr(training_estimate, "_is_busy", lambda: True)
-    assert calibrate(world(), words) == MEASURED
-    assert calibration.load_calibration(world()) is None
+    assert time_passes(world(), words) == MEASURED
+    assert pass_timing.load_timing(world()) is None
     assert "other programs were running" in words.said[-1]
     monkeypatch.setattr(training_estimate, "_measure", Mock(side_effect=MemoryError))
-    assert calibrate(world(), Report()) is None
+    assert time_passes(world(), Report()) is None
 
 
-def test_calibration_does_not_change_the_program(world: World) -> None:
+def test_timed_passes_do_not_change_the_program(world: World) -> None:
     """Also with bfloat16, and with fewer learned positions than a pass usually has."""
     learned = ["architecture.positions={kind: learned, rows: 20}", "corpus.max_length=10"]
     spec = world(*learned, "decoding.extra_length=2", "training.precision=bfloat16")
     program = trainable(spec)
     before = {name: tensor.clone() for name, tensor in program.state_dict().items()}
     library = torch.backends.mkldnn.matmul.fp32_precision
-    measured = calibrate(spec, Report(), program)
+    measured = time_passes(spec, Report(), program)
     assert measured is not None
     assert measured.length < 20
     assert measured.bfloat16
@@ -154,22 +153,22 @@ def test_other_library_must_be_clearly_faster(other: float, chosen: str) -> None
     assert replace(MEASURED, float32={matrix_library(): 1.0} | {OTHER: other}).matrix_library == chosen
 
 
-def test_damaged_calibration_is_ignored(world: World) -> None:
-    calibration.save_calibration(world(), MEASURED)
-    assert calibration.all_calibrations() == [calibration.load_calibration(world())] == [MEASURED]
-    file = calibration._file(world())
-    for text in ("{", "{}", '{"calibration": {"name": "x"}}', '{"calibration": 3}', "[]"):
+def test_damaged_timing_is_ignored(world: World) -> None:
+    pass_timing.save_timing(world(), MEASURED)
+    assert pass_timing.all_timings() == [pass_timing.load_timing(world())] == [MEASURED]
+    file = pass_timing._file(world())
+    for text in ("{", "{}", '{"timing": {"name": "x"}}', '{"timing": 3}', "[]"):
         file.write_text(text)
-        assert calibration.load_calibration(world()) is None
-        assert calibration.all_calibrations() == []
+        assert pass_timing.load_timing(world()) is None
+        assert pass_timing.all_timings() == []
 
 
 def test_emulated_bfloat16_is_warned_about(world: World, words: Any) -> None:
     spec = world("training.precision=bfloat16")
-    calibration.save_calibration(spec, EMULATED)
+    pass_timing.save_timing(spec, EMULATED)
     assert EMULATED.slowdown == pytest.approx(2.6)
     assert replace(EMULATED, bfloat16=0.4).slowdown is None
-    StartMeasurements.measure(spec, trainable(spec), words)
+    TrainingEstimator.measure(spec, trainable(spec), words)
     assert words.said == [f"bfloat16 {emulation_warning(2.6)}"]
     assert "2.6 times as long as float32" in words.said[0]
     assert estimate_training(spec, 27, "cpu").slowdown == EMULATED.slowdown
@@ -186,11 +185,11 @@ def test_training_uses_the_library_that_the_run_was_started_with(world: World, m
         return original(self, *args)
 
     monkeypatch.setattr(step.Updater, "step", recording)
-    calibration.save_calibration(world(), MEASURED)
+    pass_timing.save_timing(world(), MEASURED)
     train_steps(world("training.steps=2"), "runs/tiny")
     assert MEASURED.matrix_library == DEFAULT
     assert set(libraries) == {torch.backends.mkldnn.matmul.fp32_precision} != {"bf16"}
-    calibration.save_calibration(world(), replace(MEASURED, float32={matrix_library(): 1.0, OTHER: 5.0}))
+    pass_timing.save_timing(world(), replace(MEASURED, float32={matrix_library(): 1.0, OTHER: 5.0}))
     train_steps(world("training.steps=4"), "runs/tiny")
     assert "bf16" not in libraries
     assert len(libraries) == 4
@@ -198,13 +197,13 @@ def test_training_uses_the_library_that_the_run_was_started_with(world: World, m
 
 @TWO_LIBRARIES
 def test_speed_is_measured_with_the_default_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Calibrations are relative to it."""
+    """Timings of passes are relative to it."""
     libraries: list[str] = []
 
-    def record(work: Any, device: Any, rounds: int) -> float:
+    def record(work: Any, seconds: float, rounds: int) -> list[float]:
         libraries.append(torch.backends.mkldnn.matmul.fp32_precision)
-        return 1.0
+        return [1.0]
 
-    monkeypatch.setattr(processors, "_fastest", record)
+    monkeypatch.setattr(clock, "repeat", record)
     assert processors.matrix_peak.__wrapped__(torch.device("cpu"), "float32") == 2 * 1024**3
     assert libraries == ["bf16"]  # torch's name of oneDNN's setting

@@ -10,8 +10,8 @@ import pytest
 import specs
 from specs import Spec
 from zoo.publishing.card import card, escape
-from zoo.publishing.facts import CorpusFacts, CurvePoint, Facts, NearestSpec, TrainingFacts
-from zoo.publishing.proof import ReferenceOutputs
+from zoo.publishing.provenance import CorpusProvenance, CurvePoint, NearestSpec, Provenance, TrainingProvenance
+from zoo.publishing.reference_results import ReferenceOutputs
 from zoo.text.vocabulary import Vocabulary
 
 RESULT = {"signature": "a|b", "perplexity": 9.8765, "sentences": 1234, "seconds": 1.0}
@@ -32,7 +32,7 @@ def test_the_card_of_a_bundle(bundle: Path) -> None:
 def test_unknown_characters_depend_on_the_vocabulary(tokens: Vocabulary) -> None:
     section = specs.load("base", {"vocabulary.size": 285}).vocabulary
     spelling = Vocabulary.learn(lambda: [("the old dog", "der alte Hund")] * 9, section)
-    texts = [card(specs.load("tiny"), vocabulary, {}, Facts()) for vocabulary in (tokens, spelling)]
+    texts = [card(specs.load("tiny"), vocabulary, {}, Provenance()) for vocabulary in (tokens, spelling)]
     assert ["outside the vocabulary are unknown" in text for text in texts] == [True, False]
     assert ["are read and written as bytes" in text for text in texts] == [False, True]
 
@@ -46,41 +46,41 @@ def test_unknown_characters_depend_on_the_vocabulary(tokens: Vocabulary) -> None
     ],
 )
 def test_layers_that_differ_from_the_paper_are_described(tokens: Vocabulary, name: str, expected: list[str]) -> None:
-    lines = [line for line in card(specs.load(name), tokens, {}, Facts()).splitlines() if "layer consists" in line]
+    lines = [line for line in card(specs.load(name), tokens, {}, Provenance()).splitlines() if "layer consists" in line]
     assert len(lines) == len(expected)
     assert all(words in line for words, line in zip(expected, lines, strict=True))
 
 
 def test_the_scores_are_those_of_the_task(tokens: Vocabulary, parsing: Callable[..., Spec]) -> None:
-    text = card(specs.load("tiny"), tokens, {"dev": {"bleu": 93.758, **RESULT}}, Facts())
+    text = card(specs.load("tiny"), tokens, {"dev": {"bleu": 93.758, **RESULT}}, Provenance())
     assert "| dev | 93.76 | 9.877 | 1,234 | `a\\|b` |\n" in text
     assert "cannot be reproduced" in text
-    text = card(parsing(), tokens, {"test": PARSING_RESULT, "dev": {**PARSING_RESULT, "f1": None}}, Facts())
+    text = card(parsing(), tokens, {"test": PARSING_RESULT, "dev": {**PARSING_RESULT, "f1": None}}, Provenance())
     assert "| set | F1 | recall | precision | complete match |" in text
     assert "| test | 92.11 | 91.50 | 92.70 | 40.00 | 9.877 | 1,234 | `a\\|b` |\n" in text
     assert "| dev | - | 91.50 |" in text
     for missing in ("f1", "recall", "signature", "perplexity"):
         scores = {name: score for name, score in {**PARSING_RESULT, "bleu": 93.7}.items() if name != missing}
         with pytest.raises(KeyError, match=missing):
-            card(parsing(), tokens, {"dev": scores}, Facts())
+            card(parsing(), tokens, {"dev": scores}, Provenance())
 
 
 def test_the_card_of_a_parser_is_about_trees(tokens: Vocabulary, parsing: Callable[..., Spec]) -> None:
     trees = [{"grammar": 500}, {"trees": "/home/of/somebody/wsj/02"}]
-    text = card(parsing(**{"corpus.train": trees}), tokens, {"dev": PARSING_RESULT}, Facts())
+    text = card(parsing(**{"corpus.train": trees}), tokens, {"dev": PARSING_RESULT}, Provenance())
     assert not [word for word in ("transl", "BLEU", "decode", "pairs", "somebody") if word in text]
     assert "- 500 trees from zoo's built-in grammar (no licence applies)\n- trees of the publisher: `02`\n" in text
     assert 'parser.parse("...")' in text
     assert "zoo parse --model transformer-tiny-ende < sentences.txt > trees.txt" in text
 
 
-FACTS = Facts(
+PROVENANCE = Provenance(
     spec="ab" * 32,
     published="2026-11-22T10:00:00+00:00",
     zoo_version="0.1.0",
     nearest=NearestSpec("base", {"architecture.h": ("8", "1")}),
-    corpus=CorpusFacts("0123456789abcdef", {"dev/source.txt": "cd" * 32}),
-    training=TrainingFacts(
+    corpus=CorpusProvenance("0123456789abcdef", {"dev/source.txt": "cd" * 32}),
+    training=TrainingProvenance(
         *(1, (80, 90, 100), 100, 2.4e13, 5.1e13, 283.0, 2, "A processor, 2 threads"),
         curve=tuple(CurvePoint(step, 1.0, {"perplexity": 800.0 / step}) for step in range(10, 101, 10)),
     ),
@@ -92,7 +92,7 @@ def test_everything_that_is_known_is_in_the_card(tokens: Vocabulary) -> None:
     scores = {"test": {"bleu": 93.7, **RESULT, "sentences_per_second": 917.6, "machine": "A processor, eager"}}
     outputs = ReferenceOutputs("test", 1000, ("a",) * 32, ("b",) * 32, ("c",) * 32, "bleu", 95.24, "x")
     spec = specs.load("tiny", {"licence": "[CC](javascript:x)\n# MIT", "training.start_from": "/home/of/me/base"})
-    text = card(spec, tokens, scores, FACTS, 40, outputs)
+    text = card(spec, tokens, scores, PROVENANCE, 40, outputs)
     for expected in (
         "It differs from the spec `base`",
         "| `architecture.h` | 8 | 1 |",
@@ -116,18 +116,18 @@ def test_everything_that_is_known_is_in_the_card(tokens: Vocabulary) -> None:
 
 
 def test_nothing_is_said_about_unknown_facts(tokens: Vocabulary) -> None:
-    text = card(specs.load("tiny"), tokens, {}, Facts())
+    text = card(specs.load("tiny"), tokens, {}, Provenance())
     for expected in ("The publisher gives no licence.", "unknown how this model was trained", "was not evaluated"):
         assert expected in text
     absent = ["started from", "FLOPs", "None", "Published on", "imported", "curve", "per second", "reproduced"]
     assert not [words for words in absent if words in text]
-    text = card(specs.load("tiny"), tokens, {}, Facts(training=TrainingFacts(1, (5,), 5, 1e12)))
+    text = card(specs.load("tiny"), tokens, {}, Provenance(training=TrainingProvenance(1, (5,), 5, 1e12)))
     assert "1e+12 FLOPs for 5 steps, an estimate for full batches." in text
     assert "The weights are those of step 5." in text
 
 
 def test_an_imported_model_has_its_origin_and_no_markdown_of_strangers(tokens: Vocabulary) -> None:
-    imported = Facts(imported={"format": "marian | npz", "source": "x\n# y"})
+    imported = Provenance(imported={"format": "marian | npz", "source": "x\n# y"})
     languages = {"source": "und", "target": "und", "train": [], "dev": [], "test": []}
     spec = specs.load("tiny", {"description": "[a](javascript:b)\n\n# <b>Heading</b>", "corpus": languages})
     text = card(spec, tokens, {}, imported)
@@ -143,7 +143,7 @@ def test_a_multilingual_model_has_a_score_for_each_direction_and_a_target_langua
     corpus = dict.fromkeys(("train", "dev", "test"), parts)
     spec = specs.load("tiny", {"languages": {"codes": ["en", "de"]}, "corpus": corpus})
     scores = {"test": {"bleu": 40.0, "bleu_en_de": 30.0, "bleu_de_en": 50.0, **RESULT}}
-    text = card(spec, tokens, scores, Facts())
+    text = card(spec, tokens, scores, Provenance())
     assert "| test | 40.00 | 9.877 | 1,234 | `a\\|b` |\n| test, en to de | 30.00 | - |  |  |\n" in text
     assert "| test, de to en | 50.00 | - |  |  |\n" in text
     assert 'translator.translate("...", target="de")' in text

@@ -19,7 +19,7 @@ from zoo.files import storage
 from zoo.models import weights
 from zoo.models.folder import ModelFolder
 from zoo.models.weights import Weights
-from zoo.publishing import proof, publish
+from zoo.publishing import publish, reference_results
 from zoo.publishing.verify import verify
 from zoo.report import Report
 from zoo.training.run import Run, RunIdentity
@@ -36,7 +36,7 @@ def hashes(folder: Path) -> dict[str, str]:
 
 def set_steps(run: Run, *steps: int) -> Run:
     read = weights.read(run.weights)
-    Weights(read.tensors, {**read.facts, "steps": ",".join(map(str, steps))}).write(run.weights)
+    Weights(read.tensors, {**read.metadata, "steps": ",".join(map(str, steps))}).write(run.weights)
     return run
 
 
@@ -103,7 +103,7 @@ def test_a_continued_training_replaces_its_earlier_state(trained: Trained, store
 def test_other_weights_of_the_same_training_are_another_run(trained: Trained, stored: Stored, tmp_path: Path) -> None:
     folder, again = stored(), trained(tmp_path / "again")
     before, read = hashes(folder), weights.read(again.weights)
-    Weights({name: 1.1 * tensor for name, tensor in read.tensors.items()}, read.facts).write(again.weights)
+    Weights({name: 1.1 * tensor for name, tensor in read.tensors.items()}, read.metadata).write(again.weights)
     with pytest.raises(ZooError, match="is of another run: it has other weights of the same steps"):
         publish.publish(again.folder)
     assert hashes(folder) == before
@@ -138,7 +138,7 @@ def test_a_failure_keeps_the_older_bundle(
     second = trained(tmp_path / "second", training={"seed": 2})
     failures: list[tuple[object, str, BaseException]] = [
         (publish, "card", RuntimeError("no card")),
-        (proof, "compute", ZooError("no proof")),
+        (reference_results, "compute", ZooError("no references")),
         (publish.manifest, "check", ZooError("no manifest")),
         (publish, "verify_folder", KeyboardInterrupt()),
     ]
@@ -161,7 +161,7 @@ def test_a_model_that_fails_its_verification_is_not_published(
 ) -> None:
     run = trained()
     with monkeypatch.context() as patch:
-        patch.setattr(proof, "TOLERANCE", -1.0)
+        patch.setattr(reference_results, "TOLERANCE", -1.0)
         with pytest.raises(ZooError, match="differ"):
             publish.publish(run.folder)
     for scores in ({"dev": {}}, {"dev": 3}, {"dev": {"bleu": "much"}}):
@@ -174,7 +174,7 @@ def test_a_model_that_fails_its_verification_is_not_published(
 def test_the_references_are_of_the_dev_set_if_text_is_included(trained: Trained) -> None:
     run = trained()
     prepared = prepare(run.spec, Report())
-    references = proof.read(publish.publish(run.folder, with_text=True) / proof.NAME, run.spec)
+    references = reference_results.read(publish.publish(run.folder, with_text=True) / reference_results.NAME, run.spec)
     vocabulary = prepared.vocabulary
     assert [vocabulary.decode(row, "source") for row in references.source.tolist()] == prepared.texts("dev")[0]
     assert [vocabulary.decode(row, "target") for row in references.target.tolist()] == prepared.texts("dev")[1]
@@ -188,7 +188,7 @@ def test_a_run_is_published_without_its_corpus_and_without_scores(trained: Train
     for file in (*Path().glob("pairs.*"), run.scores):
         file.unlink()
     folder = publish.publish(run.folder, with_text=False)
-    assert 0 < proof.read(folder / proof.NAME, run.spec).source.shape[1] <= 14
+    assert 0 < reference_results.read(folder / reference_results.NAME, run.spec).source.shape[1] <= 14
     assert "was not evaluated" in (folder / "README.md").read_text(encoding="utf-8")
     assert not storage.prepared().exists()
 

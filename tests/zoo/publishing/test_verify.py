@@ -207,4 +207,4 @@ def test_weights_are_read_as_they_were_written(tmp_path: Path) -> None:
     Weights(tensors, {"steps": "1"}).write(tmp_path / "weights.safetensors")
     read = weights.read(tmp_path / "weights.safetensors")
     assert all(torch.equal(read.tensors[name], tensor) for name, tensor in tensors.items())
-    assert read.facts["steps"] == "1"
+    assert read.metadata["steps"] == "1"

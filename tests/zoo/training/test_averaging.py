@@ -43,7 +43,7 @@ def test_average_writes_the_mean_of_the_last_checkpoints(finished_run: Run) -> N
     mean = read(finished_run.weights)
     for name, tensor in mean.tensors.items():
         torch.testing.assert_close(tensor, (first[name] + second[name]) / 2)
-    assert mean.facts["steps"] == "20,24"
+    assert mean.metadata["steps"] == "20,24"
     assert open_model(finished_run.folder, device="cpu").longest_source == finished_run.identity.longest_source
     left = [finished_run.scores, finished_run.answers("dev"), finished_run.answers("test")]
     assert not any(file.exists() for file in left), "they are scores of other weights"
@@ -58,7 +58,7 @@ def test_average_in_int8_replaces_the_float32_average_and_back(finished_run: Run
     assert counts[0] == counts[2] == 0 < counts[1]
     mean = read(average(finished_run))
     rounded = read(average(finished_run, int8=True))
-    assert rounded.facts["steps"] == mean.facts["steps"]
+    assert rounded.metadata["steps"] == mean.metadata["steps"]
     assert all(torch.allclose(rounded.tensors[name], mean.tensors[name], atol=0.02) for name in mean.tensors)
 
 

@@ -20,7 +20,7 @@ import torch
 from safetensors.torch import load_file
 
 from specs import Spec, ZooError
-from zoo.planning.training_estimate import PROCESS_BYTES, full_batch, training_bytes
+from zoo.planning.training_estimate import full_batch, training_bytes
 from zoo.system import device_memory, memory
 from zoo.training import distributed
 from zoo.training.checkpoints import list_checkpoints
@@ -198,8 +198,8 @@ def test_sharding_is_needed_if_a_process_cannot_hold_its_share(world: World, mon
     spec = world()
     mean, two = full_batch(spec, 20), Processes("cpu")
     two.count = 2
-    needed = PROCESS_BYTES + training_bytes(spec, mean.share(2))
-    assert needed < PROCESS_BYTES + training_bytes(spec, mean)
+    needed = training_bytes(spec, mean.share(2))
+    assert needed < training_bytes(spec, mean)
     for extra, expected in ((2, False), (-2, True)):
         available = int(needed / 0.9) + extra
         monkeypatch.setattr(device_memory, "available_memory", lambda device, available=available: available)

@@ -13,12 +13,12 @@ import specs
 from compiler.switches import matrix_libraries, matrix_library
 from specs import Spec, ZooError
 from zoo.files import manifest
-from zoo.system import calibration
-from zoo.system.calibration import Calibration
+from zoo.planning.training_estimate import TrainingEstimator
+from zoo.system import pass_timing
+from zoo.system.pass_timing import PassTiming
 from zoo.training import resume_check
 from zoo.training import run as run_module
 from zoo.training.checkpoints import list_checkpoints
-from zoo.training.forecast import StartMeasurements
 from zoo.training.run import Run
 from zoo.training.train import train_steps
 
@@ -30,7 +30,7 @@ def test_exact_resume_passes(world: Callable[..., Spec], monkeypatch: pytest.Mon
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
     spec = world("training.subword_regularization=0.2")
     seconds = {matrix_library(): 2.0, matrix_libraries()[-1]: 1.0}
-    calibration.save_calibration(spec, Calibration("found", 10, 27, seconds, None, 1.0, 0.0))
+    pass_timing.save_timing(spec, PassTiming("found", 10, 27, seconds, None, 1.0, 0.0))
     result = resume_check.verify_resume(spec, device="cpu")
     assert result.differing == ()
     assert len(result.kills) == resume_check.KILLS
@@ -54,7 +54,7 @@ def test_second_run_keeps_the_choices_of_the_first(world: Callable[..., Spec], m
 
     def record(file: Path, run: Run, device: str, kill_after: int = 0) -> None:
         with monkeypatch.context() as patch:
-            patch.setattr(StartMeasurements, "matrix_library", "the library of the first" if not identities else "")
+            patch.setattr(TrainingEstimator, "matrix_library", "the library of the first" if not identities else "")
             train_steps(specs.load(file), run.folder, device)
         identities.append(run.identity)
 

@@ -25,7 +25,7 @@ from zoo.data.builtin import sentences
 from zoo.data.prepare import PreparedCorpus, prepare
 from zoo.evaluation.evaluate import evaluate_model
 from zoo.files.atomic import remove_folder
-from zoo.models.weights import read_facts
+from zoo.models.weights import read_metadata
 from zoo.report import Progress, Report
 from zoo.text.vocabulary import Vocabulary
 from zoo.training.checkpoints import list_checkpoints
@@ -159,7 +159,7 @@ def test_average_that_is_worse_than_the_last_checkpoint_is_replaced(
     scores = iter([mean, last])
     monkeypatch.setattr(DevSet, "score", lambda self, weights: next(scores))
     train(world(), report=words)
-    assert read_facts(finished_run.weights)["steps"] == steps
+    assert read_metadata(finished_run.weights)["steps"] == steps
     warning = (
         "the average of the last 3 checkpoints has a worse dev perplexity (183.000) than the last checkpoint (92.000), "
         "which is used instead; `zoo average runs/tiny --last 3` writes the average"

@@ -16,10 +16,10 @@ import torch
 
 from specs import ZooError
 from zoo.generation.attention import Attention
-from zoo.text.trees.drawing import width
 from zoo.visualization.attention_drawing import attention_svg
 from zoo.visualization.attention_page import STEPS, attention_page
 from zoo.visualization.attention_view import ATTENTIONS, FIGURES, View, figure_caption, figure_view
+from zoo.visualization.svg import text_width
 
 Make = Callable[..., Attention]
 SVG = "{http://www.w3.org/2000/svg}"
@@ -191,11 +191,11 @@ def test_drawing_contains_all_text(make_attention: Make, heads: int) -> None:
     total_width, height = float(root.attrib["width"]), float(root.attrib["height"])
     for side, sign in (("row", -1), ("column", 1)):
         for text in texts(root, side):
-            assert 0 <= float(text.attrib["x"]) + sign * width(text.text or "", 15) <= total_width
+            assert 0 <= float(text.attrib["x"]) + sign * text_width(text.text or "", 15) <= total_width
             assert 0 <= float(text.attrib["y"]) + 60 <= height
     numbers = texts(root, "number")
     assert [number.text for number in numbers] == [f"{head}" for head in range(1, heads + 1)]
     for text, size in [*((number, 12) for number in numbers), (texts(root, "title")[0], 16)]:
-        assert float(text.attrib["x"]) + width(text.text or "", size) <= total_width
+        assert float(text.attrib["x"]) + text_width(text.text or "", size) <= total_width
     assert "<b>" in [text.text for text in texts(root, "row")]
     assert "http" not in re.sub(r'xmlns="[^"]+"', "", svg)

@@ -1,1 +1,1 @@
-"""Constituency trees: bracketed notation, tokenisation for parsers, and drawings."""
+"""Constituency trees: bracketed notation, and tokenisation for parsers."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import zoo
-from zoo.publishing import proof
+from zoo.publishing import reference_results
 from zoo.publishing.publish import publish
 from zoo.publishing.upload import upload
 from zoo.publishing.verify import verify
@@ -35,7 +35,7 @@ def test_a_pulled_model_translates_as_the_published_one(trained, addresses, tmp_
     monkeypatch.setenv("ZOO_REGISTRIES", addresses[1])
     assert zoo.load(f"{NAME}@1", device="cpu").translate("we read", beam=1) == expected
     # Rows are scored one by one here and together when published: sums are rounded differently.
-    assert verify(NAME).max_difference <= proof.TOLERANCE / 10
+    assert verify(NAME).max_difference <= reference_results.TOLERANCE / 10
     assert len(list((tmp_path / "another" / "models").iterdir())) == 2
     environment = {**os.environ, "ZOO_OFFLINE": "1", "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", TRANSLATE]

@@ -7,8 +7,8 @@ import pytest
 
 from specs import ZooError
 from zoo.text.trees.bracketed import format_tree, read_tree, read_treebank, simplify
-from zoo.text.trees.drawing import draw_svg
 from zoo.text.trees.tree import MAX_DEPTH, Tree, capitalise, detokenise, escape_brackets, leaf, node, unescape_brackets
+from zoo.visualization.tree_drawing import draw_svg
 
 TREE = "(S (NP (DT the) (NN dog)) (VP (VBZ sleeps)) (. .))"
 SHORT = f"(TOP {TREE})"

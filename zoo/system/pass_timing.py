@@ -1,4 +1,4 @@
-"""Store calibrations, which are measured training times of specs on this processor."""
+"""Store pass timings: measured times of training passes of specs on this processor."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _VARIABLES = ("ATEN_CPU_CAPABILITY", "ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "
 
 
 @dataclass(frozen=True)
-class Calibration:
+class PassTiming:
     """Measured seconds of a forward and backward pass over `rows` pairs of `length` tokens on either side."""
 
     name: str
@@ -67,30 +67,30 @@ def emulation_warning(slowdown: float) -> str:
     return f"takes {slowdown:.2g} times as long as float32 on this processor; {remedy}"
 
 
-def load_calibration(spec: Spec) -> Calibration | None:
-    """Return the stored calibration of a spec on this machine. None if there is none."""
+def load_timing(spec: Spec) -> PassTiming | None:
+    """Return the stored timing of a spec on this machine. None if there is none."""
     return _read(_file(spec))
 
 
-def save_calibration(spec: Spec, calibration: Calibration) -> None:
-    """Store a calibration. If this fails, do nothing: the calibration will be measured again."""
+def save_timing(spec: Spec, timing: PassTiming) -> None:
+    """Store a timing. If this fails, do nothing: the times will be measured again."""
     with suppress(ZooError, OSError):
-        write_json(_file(spec), {"machine": _machine(), "calibration": asdict(calibration)})
+        write_json(_file(spec), {"machine": _machine(), "timing": asdict(timing)})
 
 
-def all_calibrations() -> list[Calibration]:
-    """Return all calibrations for this processor and the installed versions of zoo and torch, sorted by spec name."""
-    calibrations = (_read(file) for file in storage.calibrations().glob("*.json"))
-    return sorted(filter(None, calibrations), key=lambda calibration: calibration.name)
+def all_timings() -> list[PassTiming]:
+    """Return all timings for this processor and the installed versions of zoo and torch, sorted by spec name."""
+    timings = (_read(file) for file in storage.timings().glob("*.json"))
+    return sorted(filter(None, timings), key=lambda timing: timing.name)
 
 
-def _read(file: Path) -> Calibration | None:
-    """Read a stored calibration. Return None if it is damaged or was measured on another machine."""
+def _read(file: Path) -> PassTiming | None:
+    """Read a stored timing. Return None if it is damaged or was measured on another machine."""
     with suppress(ZooError, TypeError, KeyError):
         entry = read_json(file)
-        calibration = Calibration(**entry["calibration"])
-        if entry["machine"] == _machine() and matrix_library() in calibration.float32:
-            return calibration
+        timing = PassTiming(**entry["timing"])
+        if entry["machine"] == _machine() and matrix_library() in timing.float32:
+            return timing
     return None
 
 
@@ -104,7 +104,7 @@ def _file(spec: Spec) -> Path:
         "machine": _machine(),
     }
     digest = hashlib.sha256(json.dumps(key, sort_keys=True).encode()).hexdigest()
-    return storage.calibrations() / f"{digest[:16]}.json"
+    return storage.timings() / f"{digest[:16]}.json"
 
 
 def _machine() -> dict[str, Any]:

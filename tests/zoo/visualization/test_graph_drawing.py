@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -12,8 +13,9 @@ import pytest
 import specs
 from compiler import TRANSLATE, Graph, Purpose, graphs, lower
 from compiler.diagram import Box, Column, columns
-from compiler.drawing import draw
-from specs import Spec
+from specs import Spec, ZooError
+from zoo.planning.plan import plan
+from zoo.visualization.graph_drawing import draw, draw_network
 
 SVG = "{http://www.w3.org/2000/svg}"
 UNFUSED = ["fuse_projections", "fuse_memory", "hoist_memory", "beams_as_queries", "plan_cache", "drop_dropout"]
@@ -116,3 +118,18 @@ def test_int8_projections_are_labelled(small: Callable[..., Spec]) -> None:
     linear = [box.title for box in drawn if box.title.startswith("Linear")]
     assert len(linear) > 5
     assert not [title for title in linear if "int8" not in title]
+
+
+def test_drawing_is_written_to_a_file(small: Callable[..., Spec]) -> None:
+    draw_network(small(), Path("figure.svg"))
+    text = Path("figure.svg").read_text(encoding="utf-8")
+    assert text.startswith("<svg ")
+    assert f"{plan(small()).parameters:,} parameters" in text
+    figure_1, compiled = text.split("Compiled for translating")
+    assert "The model" in figure_1
+    assert "Linear query" in figure_1
+    assert "query key value" not in figure_1, "the products of an attention are separate, as in Figure 1"
+    assert "query key value" in compiled
+    assert "Dropout" not in figure_1.split("ReLU")[1][:20], "its probability is 0"
+    with pytest.raises(ZooError, match=r"does not end in \.svg"):
+        draw_network(small(), Path("figure.png"))

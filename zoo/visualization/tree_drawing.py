@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from html import escape
 
 from zoo.text.trees.tree import XX, Tree, unescape_brackets
+from zoo.visualization.page import replace_unprintable
+from zoo.visualization.svg import element, image, text, text_width
 
 WORD, TAG, LABEL, SENTENCE = 15, 11, 13, 14
 """Font sizes for words, parts of speech, constituent labels, and the sentence above a tree. Unit: pixels."""
 _WORD_GAP, _ROW_HEIGHT, _MARGIN, _TREE_GAP, _CORNER_RADIUS = 16, 40, 24, 48, 6
 _TAG_TO_WORD = 21  # pixels from the baseline of a part of speech down to the baseline of its word
-_BOLD_FACTOR = 1.13  # width of a bold letter relative to a regular one
-_UNDRAWABLE = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
-"""Characters that XML does not allow, or that reverse the direction of the following text."""
-_NARROW = frozenset("!'(),-./:;I[\\]fijlrt|")
 _STYLE = f"""\
 text {{ font-family: Helvetica, Arial, sans-serif; text-anchor: middle }}
 .page {{ fill: #fff }}
@@ -49,48 +44,13 @@ def draw_svg(*trees: Tree) -> str:
         y += _TREE_GAP if number else 0
         if len(trees) > 1:
             sentence = " ".join(map(_display_word, tree.leaves()))
-            parts.append(_text_element("sentence", _MARGIN, y + SENTENCE, sentence))
-            max_width = max(max_width, width(sentence, SENTENCE))
+            parts.append(text("sentence", _MARGIN, y + SENTENCE, sentence))
+            max_width = max(max_width, text_width(sentence, SENTENCE))
             y += 2 * SENTENCE
         picture = _TreePicture(tree)
         parts += [f'<g transform="translate({_MARGIN} {y:g})">', *picture.parts, "</g>"]
         max_width, y = max(max_width, picture.width), y + picture.height
-    page_width, page_height = (f"{length:.0f}" for length in (max_width + 2 * _MARGIN, y + _MARGIN))
-    title = "\n".join(_drawable(str(tree)) for tree in trees)
-    return "\n".join(
-        [
-            '<svg xmlns="http://www.w3.org/2000/svg" role="img" '
-            f'viewBox="0 0 {page_width} {page_height}" width="{page_width}" height="{page_height}">',
-            f"<title>{escape(title)}</title>\n<style>\n{_STYLE}</style>",
-            '<rect class="page" width="100%" height="100%"/>',
-            *parts,
-            "</svg>\n",
-        ]
-    )
-
-
-def width(text: str, size: float, *, bold: bool = False) -> float:
-    """Estimate the width of `text` in pixels.
-
-    Browsers use different fonts, so the estimate is large enough for wide fonts such as DejaVu Sans.
-
-    Args:
-        text: The text.
-        size: Font size in pixels.
-        bold: Whether the font is bold.
-    """
-    return (_BOLD_FACTOR if bold else 1.0) * size * sum(map(_relative_width, text))
-
-
-def _relative_width(letter: str) -> float:
-    """Return the width of a letter relative to the font size."""
-    if unicodedata.category(letter) in ("Mn", "Me", "Cf"):  # a combining or invisible character
-        return 0.0
-    if letter in _NARROW:
-        return 0.42
-    if letter in "%@MWmw" or not (letter.isascii() or letter.isalnum()) or unicodedata.east_asian_width(letter) in "WF":
-        return 1.02
-    return 0.66 if letter.islower() or letter.isdigit() else 0.85
+    return image("\n".join(map(str, trees)), _STYLE, max_width + 2 * _MARGIN, y + _MARGIN, *parts)
 
 
 @dataclass(frozen=True)
@@ -106,10 +66,10 @@ class _Box:
     def measure(cls, tree: Tree) -> _Box:
         """Return the box of a tree, with the boxes of all its descendants."""
         if tree.word:
-            text_width = max(width(_display_label(tree), TAG), width(_display_word(tree.word), WORD))
-            return cls(tree, (), _WORD_GAP + text_width, 0)
+            widest = max(text_width(_display_label(tree), TAG), text_width(_display_word(tree.word), WORD))
+            return cls(tree, (), _WORD_GAP + widest, 0)
         children = tuple(map(_Box.measure, tree.children))
-        label_width = _WORD_GAP + width(_display_label(tree), LABEL, bold=True)
+        label_width = _WORD_GAP + text_width(_display_label(tree), LABEL, bold=True)
         total_width = max(label_width, sum(child.width for child in children))
         return cls(tree, children, total_width, 1 + max(child.row for child in children))
 
@@ -145,19 +105,19 @@ class _TreePicture:
         y, label = self._baseline(box), _display_label(box.tree)
         if box.tree.word:
             centre = left + box.width / 2
-            self._texts += [_text_element("tag", centre, y, label)] if label else []
-            self._texts.append(_text_element("word", centre, y + _TAG_TO_WORD, _display_word(box.tree.word)))
+            self._texts += [text("tag", centre, y, label)] if label else []
+            self._texts.append(text("word", centre, y + _TAG_TO_WORD, _display_word(box.tree.word)))
             return centre
         x = left + (box.width - sum(child.width for child in box.children)) / 2
         centres = []
         for child in box.children:
             centres.append(self._draw(child, x))
             x += child.width
-        half = width(label, LABEL, bold=True) / 2
+        half = text_width(label, LABEL, bold=True) / 2
         centre = min(max((centres[0] + centres[-1]) / 2, left + half), left + box.width - half)
-        self._texts.append(_text_element("label", centre, y, label))
+        self._texts.append(text("label", centre, y, label))
         path = _edge_path(centre, y + 5, centres, [self._baseline(child) - child.clearance for child in box.children])
-        self._edges.append(f'<path class="edge" d="{path}"/>')
+        self._edges.append(element("path", kind="edge", d=path))
         return centre
 
     def _baseline(self, box: _Box) -> float:
@@ -177,17 +137,9 @@ def _edge_path(x: float, y: float, centres: Sequence[float], tops: Sequence[floa
     )
 
 
-def _text_element(kind: str, x: float, y: float, text: str) -> str:
-    return f'<text class="{kind}" x="{x:g}" y="{y:g}">{escape(text)}</text>'
-
-
 def _display_word(word: str) -> str:
-    return _drawable(unescape_brackets(word))
+    return replace_unprintable(unescape_brackets(word))
 
 
 def _display_label(tree: Tree) -> str:
-    return "" if tree.word and tree.label == XX else _drawable(tree.label)
-
-
-def _drawable(text: str) -> str:
-    return _UNDRAWABLE.sub("\ufffd", text)
+    return "" if tree.word and tree.label == XX else replace_unprintable(tree.label)

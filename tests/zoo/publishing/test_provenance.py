@@ -1,4 +1,4 @@
-"""Facts of a model are gathered from its run, read as they were written, and refused if invalid."""
+"""Provenance of a model are gathered from its run, read as they were written, and refused if invalid."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from zoo.data.prepare import prepare
 from zoo.files import manifest
 from zoo.files.atomic import write_json
 from zoo.models import weights
-from zoo.publishing import facts
-from zoo.publishing.facts import (
+from zoo.publishing import provenance
+from zoo.publishing.provenance import (
     CurvePoint,
-    Facts,
     NearestSpec,
+    Provenance,
     _most_similar_spec,
-    facts_of_import,
-    facts_of_run,
     fingerprint,
+    provenance_of_import,
+    provenance_of_run,
 )
 from zoo.report import Report
 from zoo.training.run import Run
@@ -37,8 +37,8 @@ def write_log(run: Run, count: int, **more: float) -> None:
     run.log.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
 
 
-def gather(run: Run) -> Facts:
-    return facts_of_run(run.spec, run, weights.read(run.weights))
+def gather(run: Run) -> Provenance:
+    return provenance_of_run(run.spec, run, weights.read(run.weights))
 
 
 def test_facts_describe_the_run_and_its_corpus(trained: Callable[..., Run]) -> None:
@@ -83,13 +83,13 @@ def test_the_nearest_spec_of_a_shipped_one_is_the_spec_it_extends() -> None:
 
 
 def test_facts_of_an_import_are_read_as_they_were_written(tmp_path: Path) -> None:
-    written = facts_of_import(specs.load("tiny"), {"format": "marian", "source": "model.npz"}, ["It has no BOS."])
+    written = provenance_of_import(specs.load("tiny"), {"format": "marian", "source": "model.npz"}, ["It has no BOS."])
     written.write(tmp_path)
-    values = json.loads((tmp_path / facts.NAME).read_text())
+    values = json.loads((tmp_path / provenance.NAME).read_text())
     for content in (values, {**values, "novelty": {"a": 1}}):
-        (tmp_path / facts.NAME).write_text(json.dumps(content))
+        (tmp_path / provenance.NAME).write_text(json.dumps(content))
         manifest.write(tmp_path)
-        assert facts.read(manifest.read(tmp_path)) == written
+        assert provenance.read(manifest.read(tmp_path)) == written
     assert (written.imported["source"], written.notes, written.training) == ("model.npz", ("It has no BOS.",), None)
 
 
@@ -112,8 +112,8 @@ def test_invalid_facts_are_refused(tmp_path: Path) -> None:
         {"training": {"seed": 1, "flops": "1e999"}},
     ]
     for values in invalid:
-        (tmp_path / facts.NAME).write_text(json.dumps(values))
+        (tmp_path / provenance.NAME).write_text(json.dumps(values))
         manifest.write(tmp_path)
         with pytest.raises(ZooError, match=r"facts.json` is damaged") as raised:
-            facts.read(manifest.read(tmp_path))
+            provenance.read(manifest.read(tmp_path))
         assert raised.value.exit_code == 1

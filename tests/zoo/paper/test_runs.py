@@ -1,4 +1,4 @@
-"""Evidence read from the folders of runs: records of their logs, and their scale."""
+"""Measurements read from run folders: records of their logs, and their scale."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import pytest
 import specs
 from compiler import Purpose, cost, lower
 from specs import ZooError
-from zoo.paper.evidence import RunEvidence, evidence
+from zoo.paper.runs import RunResults, read_measurements
 from zoo.report import Report
 
 MakeRun = Callable[..., Path]
 
 
-def read_runs() -> tuple[RunEvidence, ...]:
-    return evidence(None, Report()).runs
+def read_runs() -> tuple[RunResults, ...]:
+    return read_measurements(None, Report()).runs
 
 
 def test_log_gives_the_cost_of_a_training(make_run: MakeRun) -> None:
@@ -53,8 +53,8 @@ def test_scale_lists_the_differences_to_the_shipped_spec(make_run: MakeRun) -> N
     (run,) = read_runs()
     assert run.scale == "warmup_steps=100, on the built-in corpus (40), 30 steps"
     assert run.distance == 3, "the corpus, the steps and the warm-up"
-    assert evidence(None, Report()).of("table3/base") == (run,)
-    assert evidence(None, Report()).of("table3/big") == ()
+    assert read_measurements(None, Report()).of("table3/base") == (run,)
+    assert read_measurements(None, Report()).of("table3/big") == ()
 
 
 def test_other_dev_or_test_set_is_listed_and_counts_as_a_difference(make_run: MakeRun) -> None:
@@ -74,15 +74,15 @@ def test_damaged_run_is_left_out_with_a_warning(make_run: MakeRun) -> None:
     report.warn = warnings.append  # type: ignore[method-assign, assignment]
     make_run("tiny", "good")
     (make_run("tiny", "odd") / "spec.yaml").write_text("format: 1\n", encoding="utf-8")
-    assert [run.folder for run in evidence(None, report).runs] == ["runs/good"]
+    assert [run.folder for run in read_measurements(None, report).runs] == ["runs/good"]
     assert len(warnings) == 1
 
 
 def test_folder_of_runs_can_be_chosen(make_run: MakeRun) -> None:
     make_run("tiny", "sweep/one")
     make_run("tiny", "two")
-    found = evidence(Path("runs/sweep"), Report())
+    found = read_measurements(Path("runs/sweep"), Report())
     assert ([run.folder for run in found.runs], found.root) == (["runs/sweep/one"], Path("runs/sweep"))
-    assert evidence(None, Report()).root == Path("runs")
+    assert read_measurements(None, Report()).root == Path("runs")
     with pytest.raises(ZooError, match="there is no folder `nowhere`"):
-        evidence(Path("nowhere"), Report())
+        read_measurements(Path("nowhere"), Report())

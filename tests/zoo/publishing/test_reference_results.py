@@ -16,8 +16,8 @@ import zoo
 from specs import BOS, EOS, PAD, ZooError
 from zoo.evaluation.outputs import EvaluationSet
 from zoo.files import manifest
-from zoo.publishing import proof, publish
-from zoo.publishing.proof import OUTPUTS_NAME, is_redistributable
+from zoo.publishing import publish, reference_results
+from zoo.publishing.reference_results import OUTPUTS_NAME, is_redistributable
 from zoo.publishing.verify import verify
 from zoo.training.run import Run
 
@@ -47,7 +47,7 @@ def test_outputs_of_the_grammar_are_included_and_reproduced(stored: Callable[...
     assert result is not None
     # Ties in the beam search may be decided differently on another processor.
     assert result.sentences == 6
-    assert result.new_score == pytest.approx(result.published_score, abs=proof.SCORE_TOLERANCE)
+    assert result.new_score == pytest.approx(result.published_score, abs=reference_results.SCORE_TOLERANCE)
     assert "decodes 6 of the 6 sentences of the test set" in (folder / "README.md").read_text(encoding="utf-8")
     edit_outputs(folder, lambda outputs: outputs["outputs"].__setitem__(0, "another output"))
     changed = verify(folder.name).reference_outputs
@@ -60,7 +60,7 @@ def test_other_text_is_included_only_on_request(trained: Callable[..., Run], mon
     folder = publish.publish(run.folder)
     assert not (folder / OUTPUTS_NAME).exists()
     sources, references = ["the old dog", "two books"], ["x" * 10_001, "zwei Bücher"]
-    monkeypatch.setattr(proof, "read_split", lambda *_: EvaluationSet(sources, references))
+    monkeypatch.setattr(reference_results, "read_split", lambda *_: EvaluationSet(sources, references))
     assert publish.publish(run.folder, with_text=True) == folder
     values = read_outputs(folder)
     assert (values["sentences"], values["references"]) == (2, references[1:]), "a line is too long"
@@ -158,12 +158,12 @@ def test_invalid_reference_log_probabilities_are_refused(tmp_path: Path) -> None
             tensors = {name: torch.tensor(row) for name, row in rows.items()}
             tensors["log_probabilities"] = torch.tensor([[-1.0, -2.0], [-3.0, 0.0]])
             save_file(tensors, file)
-            assert proof.read(file, spec).source.tolist() == rows["source"]
+            assert reference_results.read(file, spec).source.tolist() == rows["source"]
             damage(tensors)
             save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, file)
             with pytest.raises(ZooError, match=f"not a valid file of reference log-probabilities: .*{message}"):
-                proof.read(file, spec)
+                reference_results.read(file, spec)
     with file.open("ab") as stream:
         stream.truncate(70_000_000)
     with pytest.raises(ZooError, match="it has 70 MB; the limit is 64 MB"):
-        proof.read(file, spec)
+        reference_results.read(file, spec)

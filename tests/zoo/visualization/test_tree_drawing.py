@@ -12,8 +12,9 @@ from xml.etree import ElementTree
 import pytest
 
 from zoo.text.trees.bracketed import read_tree
-from zoo.text.trees.drawing import LABEL, SENTENCE, TAG, WORD, draw_svg, width
 from zoo.text.trees.tree import Tree, leaf, node
+from zoo.visualization.svg import text_width
+from zoo.visualization.tree_drawing import LABEL, SENTENCE, TAG, WORD, draw_svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 SIZES = {"word": WORD, "tag": TAG, "label": LABEL, "sentence": SENTENCE}
@@ -57,7 +58,7 @@ def _offset(group: ElementTree.Element) -> tuple[float, float]:
 def _text(element: ElementTree.Element, x: float, y: float) -> Text:
     kind, text = element.attrib["class"], element.text or ""
     x, y = x + float(element.attrib["x"]), y + float(element.attrib["y"])
-    across, size = width(text, SIZES[kind], bold=kind == "label"), SIZES[kind]
+    across, size = text_width(text, SIZES[kind], bold=kind == "label"), SIZES[kind]
     left = x if kind == "sentence" else x - across / 2
     return Text(kind, text, Box(left, y - 0.8 * size, left + across, y + 0.25 * size))
 
@@ -192,10 +193,10 @@ def test_drawings_are_accessible_and_have_colours_for_both_themes() -> None:
 
 
 def test_the_width_of_a_text_is_the_sum_of_its_letters() -> None:
-    assert width("", 10) == 0
-    assert width("ab", 10) == width("a", 10) + width("b", 10)
-    assert width("e\u0301", 10) == width("e", 10)
-    assert width("i", 10) < width("n", 10) < width("N", 10) < width("W", 10)
-    assert width("都", 10) >= 10
-    assert width("a", 20) == 2 * width("a", 10)
-    assert width("a", 10, bold=True) > width("a", 10)
+    assert text_width("", 10) == 0
+    assert text_width("ab", 10) == text_width("a", 10) + text_width("b", 10)
+    assert text_width("e\u0301", 10) == text_width("e", 10)
+    assert text_width("i", 10) < text_width("n", 10) < text_width("N", 10) < text_width("W", 10)
+    assert text_width("都", 10) >= 10
+    assert text_width("a", 20) == 2 * text_width("a", 10)
+    assert text_width("a", 10, bold=True) > text_width("a", 10)

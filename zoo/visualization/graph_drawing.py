@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from html import escape
+from pathlib import Path
 
+from compiler import TRANSLATE, Graph, Purpose, cost, graphs, lower
 from compiler.diagram import Block, Box, Column, columns
-from compiler.graph import Graph
+from compiler.options import compile_options
+from compiler.passes.drop_dropout import drop_dropout
+from specs import Spec
+from zoo.files.output import open_output, require_svg
+from zoo.planning.plan import LENGTH
+from zoo.visualization.svg import element, image, text
 
 _WIDTH, _HEIGHT, _GAP = 330, 40, 20
 """Width and height of a box that is alone in its row, and the gap between rows. Unit of all lengths here: pixels."""
@@ -28,6 +34,7 @@ _COLOURS = {
 }
 """Colours of the kinds of boxes, taken from Figure 1 as far as it shows them."""
 _STYLE = """\
+.page { fill: white }
 text { font-family: Helvetica, Arial, sans-serif; font-size: 11px; fill: #444 }
 .title { font-size: 18px; font-weight: bold; fill: #111 }
 .panel { font-size: 14px; font-weight: bold; fill: #111 }
@@ -46,6 +53,35 @@ _ARROW = (
 )
 
 
+def draw_network(spec: Spec, file: Path, length: int = LENGTH) -> None:
+    """Draw a spec's network as in Figure 1, and the compiled program that translates beside it.
+
+    Args:
+        spec: The spec.
+        file: The SVG file to write.
+        length: The sentence length for which the title gives the FLOPs per token. Unit: tokens.
+
+    Raises:
+        ZooError: The file's name does not end in .svg, or the file cannot be written.
+    """
+    require_svg(file)
+    options = compile_options(spec, [Purpose.TRAIN])
+    model = drop_dropout({Purpose.TRAIN: lower(spec, Purpose.TRAIN)}, spec, options)[Purpose.TRAIN]
+    final = graphs(spec, TRANSLATE)
+    whole = cost(model)
+    flops = whole.flops(batch=1, source=length, target=length) / length
+    panels = {
+        "The model": [model],
+        f"Compiled for translating, in {spec.compilation.precision}": [
+            final[Purpose.ENCODE],
+            final[Purpose.DECODE_STEP],
+        ],
+    }
+    title = f"{spec.name}: {whole.parameters:,} parameters, {flops:,.0f} FLOPs per target token"
+    with open_output(file) as stream:
+        stream.write(draw(panels, title))
+
+
 def draw(panels: Mapping[str, Sequence[Graph]], title: str) -> str:
     """Return a drawing as SVG text. It shows one model per panel, and the panels are next to each other.
 
@@ -58,20 +94,11 @@ def draw(panels: Mapping[str, Sequence[Graph]], title: str) -> str:
     floor = 3 * _MARGIN + max(picture.height for picture in pictures)
     parts, x = [], _MARGIN
     for name, picture in zip(panels, pictures, strict=True):
-        parts.append(_text("panel", x + _LEFT - _PADDING, 2 * _MARGIN, name))
+        parts.append(text("panel", x + _LEFT - _PADDING, 2 * _MARGIN, name))
         parts += [f'<g transform="translate({x} {floor:g})">', *picture.parts, "</g>"]
         x += picture.width + _MARGIN
-    height = floor + 2 * _MARGIN
-    return "\n".join(
-        [
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {x} {height:g}" width="{x}" height="{height:g}">',
-            f"<title>{escape(title)}</title>\n<style>\n{_STYLE}</style>\n<defs>{_ARROW}</defs>",
-            '<rect width="100%" height="100%" fill="white"/>',
-            _text("title", _MARGIN, _MARGIN, title),
-            *parts,
-            "</svg>\n",
-        ]
-    )
+    heading = text("title", _MARGIN, _MARGIN, title)
+    return image(title, _STYLE, x, floor + 2 * _MARGIN, f"<defs>{_ARROW}</defs>", heading, *parts)
 
 
 @dataclass(frozen=True)
@@ -146,7 +173,7 @@ class _Picture:
                 yield self._residual(start, end, self.positions[between[0][0]].bottom + 0.7 * _GAP)
         if box.kind == "embedding" or box.inputs == ["source"]:
             yield _edge("edge", f"M{end.middle:g} {end.bottom + _GAP:g} V{end.bottom:g}")
-            yield _text("input", end.middle, end.bottom + _GAP + 14, ", ".join(box.inputs), "middle")
+            yield text("input", end.middle, end.bottom + _GAP + 14, ", ".join(box.inputs), text_anchor="middle")
 
     def _residual(self, start: _Position, end: _Position, y: float) -> str:
         """Return the SVG of a residual connection. It passes the skipped boxes on the right, in the first free lane."""
@@ -161,31 +188,34 @@ class _Picture:
         for name, shape in column.outputs.items():
             x = _LEFT + index * _COLUMN_WIDTH + _WIDTH / 2
             yield _edge("edge", f"M{x:g} {top + _GAP:g} V{top:g}")
-            yield _text("output", x, top - 6, f"{name.replace('_', ' ')} {shape}", "middle")
+            yield text("output", x, top - 6, f"{name.replace('_', ' ')} {shape}", text_anchor="middle")
 
 
 def _draw_box(box: Box, position: _Position) -> Iterator[str]:
     x, y, right = position.x + 8, position.y + 16, position.x + position.width - 8
-    size = f'x="{position.x:g}" y="{position.y:g}" width="{position.width:g}" height="{_HEIGHT}" rx="5"'
-    yield f'<rect class="box" {size} fill="{_COLOURS[box.kind]}"/>'
+    size = {"x": position.x, "y": position.y, "width": position.width, "height": _HEIGHT, "rx": 5}
+    yield element("rect", kind="box", **size, fill=_COLOURS[box.kind])
     if position.width == _WIDTH:
-        yield _text("operation", x, y, box.title)
-        yield _text("detail", x, y + 17, box.detail)
-        yield _text("shape", right, y + 17, box.shape, "end")
+        yield text("operation", x, y, box.title)
+        yield text("detail", x, y + 17, box.detail)
+        yield text("shape", right, y + 17, box.shape, text_anchor="end")
     else:
         words = f"{box.title.split()[0].rstrip(',')} {box.detail.rpartition(': ')[2].removeprefix('grown ')}"
-        yield _text("operation", position.middle, y, words, "middle")
-        yield _text("narrow", position.middle, y + 17, box.shape, "middle", max_width=position.width - 6)
+        yield text("operation", position.middle, y, words, text_anchor="middle")
+        max_width = position.width - 6
+        too_wide = 5 * len(box.shape) > max_width
+        fit: dict[str, str | float] = {"textLength": max_width, "lengthAdjust": "spacingAndGlyphs"} if too_wide else {}
+        yield text("narrow", position.middle, y + 17, box.shape, text_anchor="middle", **fit)
 
 
 def _frame(block: Block, left: float, top: float, bottom: float) -> list[str]:
     x, width, height = left - _PADDING, _WIDTH + _PADDING + _LANES - 10, bottom - top
-    lines = [f'<rect class="layer" x="{x:g}" y="{top:g}" width="{width:g}" height="{height:g}" rx="12"/>']
+    lines = [element("rect", kind="layer", x=x, y=top, width=width, height=height, rx=12)]
     stack, _, index = block.label.partition(".")
     if block.times > 1:
-        lines.append(_text("times", x - 7, bottom - height / 4, f"{block.times} ×", "end"))
+        lines.append(text("times", x - 7, bottom - height / 4, f"{block.times} ×", text_anchor="end"))
         index = f"{index} to {int(index) + block.times - 1}"
-    return [*lines, _text("name", left - 4, top + 14, f"{stack} {index}")]
+    return [*lines, text("name", left - 4, top + 14, f"{stack} {index}")]
 
 
 def _memory_edge(start: _Position, end: _Position) -> str:
@@ -201,10 +231,4 @@ def _memory_edge(start: _Position, end: _Position) -> str:
 
 
 def _edge(kind: str, path: str) -> str:
-    return f'<path class="{kind}" d="{path}" marker-end="url(#arrow)"/>'
-
-
-def _text(kind: str, x: float, y: float, text: str, anchor: str = "start", max_width: float | None = None) -> str:
-    too_wide = max_width is not None and 5 * len(text) > max_width
-    fit = f' textLength="{max_width:g}" lengthAdjust="spacingAndGlyphs"' if too_wide else ""
-    return f'<text class="{kind}" x="{x:g}" y="{y:g}" text-anchor="{anchor}"{fit}>{escape(text)}</text>'
+    return element("path", kind=kind, d=path, marker_end="url(#arrow)")

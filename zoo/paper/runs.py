@@ -1,8 +1,8 @@
-"""Evidence for the paper's claims: training runs with their specs, logs and scores, and measured times of layers."""
+"""Measurements for the paper's claims: training runs with their specs, logs and scores, and timings of layers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -24,15 +24,15 @@ _IGNORED_FIELDS = (
     *("training.steps", "training.checkpoint_steps", "training.max_tokens", "training.max_minutes"),
     *("training.patience", "training.dev_score", "training.accumulation_steps"),
 )
-"""Fields that `RunEvidence.scale` does not list, because they do not affect scores, or because the run's corpus and
+"""Fields that `RunResults.scale` does not list, because they do not affect scores, or because the run's corpus and
 number of steps already express them."""
 
 _PARTS = ("train", "dev", "test")
 
 
 @dataclass(frozen=True)
-class RunEvidence:
-    """Spec, scores, training log and ensembles of a training run, as evidence for claims about its spec."""
+class RunResults:
+    """Spec, scores, training log and ensembles of a training run."""
 
     folder: str
     spec: Spec
@@ -84,12 +84,12 @@ class RunEvidence:
 
 
 @dataclass(frozen=True)
-class Timing:
+class LayerTiming:
     """Measured times of a layer of Table 1 at several sequence lengths."""
 
     key: str
-    seconds: tuple[tuple[int, float], ...]
-    """Pairs of a sequence length and the time in seconds."""
+    seconds: Mapping[int, float]
+    """Time in seconds by sequence length, in increasing order."""
     exponent: float
     """Exponent b of the measured growth: the time is proportional to length^b."""
     formula: float
@@ -97,20 +97,20 @@ class Timing:
 
 
 @dataclass(frozen=True)
-class Evidence:
+class Measurements:
     """All training runs in the folder `root`, and the measured times of Table 1's layers."""
 
     root: Path
-    runs: tuple[RunEvidence, ...]
-    timings: tuple[Timing, ...] = ()
+    runs: tuple[RunResults, ...]
+    timings: tuple[LayerTiming, ...] = ()
 
-    def of(self, spec: str) -> tuple[RunEvidence, ...]:
+    def of(self, spec: str) -> tuple[RunResults, ...]:
         """Return the training runs of a shipped spec, given its short name, with or without overrides."""
         name = specs.load(spec).name
         return tuple(run for run in self.runs if run.spec.name == name)
 
 
-def evidence(root: Path | None, report: Report) -> Evidence:
+def read_measurements(root: Path | None, report: Report) -> Measurements:
     """Read all training runs in a folder, by default `runs/`. Skip damaged runs with a warning.
 
     Args:
@@ -118,7 +118,7 @@ def evidence(root: Path | None, report: Report) -> Evidence:
         report: Receives the warnings.
 
     Returns:
-        The runs as evidence, without measured times of layers.
+        The runs, without timings of layers.
 
     Raises:
         ZooError: `root` is given but does not exist.
@@ -128,15 +128,15 @@ def evidence(root: Path | None, report: Report) -> Evidence:
             f"there is no folder `{root}`", hint="give a folder of training runs, or of a sweep, with `--runs DIR`"
         )
     shipped = {spec.name: spec for spec in map(specs.load, specs.names())}
-    return Evidence(root or RUNS, tuple(_read_runs(root or RUNS, shipped, report)))
+    return Measurements(root or RUNS, tuple(_read_runs(root or RUNS, shipped, report)))
 
 
-def _read_runs(root: Path, shipped: dict[str, Spec], report: Report) -> Iterator[RunEvidence]:
+def _read_runs(root: Path, shipped: dict[str, Spec], report: Report) -> Iterator[RunResults]:
     for folder in all_runs(root):
         run = ModelFolder(folder)
         try:
             spec = run.spec
             contents = run.known_scores, run.trained, training_record(run, spec), tuple(ensembles(folder))
-            yield RunEvidence(folder.as_posix(), spec, shipped.get(spec.name), *contents)
+            yield RunResults(folder.as_posix(), spec, shipped.get(spec.name), *contents)
         except ZooError as error:
             report.warn(error.summary)

@@ -50,7 +50,7 @@ class NearestSpec:
 
 
 @dataclass(frozen=True)
-class CorpusFacts:
+class CorpusProvenance:
     """Training corpus of a model.
 
     Attributes:
@@ -80,7 +80,7 @@ class CurvePoint:
 
 
 @dataclass(frozen=True)
-class TrainingFacts:
+class TrainingProvenance:
     """Properties of the training run of a model. Unknown values are None or empty.
 
     Attributes:
@@ -111,7 +111,7 @@ class TrainingFacts:
 
 
 @dataclass(frozen=True)
-class Facts:
+class Provenance:
     """Everything that is known about a model when it is published.
 
     Attributes:
@@ -132,21 +132,21 @@ class Facts:
     published: _Text = ""
     zoo_version: _Text = ""
     nearest: NearestSpec | None = None
-    corpus: CorpusFacts = CorpusFacts()
-    training: TrainingFacts | None = None
+    corpus: CorpusProvenance = CorpusProvenance()
+    training: TrainingProvenance | None = None
     imported: _Texts = field(default_factory=dict)
     notes: Annotated[tuple[_Text, ...], Field(max_length=1_000)] = ()
 
     def write(self, folder: Path) -> None:
-        """Write the facts into a bundle's folder."""
+        """Write the provenance into a bundle's folder."""
         write_json(folder / NAME, asdict(self))
 
 
-_FACTS = TypeAdapter(Facts)
+_PROVENANCE = TypeAdapter(Provenance)
 
 
-def read(listed: Manifest) -> Facts:
-    """Read the facts of a bundle. Without the file `facts.json`, return empty facts.
+def read(listed: Manifest) -> Provenance:
+    """Read the provenance of a bundle. Without the file `facts.json`, return an empty one.
 
     Args:
         listed: The manifest of the bundle.
@@ -155,10 +155,10 @@ def read(listed: Manifest) -> Facts:
         ZooError: The file is damaged.
     """
     if NAME not in listed.entries:
-        return Facts()
+        return Provenance()
     path = listed.folder / NAME
     try:
-        return _FACTS.validate_json(listed.read_file(NAME))
+        return _PROVENANCE.validate_json(listed.read_file(NAME))
     except ValidationError as error:
         key = ".".join(map(str, error.errors()[0]["loc"]))
         problem = f"`{path}` is damaged: `{key}` has an invalid value" if key else f"`{path}` is damaged"
@@ -172,27 +172,28 @@ def fingerprint(spec: Spec) -> str:
     return hashlib.sha256(anonymous.yaml().encode()).hexdigest()
 
 
-def facts_of_run(spec: Spec, run: Run, weights: Weights) -> Facts:
-    """Collect the facts of a run that is being published, from its folder and its prepared corpus."""
-    return Facts(
+def provenance_of_run(spec: Spec, run: Run, weights: Weights) -> Provenance:
+    """Collect the provenance of a run that is being published, from its folder and its prepared corpus."""
+    return Provenance(
         spec=fingerprint(spec),
         published=_now(),
         zoo_version=__version__,
         nearest=_most_similar_spec(spec),
-        corpus=_corpus_facts(spec, run),
-        training=_training_facts(spec, run, weights),
+        corpus=_corpus_provenance(spec, run),
+        training=_training_provenance(spec, run, weights),
     )
 
 
-def facts_of_import(spec: Spec, origin: Mapping[str, str], notes: Sequence[str] = ()) -> Facts:
-    """Return the facts of an imported model.
+def provenance_of_import(spec: Spec, origin: Mapping[str, str], notes: Sequence[str] = ()) -> Provenance:
+    """Return the provenance of an imported model.
 
     Args:
         spec: Its spec.
-        origin: The value of `Facts.imported`: where the model comes from, and the comparison with its original engine.
+        origin: The value of `Provenance.imported`: the source of the model, and the comparison with its original
+            toolkit.
         notes: Limitations that users should know.
     """
-    return Facts(
+    return Provenance(
         spec=fingerprint(spec),
         published=_now(),
         zoo_version=__version__,
@@ -225,7 +226,7 @@ def _differences(spec: Spec, other: Spec) -> Iterator[tuple[str, tuple[str, str]
             yield key, (quote_in_full(old).strip("`"), quote_in_full(new).strip("`"))
 
 
-def _corpus_facts(spec: Spec, run: Run) -> CorpusFacts:
+def _corpus_provenance(spec: Spec, run: Run) -> CorpusProvenance:
     archives = {
         part.archive: sha256
         for part in spec.corpus.parts
@@ -237,9 +238,9 @@ def _corpus_facts(spec: Spec, run: Run) -> CorpusFacts:
     except ZooError:  # the prepared corpus was removed
         prepared = None
     if prepared is None:
-        return CorpusFacts(recorded, {}, archives)
+        return CorpusProvenance(recorded, {}, archives)
     entries = manifest.read(prepared.folder).entries
-    return CorpusFacts(prepared.fingerprint, {name: entry.sha256 for name, entry in entries.items()}, archives)
+    return CorpusProvenance(prepared.fingerprint, {name: entry.sha256 for name, entry in entries.items()}, archives)
 
 
 def _identity_value(run: Run, key: str) -> str:
@@ -250,8 +251,8 @@ def _identity_value(run: Run, key: str) -> str:
         return ""
 
 
-def _training_facts(spec: Spec, run: Run, weights: Weights) -> TrainingFacts:
-    averaged = tuple(int(step) for step in weights.facts.get("steps", "").split(",") if step.isdecimal())
+def _training_provenance(spec: Spec, run: Run, weights: Weights) -> TrainingProvenance:
+    averaged = tuple(int(step) for step in weights.metadata.get("steps", "").split(",") if step.isdecimal())
     record = training_record(run, spec)
     common: dict[str, Any] = {
         "averaged_steps": averaged,
@@ -261,8 +262,8 @@ def _training_facts(spec: Spec, run: Run, weights: Weights) -> TrainingFacts:
     if record is None:
         last = weights.last_step
         flops = None if last is None else float(last * estimate_memory(spec).step_flops)
-        return TrainingFacts(spec.training.seed, steps=last, flops=flops, **common)
-    return TrainingFacts(
+        return TrainingProvenance(spec.training.seed, steps=last, flops=flops, **common)
+    return TrainingProvenance(
         spec.training.seed,
         steps=record.steps,
         flops=record.flops,

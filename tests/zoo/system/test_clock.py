@@ -1,0 +1,32 @@
+"""The stop-watch, with a clock that advances by one second at each reading."""
+
+from __future__ import annotations
+
+from itertools import count
+
+import pytest
+
+from zoo.system import clock
+
+
+@pytest.fixture(autouse=True)
+def one_second_per_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds = count()
+    monkeypatch.setattr(clock.time, "perf_counter", lambda: float(next(seconds)))
+
+
+def test_timed_returns_seconds_and_result() -> None:
+    assert clock.timed(lambda: "result") == (1.0, "result")
+    assert clock.spread([3.0, 1.0, 2.0]) == clock.Spread(median=2.0, min=1.0, max=3.0)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "rounds", "max_rounds", "calls"),
+    [(2.5, 1, None, 3), (0.0, 1, None, 1), (0.5, 4, None, 4), (9, 1, 2, 2)],
+)
+def test_function_is_repeated_until_the_time_is_over(
+    seconds: float, rounds: int, max_rounds: int | None, calls: int
+) -> None:
+    called: list[None] = []
+    times = clock.repeat(lambda: called.append(None), seconds, rounds=rounds, max_rounds=max_rounds)
+    assert (times, len(called)) == ([1.0] * calls, calls)
