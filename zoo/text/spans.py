@@ -122,10 +122,14 @@ class Span:
 
 
 class Differences(NamedTuple):
-    """Spans of a text that its translation has lost, and numbers that the translation has added."""
+    """Spans of a text that its translation has lost, and numbers that the translation has added.
+
+    `as_words` are the numbers that the translation may have as words.
+    """
 
     missing: list[Span]
     added: list[Span]
+    as_words: list[Span]
 
 
 def find_spans(text: str, source: str, target: str = "") -> list[Span]:
@@ -161,20 +165,24 @@ def compare(source: str, target: str, source_language: str, target_language: str
     wanted, found = find_spans(source, languages[0]), find_spans(target, languages[1])
     known = {reading for span in wanted for reading in span.readings}
     units = {span.unit for span in found} | {_unit(match) for match in _UNIT.finditer(target)}
-    missing, unmatched = [], list(found)
+    missing, as_words, unmatched = list[Span](), list[Span](), list(found)
     for span in wanted:
         other = next((other for other in unmatched if span.readings & other.readings), None)
         if other is not None:
             unmatched.remove(other)
         kept_unit = span.unit in {"", *units} or not (languages[1] in _SMALL or units - {""})
-        if not (kept_unit and (other is not None or _is_written(span, target, languages[1]))):
+        is_written = kept_unit and other is None and _is_written(span, target, languages[1])
+        if is_written and span.numeric:
+            as_words.append(span)
+        if not (is_written or (kept_unit and other is not None)):
             missing.append(span)
     added = [each for each in unmatched if each.numeric and not each.readings & known]
     if (languages[1] not in _SMALL and not added) or _PART_OF_AN_HOUR.search(source):
+        as_words += [span for span in missing if span.small >= 0]
         missing = [span for span in missing if span.small < 0]
     if languages[0] not in _SMALL and not missing:
         added = []
-    return Differences(missing, [each for each in added if not _is_explained(each, source, languages[0])])
+    return Differences(missing, [each for each in added if not _is_explained(each, source, languages[0])], as_words)
 
 
 def _is_written(span: Span, text: str, language: str) -> bool:
