@@ -66,7 +66,6 @@ class TranslationOptions(GenerationOptions, LanguageOptions, total=False):
     the sentences is kept. If false, only a text that is too long for the model is split.
     """
 
-
     protect: bool
     """Whether to keep amounts, dates, links, placeholders and the like, and texts without a letter. Default: true.
 

@@ -2,37 +2,48 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import replace
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from zoo.generation.batching import Source
 from zoo.generation.engine import Engine, SearchResult
 from zoo.generation.hypotheses import Hypothesis, SearchStrategy
 from zoo.generation.preprocessing import Preprocessor
 from zoo.generation.span_constraint import SpanConstraint
-from zoo.generation.translation import Translation, unchanged, uncertain_sentences
+from zoo.generation.translation import Translation, uncertain_sentences
 from zoo.text.lines import clean
 from zoo.text.sentences import language_tokens
-from zoo.text.spans import compare, find_spans, needs_translation
+from zoo.text.spans import Span, compare, find_spans, needs_translation
 
 _T = TypeVar("_T")
 Steps = Generator[tuple[Sequence[Source], SearchStrategy], list[list[Hypothesis]], _T]
 """Work that needs several searches: it yields the arguments of each search, and receives the hypotheses."""
 Repair = tuple[SpanConstraint, SearchStrategy]
 """A constraint, and the search under this constraint."""
-_SPARE_TOKENS = 5
-"""Number of tokens by which a repaired translation may be longer than the first one and its spans."""
+_STAGES = 3
+
+
+class _Plan(NamedTuple):
+    """Parts of a sentence to copy or to translate. An empty plan means that a repair is not possible.
+
+    `proxies` are numbers that stand for spans, and the spellings that replace them in the translation.
+    """
+
+    parts: Sequence[Source | str]
+    proxies: Mapping[str, str] = {}
 
 
 class Protection:
     """Checks whether translations have the amounts, links and the like of their sentences, and repairs the others.
 
-    A sentence is first decoded again under a `SpanConstraint`. If its translation still lacks a span, the pieces
-    between the spans are translated alone. If this fails, too, the first translation is kept with a mark.
+    A sentence is decoded again under a `SpanConstraint`, then with ordinary numbers in place of the spans, and then the
+    pieces between the spans are translated alone. The first of these translations that has all spans is used. If there
+    is none, the first translation is kept with a mark.
     """
 
     def __init__(
@@ -75,19 +86,21 @@ class Protection:
         assert self._make_repair is not None
         constraint, strategy = self._make_repair()
         results = [translation for _, translation in pairs]
-        for plan in (self._whole, self._pieces):
-            plans = {number: plan(*pairs[number], constraint) for number, each in enumerate(results) if each.unkept}
-            sources = [part for parts in plans.values() for part in parts if isinstance(part, Source)]
+        for stage in range(_STAGES):
+            plans = {
+                number: self._plan(*pairs[number], constraint, stage)
+                for number, result in enumerate(results)
+                if result.unkept
+            }
+            sources = [part for plan in plans.values() for part in plan.parts if isinstance(part, Source)]
             numbered = [replace(source, index=index) for index, source in enumerate(sources)]
             found = iter((yield numbered, strategy) if numbered else ())
-            for number, parts in plans.items():
-                translations = [
-                    _without_added_stop(part, self._convert(part, next(found))[0])
-                    if isinstance(part, Source)
-                    else unchanged(part)
-                    for part in parts
+            for number, plan in plans.items():
+                parts = [
+                    (part, self._convert(part, next(found))[0]) if isinstance(part, Source) else part
+                    for part in plan.parts
                 ]
-                joined = _join(pairs[number][0], translations)
+                joined = _join(pairs[number][0], parts, plan.proxies)
                 if parts and not self._unkept(pairs[number][0], joined.text):
                     results[number] = joined
         return [[result] for result in results]
@@ -96,38 +109,49 @@ class Protection:
         differences = compare(_text(source), translation, *self._languages)
         return tuple(span.text for span in (*differences.missing, *differences.added))
 
-    def _whole(self, source: Source, first: Translation, constraint: SpanConstraint) -> list[Source | str]:
-        """Return the sentence with the spans that its translation must contain. If the model cannot, return nothing."""
-        as_words = compare(_text(source), first.text, *self._languages).as_words
-        spans = [span for span in find_spans(_text(source), *self._languages) if span not in as_words]
-        spellings = [next(constraint.spell(span), (0, []))[1] for span in spans]
-        if not all(spellings):
-            return []
-        length = len(first.tokens) + sum(map(len, spellings)) + _SPARE_TOKENS
-        return [replace(source, required=tuple(spans), max_length=min(source.max_length, length), part=0)]
+    def _plan(self, source: Source, first: Translation, constraint: SpanConstraint, stage: int) -> _Plan:
+        """Return how to translate a sentence again: which spans to cut out and to copy, and which to replace."""
+        text, differences = _text(source), compare(_text(source), first.text, *self._languages)
+        spans = [span for span in find_spans(text, *self._languages) if span not in differences.as_words]
+        cuts = spans if stage == _STAGES - 1 else [span for span in differences.missing if _is_apart(span, text)]
+        replaced = [span for span in differences.missing or spans if span not in cuts] if stage == 1 else []
+        numbers = (number for number in constraint.common_numbers if number not in text)
+        proxies = dict(zip(replaced, numbers, strict=False))
+        pieces, copied, start = [""], [""], 0
+        for span in sorted([*cuts, *proxies], key=lambda span: span.start):
+            pieces[-1] += text[start : span.start] + proxies.get(span, "")
+            start = span.end
+            if span in cuts:
+                pieces.append("")
+                copied.insert(-1, span.spellings[0])
+        pieces[-1] += text[start:]
+        words = [span.text for span in differences.as_words]
+        parts = list[Source | str]()
+        for piece, copy in zip(pieces, copied, strict=True):
+            encoded = self._encode(source, piece, constraint, words)
+            if not encoded:
+                return _Plan([])
+            parts += [*encoded, copy]
+        return _Plan(parts, {number: span.spellings[0] for span, number in proxies.items()})
 
-    def _pieces(self, source: Source, _: Translation, constraint: SpanConstraint) -> list[Source | str]:
-        """Return the spans of a sentence, and the pieces between them.
+    def _encode(self, source: Source, piece: str, constraint: SpanConstraint, words: list[str]) -> list[Source | str]:
+        """Return a piece of a sentence with its spans. Nothing is returned if the model has no tokens for a span.
 
-        If the model cannot write some spans, the sentence is only cut at these spans.
+        Args:
+            source: The sentence.
+            piece: The piece.
+            constraint: The constraint that the spans will satisfy.
+            words: Numbers that may be written as words.
         """
-        text, tokens = _text(source), language_tokens(source.text)
-        spans = find_spans(text, *self._languages)
-        spans = [span for span in spans if not any(constraint.spell(span))] or spans
-        places = [(0, 0), *((span.start, span.end) for span in spans), (len(text), len(text))]
-        parts: list[Source | str] = []
-        for (_, start), (end, _), span in zip(places, places[1:], [*spans, None], strict=False):
-            piece = text[start:end]
-            if needs_translation(piece):
-                lead, trail = piece[: len(piece) - len(piece.lstrip())], piece[len(piece.rstrip()) :]
-                encoded = self._preprocessor.encode_sentence(tokens + piece.strip(), source.index)
-                required = tuple(find_spans(piece.strip(), *self._languages))
-                parts += [lead, replace(encoded, required=required), trail]
-            else:
-                parts.append(piece)
-            if span is not None:
-                parts.append(span.spellings[0])
-        return parts
+        start = next((position for position, character in enumerate(piece) if character.isalnum()), len(piece))
+        text = piece[start:].rstrip()
+        if not needs_translation(text):
+            return [piece]
+        spans = [span for span in find_spans(text, *self._languages) if span.text not in words]
+        if not all(any(constraint.spell(span)) for span in spans):
+            return []
+        encoded = self._preprocessor.encode_sentence(language_tokens(source.text) + text, source.index)
+        return [piece[:start], replace(encoded, required=tuple(spans)), piece[start + len(text) :]]
 
 
 def protected(
@@ -212,17 +236,26 @@ def _text(source: Source) -> str:
     return clean(source.text[len(language_tokens(source.text)) :])
 
 
-def _without_added_stop(source: Source, translation: Translation) -> Translation:
-    """Return the translation of a piece, without a full stop that the piece does not have."""
-    has_stop = source.text.endswith((".", "!", "?"))
-    return translation if has_stop else replace(translation, text=translation.text.rstrip(".!? "))
+def _is_apart(span: Span, text: str) -> bool:
+    """Return whether a span without letters and digits, such as an emoji, is at the edge of a sentence."""
+    is_edge = span.start == 0 or span.end == len(text) or text[: span.start].rstrip().endswith((".", "!", "?"))
+    return is_edge and not any(map(str.isalnum, span.text))
 
 
-def _join(source: Source, parts: Sequence[Translation]) -> Translation:
-    """Return the translation of a sentence, joined from the translations of its pieces."""
-    tokens = tuple(token for part in parts for token in part.tokens)
-    total = sum(part.log_probability for part in parts)
-    text = "".join(part.text for part in parts)
-    return Translation(
-        text, sum(part.score for part in parts), total, tokens, uncertain=uncertain_sentences(source.text, total, tokens)
-    )
+def _join(source: Source, parts: Sequence[tuple[Source, Translation] | str], proxies: Mapping[str, str]) -> Translation:
+    """Return the translation of a sentence, joined from its parts: copied strings, and pieces with translations."""
+    text = ""
+    for part in parts:
+        if isinstance(part, str):
+            text += part
+        else:
+            piece, translation = part
+            has_stop = len(parts) == 1 or piece.text.endswith((".", "!", "?"))
+            text += translation.text if has_stop else translation.text.rstrip(".!? ")
+    for number, spelling in proxies.items():
+        clock = "(?: Uhr)?" if spelling.endswith(" Uhr") else ""
+        text = re.sub(rf"(?<!\d){number}(?!\d){clock}", lambda _, copy=spelling: copy, text)
+    translations = [part[1] for part in parts if not isinstance(part, str)]
+    tokens = tuple(token for each in translations for token in each.tokens)
+    total, score = sum(each.log_probability for each in translations), sum(each.score for each in translations)
+    return Translation(text, score, total, tokens, uncertain=uncertain_sentences(source.text, total, tokens))

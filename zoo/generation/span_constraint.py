@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 from specs import EOS, PAD, UNK
@@ -47,6 +48,12 @@ class SpanConstraint:
         self.marks = torch.tensor([text.endswith(_MARKS) for text in texts])
         self.extends = torch.tensor([re.match("[A-Za-z0-9/_]", text) is not None for text in texts])
 
+    @cached_property
+    def common_numbers(self) -> list[str]:
+        """Numbers from 20 to 99 that need few tokens, the best first."""
+        numbers = map(str, range(20, 100))
+        return sorted(numbers, key=lambda number: (len(self._vocabulary.encode(number, "target")), int(number) % 10))
+
     def spell(self, span: Span) -> Iterator[tuple[int, list[int]]]:
         """Yield the tokens of each spelling, with the node at which they begin. A model may have none for a span."""
         encode = self._vocabulary.encode
@@ -63,7 +70,8 @@ class SpanConstraint:
         tries = [_Trie(self, source.required) for source in sources]
         spans, nodes = max(len(trie.left) for trie in tries) or 1, max(len(trie.ends) for trie in tries)
         parents, tokens, children = (
-            pad_sequences([[edge[column] for edge in trie.edges] or [0] for trie in tries], device) for column in range(3)
+            pad_sequences([[edge[column] for edge in trie.edges] or [0] for trie in tries], device)
+            for column in range(3)
         )
         below = torch.zeros(*parents.shape, spans, dtype=torch.bool)
         for row, trie in enumerate(tries):

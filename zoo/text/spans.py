@@ -10,8 +10,8 @@ from typing import NamedTuple
 from zoo.text.languages import base_language
 
 _SUFFIXES = (
-    "7z avi bat bmp conf cpp css csv dll docx? epub exe gif gz html? ini ipynb java jpe?g js json jsx log md mov mp[34] "
-    "odt ods pdf php png ppt pptx py rar rtf sh sql srt svg tar tiff? toml tsx? txt wav webp xlsx? xml ya?ml zip"
+    "7z avi bat bmp conf cpp css csv dll docx? epub exe gif gz html? ini ipynb java jpe?g js json jsx log md mov "
+    "mp[34] odt ods pdf php png ppt pptx py rar rtf sh sql srt svg tar tiff? toml tsx? txt wav webp xlsx? xml ya?ml zip"
 ).replace(" ", "|")
 _EMOJI = (
     "[\U0001f000-\U0001f1e5\U0001f200-\U0001faff\u231a\u231b\u23e9-\u23fa\u2600-\u27bf\u2b1b\u2b1c\u2b50\u2b55]"
@@ -87,7 +87,7 @@ _LARGE_WORDS = re.compile(
     re.IGNORECASE,
 )
 _PART_OF_AN_HOUR = re.compile(r"half past|quarter (?:past|to)|\bhalb\b|viertel", re.IGNORECASE)
-_DECIMAL_POINT = "en zh ja ko he th hi bn ur ta te ms tl sw my yo".split()
+_DECIMAL_POINT = "en zh ja ko he th hi bn ur ta te ms tl sw my yo"
 _LARGEST_WORD = 12
 _HALF_DAY = 720
 """Minutes."""
@@ -193,7 +193,9 @@ def _is_written(span: Span, text: str, language: str) -> bool:
     words = _SMALL_WORDS.get(language, [])
     if 0 <= span.small < len(words) and words[span.small].search(text):
         return True
-    return span.text.partition(":")[2][:2] in ("15", "30", "45") and bool(re.search("(?i)half|halb|quarter|viert", text))
+    return span.text.partition(":")[2][:2] in ("15", "30", "45") and bool(
+        re.search("(?i)half|halb|quarter|viert", text)
+    )
 
 
 def _is_explained(span: Span, text: str, language: str) -> bool:
@@ -297,7 +299,7 @@ def _readings(value: str, language: str) -> set[str]:
         return {whole} if grouped else {value}  # a list, such as "1,2,3"
     if len(marks) > 1 or not grouped:
         return {decimal}
-    point = "." if language in _DECIMAL_POINT else ","
+    point = "." if language in _DECIMAL_POINT.split() else ","
     return {decimal if marks[0] == point else whole} if language else {whole, decimal}
 
 
@@ -308,7 +310,7 @@ def _write(reading: str, value: str, language: str) -> str:
     whole, _, _ = reading.partition(".")
     last = re.split(r"\D", value)[-1]
     places = last if "." in reading or (len(last) != 3 or len(set(re.findall(r"\D", value))) > 1) else ""
-    group, point = (",", ".") if language in _DECIMAL_POINT else (".", ",")
+    group, point = (",", ".") if language in _DECIMAL_POINT.split() else (".", ",")
     is_grouped = len(re.findall(r"\D", value)) > bool(places)
     return (f"{int(whole):,}".replace(",", group) if is_grouped else whole) + (point + places if places else "")
 
