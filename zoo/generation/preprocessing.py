@@ -23,6 +23,7 @@ TextWithPrefix = tuple[str, str]
 
 MAX_SENTENCE_TOKENS = 512
 """Longest source in training, in tokens, up to which a model counts as trained on single sentences."""
+_MAX_EXAMPLES = 3  # texts in a warning
 _MAX_UNKNOWN = 8  # characters or words in a warning
 _LANGUAGES_WITHOUT_SPACES = ("zh", "ja", "th", "lo", "km", "my", "bo")
 _MAX_PAIR_TOKENS = 10_000  # on each side of a pair to score or to align
@@ -78,6 +79,8 @@ class InputWarnings:
         self._texts = self._long = self._split = self._unknown = 0
         self._longest: dict[bool, Source | SplitText] = {}  # by whether the text was split
         self._first_unknown: Source | SplitText | None = None
+        self._unkept = 0
+        self._examples: list[str] = []
 
     def count(self, texts: Iterable[Source | SplitText]) -> None:
         """Add the texts to the counts."""
@@ -93,6 +96,13 @@ class InputWarnings:
             self._long += not is_split and known is not None and length - len(self._vocabulary.source_suffix) > known
             if is_split not in self._longest or len(self._longest[is_split].tokens) < len(text.tokens):
                 self._longest[is_split] = text
+
+    def count_unkept(self, index: int, translation: Translation) -> None:
+        """Add a translation to the counts. `index` is the index of its text."""
+        if translation.unkept:
+            self._unkept += 1
+            if len(self._examples) < _MAX_EXAMPLES:
+                self._examples.append(f"text {index + 1:,}: {', '.join(map(excerpt, translation.unkept))}")
 
     def __enter__(self) -> None:
         pass
@@ -117,6 +127,12 @@ class InputWarnings:
                 f"{self._unknown:,} of {self._texts:,} texts have {units} that the model does not know, the first is "
                 f"text {first.index + 1:,} ({excerpt(first.text)}) with {unknown}; these {units} are "
                 f"{self._unknown_effect}"
+            )
+
+        if self._unkept:
+            self._report.warn(
+                f"{self._unkept:,} of {self._texts:,} translations lack numbers, links or the like of their texts, or "
+                f"have added numbers ({'; '.join(self._examples)}); check them"
             )
 
     def _describe_longest(self, is_split: bool) -> str:

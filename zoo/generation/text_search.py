@@ -263,6 +263,7 @@ class TextSearch:
             for source, translations in protected(results, self._protection(config, preprocessor), engine):
                 yield from preprocessor.unchanged_translations()
                 if joined := preprocessor.join(source, translations):
+                    preprocessor.warnings.count_unkept(source.index, joined[0])
                     yield source.index, joined
         yield from preprocessor.unchanged_translations()
         if preprocessor.error:
