@@ -31,7 +31,7 @@ class Translation:
     uncertain: tuple[str, ...] = field(default=(), compare=False)
 
 
-_UNCERTAIN = -0.6
+_UNCERTAIN = -0.7
 """Mean log-probability of a token, with EOS, below which a translation is uncertain."""
 MARKS = ("unkept", "uncertain")
 """Fields of a translation that a user should check. They are shown only if they are not empty."""

@@ -176,6 +176,7 @@ def compare(source: str, target: str, source_language: str, target_language: str
             as_words.append(span)
         if not (is_written or (kept_unit and other is not None)):
             missing.append(span)
+    known |= {re.split(r"\D", span.text)[0] for span in as_words}  # "half past 9" for "9:30"
     added = [each for each in unmatched if each.numeric and not each.readings & known]
     if (languages[1] not in _SMALL and not added) or _PART_OF_AN_HOUR.search(source):
         as_words += [span for span in missing if span.small >= 0]
