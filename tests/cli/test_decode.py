@@ -75,7 +75,8 @@ def test_texts_without_a_letter_stay_as_they_are(zoo: Zoo, translator: Translato
     result = zoo("decode", "--model", "tiny", stdin="".join(f"{line}\n" for line in lines))
     assert result.out.splitlines()[:4] == lines[:4]
     result = zoo("decode", "--model", "tiny", "--no-protect", stdin="-\n$5\n")
-    assert result.out.splitlines() == translator.translate(["-", "$5"], protect=False)
+    with pytest.warns(UserWarning, match="does not know"):
+        assert result.out.splitlines() == translator.translate(["-", "$5"], protect=False)
 
 
 def test_spans_that_are_not_kept_are_shown(zoo: Zoo, translator: Translator) -> None:
@@ -83,14 +84,16 @@ def test_spans_that_are_not_kept_are_shown(zoo: Zoo, translator: Translator) -> 
     text = "we read 1,250 books\nwe read\n"
     result = zoo("decode", "--model", "tiny", "--json", "--n-best", "2", stdin=text)
     first, second = (json.loads(line)["translations"][0] for line in result.out.splitlines())
-    (best, *_), _ = translator.hypotheses(text.splitlines(), n_best=2)
+    with pytest.warns(UserWarning):
+        (best, *_), _ = translator.hypotheses(text.splitlines(), n_best=2)
     assert first["unkept"] == list(best.unkept)
     assert "1,250" in first["unkept"]
     assert "unkept" not in second
     assert "1 of 2 translations lack numbers" in result.err
     assert "'1,250'" in result.err
     result = zoo("decode", "--model", "tiny", "--json", "--n-best", "2", "--no-protect", stdin=text)
-    assert ("unkept" in result.out, result.err) == (False, "")
+    assert "unkept" not in result.out
+    assert "lack" not in result.err
 
 
 def test_prefixes_begin_the_translations(zoo: Zoo, translator: Translator) -> None:

@@ -25,7 +25,8 @@ Steps = Generator[tuple[Sequence[Source], SearchStrategy], list[list[Hypothesis]
 """Work that needs several searches: it yields the arguments of each search, and receives the hypotheses."""
 Repair = tuple[SpanConstraint, SearchStrategy]
 """A constraint, and the search under this constraint."""
-_STAGES = 3
+_STAGES = _PROXIES, _WHOLE, _PIECES = range(3)
+_ORDINAL = re.compile("[0-9](st|nd|rd|th)$")
 
 
 class _Plan(NamedTuple):
@@ -41,9 +42,10 @@ class _Plan(NamedTuple):
 class Protection:
     """Checks whether translations have the amounts, links and the like of their sentences, and repairs the others.
 
-    A sentence is decoded again under a `SpanConstraint`, then with ordinary numbers in place of the spans, and then the
-    pieces between the spans are translated alone. The first of these translations that has all spans is used. If there
-    is none, the first translation is kept with a mark.
+    A sentence is decoded again under a `SpanConstraint`: first with ordinary numbers in place of the spans that it has
+    lost, because models translate numbers better than links or placeholders, which they may never have seen; then with
+    the spans. After that, the pieces between the spans are translated alone. The first of these translations that has
+    all spans is used. If there is none, the first translation is kept with a mark.
     """
 
     def __init__(
@@ -86,7 +88,7 @@ class Protection:
         assert self._make_repair is not None
         constraint, strategy = self._make_repair()
         results = [translation for _, translation in pairs]
-        for stage in range(_STAGES):
+        for stage in _STAGES:
             plans = {
                 number: self._plan(*pairs[number], constraint, stage)
                 for number, result in enumerate(results)
@@ -113,13 +115,14 @@ class Protection:
         """Return how to translate a sentence again: which spans to cut out and to copy, and which to replace."""
         text, differences = _text(source), compare(_text(source), first.text, *self._languages)
         spans = [span for span in find_spans(text, *self._languages) if span not in differences.as_words]
-        cuts = spans if stage == _STAGES - 1 else [span for span in differences.missing if _is_apart(span, text)]
-        replaced = [span for span in differences.missing or spans if span not in cuts] if stage == 1 else []
+        cuts = spans if stage == _PIECES else [span for span in differences.missing if _is_apart(span, text)]
+        replaced = [span for span in differences.missing or spans if span not in cuts] if stage == _PROXIES else []
         numbers = (number for number in constraint.common_numbers if number not in text)
         proxies = dict(zip(replaced, numbers, strict=False))
         pieces, copied, start = [""], [""], 0
         for span in sorted([*cuts, *proxies], key=lambda span: span.start):
-            pieces[-1] += text[start : span.start] + proxies.get(span, "")
+            ending = "th" if span in proxies and _ORDINAL.search(span.text) else ""
+            pieces[-1] += text[start : span.start] + proxies.get(span, "") + ending
             start = span.end
             if span in cuts:
                 pieces.append("")
@@ -253,8 +256,8 @@ def _join(source: Source, parts: Sequence[tuple[Source, Translation] | str], pro
             has_stop = len(parts) == 1 or piece.text.endswith((".", "!", "?"))
             text += translation.text if has_stop else translation.text.rstrip(".!? ")
     for number, spelling in proxies.items():
-        clock = "(?: Uhr)?" if spelling.endswith(" Uhr") else ""
-        text = re.sub(rf"(?<!\d){number}(?!\d){clock}", lambda _, copy=spelling: copy, text)
+        ending = next((each for each in (" Uhr", ".") if spelling.endswith(each)), "th")
+        text = re.sub(rf"(?<!\d){number}(?!\d)(?:{re.escape(ending)})?", lambda _, copy=spelling: copy, text)
     translations = [part[1] for part in parts if not isinstance(part, str)]
     tokens = tuple(token for each in translations for token in each.tokens)
     total, score = sum(each.log_probability for each in translations), sum(each.score for each in translations)

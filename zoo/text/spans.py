@@ -39,7 +39,7 @@ _PHONE = (
     r"(?<![\w.,)+/-])(?:\+\d[\d ()/-]{6,30}\d|\(\d{2,5}\)[ \d/-]{5,20}\d|0\d{2,4}[ /-]\d[\d /-]{3,20}\d"
     r"|(?:\d{3}-)?\d{3}-\d{4}|\d{3}\.\d{3}\.\d{4})(?![\w-])"
 )
-_CLOCK = r"[ap]\.?m\b\.?|Uhr\b(?: (?:abends|nachmittags|mittags|nachts))?|o['’]clock"
+_CLOCK = r"[ap]\.?m\b\.?|(?:Uhr )?(?:abends|nachmittags|mittags|nachts)|Uhr\b|o['’]clock"
 _TIME = (
     rf"(?<![\d:.,])(?P<hour>\d\d?)(?:(?P<minute>:[0-5]\d)(?::[0-5]\d)?(?:\s?(?P<clock>{_CLOCK}))?(?![\d:]|[.,]\d)"
     rf"|(?P<dotted>\.[0-5]\d)?\s?(?P<marked>{_CLOCK}))"
@@ -162,7 +162,7 @@ def compare(source: str, target: str, source_language: str, target_language: str
         target_language: Code of the language of the translation.
     """
     languages = base_language(source_language), base_language(target_language)
-    wanted, found = find_spans(source, languages[0]), find_spans(target, languages[1])
+    wanted, found = find_spans(source, *languages), find_spans(target, languages[1])
     known = {reading for span in wanted for reading in span.readings}
     units = {span.unit for span in found} | {_unit(match) for match in _UNIT.finditer(target)}
     missing, as_words, unmatched = list[Span](), list[Span](), list(found)
@@ -231,14 +231,14 @@ def _time(match: re.Match[str], source: str, target: str) -> Span | None:
     base = hour % 24 * 60 + minute
     if clock[:1] in ("a", "p"):
         minutes = {base % _HALF_DAY + (clock[0] == "p") * _HALF_DAY}
-    elif clock == "uhr" or hour > _LARGEST_WORD or hour == 0:
+    elif (clock or source) in ("uhr", "de") or hour > _LARGEST_WORD or hour == 0:
         minutes = {base}
     else:
         minutes = {base % _HALF_DAY, base % _HALF_DAY + _HALF_DAY}
     readings = {f"time {each}" for each in minutes}
     if not minute and clock[:1] not in ("a", "p"):
         readings.add(str(hour))  # "at 9" for "um 9 Uhr"
-    spellings = [match[0]]
+    spellings = list[str]()
     for each in sorted(minutes, key=base.__eq__) if clock else ():
         clock_hour, rest = divmod(each, 60)
         half = (clock_hour - 1) % 12 + 1
@@ -248,7 +248,8 @@ def _time(match: re.Match[str], source: str, target: str) -> Span | None:
             marker = "p.m." if each >= _HALF_DAY else "a.m."
             spellings.insert(0, f"{half}:{rest:02} {marker}" if rest else f"{half} {marker}")
     small = (hour - 1) % 12 + 1 if match["marked"] and not minute else -1
-    return Span(match.start(), match[0], frozenset(readings), small=small, spellings=tuple(dict.fromkeys(spellings)))
+    spellings = spellings or [match[0]]
+    return Span(match.start(), match[0], frozenset(readings), small=small, spellings=tuple(spellings))
 
 
 _NUMBER_PATTERN = re.compile(_NUMBER, re.IGNORECASE)
