@@ -256,8 +256,9 @@ def _join(source: Source, parts: Sequence[tuple[Source, Translation] | str], pro
             has_stop = len(parts) == 1 or piece.text.endswith((".", "!", "?"))
             text += translation.text if has_stop else translation.text.rstrip(".!? ")
     for number, spelling in proxies.items():
-        ending = next((each for each in (" Uhr", ".") if spelling.endswith(each)), "th")
-        text = re.sub(rf"(?<!\d){number}(?!\d)(?:{re.escape(ending)})?", lambda _, copy=spelling: copy, text)
+        ending = next((re.escape(each) for each in (" Uhr", ".") if spelling.endswith(each)), "")
+        pattern = rf"(?<!\d){number}(?!\d)(?:st|nd|rd|th)?(?:{ending})?"
+        text = re.sub(pattern, lambda _, copy=spelling: copy, text)
     translations = [part[1] for part in parts if not isinstance(part, str)]
     tokens = tuple(token for each in translations for token in each.tokens)
     total, score = sum(each.log_probability for each in translations), sum(each.score for each in translations)
