@@ -26,7 +26,7 @@ Steps = Generator[tuple[Sequence[Source], SearchStrategy], list[list[Hypothesis]
 Repair = tuple[SpanConstraint, SearchStrategy]
 """A constraint, and the search under this constraint."""
 _STAGES = _PROXIES, _WHOLE, _PIECES = range(3)
-_ORDINAL = re.compile("[0-9](st|nd|rd|th)$")
+_ORDINAL = re.compile("[0-9](st|[nr]d|th)$")
 
 
 class _Plan(NamedTuple):
@@ -210,7 +210,9 @@ def run_steps(engine: Engine, steps: Steps[_T], advance: Callable[[], object] = 
             return
         try:
             sources, strategy = next(steps) if done is None else steps.send(done.result())
-            search = engine.submit(sources, strategy, advance=advance if done is None else lambda: None)
+            search: Future[list[list[Hypothesis]]] = engine.submit(
+                sources, strategy, advance=advance if done is None else lambda: None
+            )
         except StopIteration as end:
             with suppress(InvalidStateError):  # the future was cancelled
                 result.set_result(end.value)
@@ -257,8 +259,8 @@ def _join(source: Source, parts: Sequence[tuple[Source, Translation] | str], pro
             text += translation.text if has_stop else translation.text.rstrip(".!? ")
     for number, spelling in proxies.items():
         ending = next((re.escape(each) for each in (" Uhr", ".") if spelling.endswith(each)), "")
-        pattern = rf"(?<!\d){number}(?!\d)(?:st|nd|rd|th)?(?:{ending})?"
-        text = re.sub(pattern, lambda _, copy=spelling: copy, text)
+        pattern = rf"(?<!\d){number}(?!\d)(?:st|[nr]d|th)?(?:{ending})?"
+        text = re.sub(pattern, spelling.replace("\\", r"\\"), text)
     translations = [part[1] for part in parts if not isinstance(part, str)]
     tokens = tuple(token for each in translations for token in each.tokens)
     total, score = sum(each.log_probability for each in translations), sum(each.score for each in translations)

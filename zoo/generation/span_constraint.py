@@ -70,7 +70,7 @@ class SpanConstraint:
         tries = [_Trie(self, source.required) for source in sources]
         spans, nodes = max(len(trie.left) for trie in tries) or 1, max(len(trie.ends) for trie in tries)
         parents, tokens, children = (
-            pad_sequences([[edge[column] for edge in trie.edges] or [0] for trie in tries], device)
+            pad_sequences([[edge[:3][column] for edge in trie.edges] or [0] for trie in tries], device)
             for column in range(3)
         )
         below = torch.zeros(*parents.shape, spans, dtype=torch.bool)
@@ -166,7 +166,9 @@ class SpanState(NamedTuple):
 
     def advance(self, rows: Int[Tensor, " rows"] | None, tokens: Int[Tensor, " rows"]) -> SpanState:
         """Return the state after one more token in each row (see `ConstraintState.advance`)."""
-        state = self if rows is None else SpanState(*(each.index_select(0, rows) for each in self[:-3]), *self[-3:])
+        state = (
+            self if rows is None else SpanState._make([*(each.index_select(0, rows) for each in self[:-3]), *self[-3:]])
+        )
         hits = state.tokens == tokens.unsqueeze(1)
         continuing, starting = (live & hits for live in state._live())
         is_continued = continuing.any(1)
@@ -180,7 +182,7 @@ class SpanState(NamedTuple):
 
     def join(self, other: SpanState) -> SpanState:
         """Return the state with the rows of this state, followed by the rows of `other`."""
-        return SpanState(*map(_concatenate, self[:-3], other[:-3]), *self[-3:])
+        return SpanState._make([*map(_concatenate, self[:-3], other[:-3]), *self[-3:]])
 
     def _left_after(self) -> Int[Tensor, "rows spans"]:
         """Return how often each span is missing if no longer span continues at the node."""

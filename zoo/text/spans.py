@@ -41,7 +41,7 @@ _PHONE = (
 )
 _CLOCK = r"[ap]\.?m\b\.?|(?:Uhr )?(?:abends|nachmittags|mittags|nachts)|Uhr\b|o['’]clock"
 _TIME = (
-    rf"(?<![\d:.,])(?P<hour>\d\d?)(?:(?P<minute>:[0-5]\d)(?::[0-5]\d)?(?:\s?(?P<clock>{_CLOCK}))?(?![\d:]|[.,]\d)"
+    rf"(?<![\d:.,])(?P<hour>[01]?\d|2[0-4])(?:(?P<minute>:[0-5]\d)(?::[0-5]\d)?(?:\s?(?P<clock>{_CLOCK}))?(?![\d:]|[.,]\d)"
     rf"|(?P<dotted>\.[0-5]\d)?\s?(?P<marked>{_CLOCK}))"
 )
 _UNITS = {
@@ -66,7 +66,7 @@ _UNIT = re.compile("(?<![^\\W\\d])(?:" + "|".join(f"({forms})" for forms in _UNI
 _SIGN = r"(?P<sign>(?<![\w.,)])[-−]|\bminus )?"
 _VALUE = r"(?<!\d)\d{1,3}(?:[ \u00a0\u202f'’]\d{3})+(?!\d)(?:[.,]\d+)?|\d+(?:[.,]\d+)*"
 _NUMBER = (
-    rf"(?P<before>[€$£¥]\s?)?{_SIGN}(?P<value>{_VALUE})(?P<ordinal>(?:st|nd|rd|th|s)\b)?"
+    rf"(?P<before>[€$£¥]\s?)?{_SIGN}(?P<value>{_VALUE})(?P<ordinal>(?:st|[nr]d|th|s)\b)?"
     rf"(?P<unit>[\s-]?(?:{'|'.join(_UNITS.values())})(?![^\W\d]))?"
 )
 _PARTS = {"date": _DATE, "literal": _LITERAL, "phone": _PHONE, "time": _TIME, "number": _NUMBER}
@@ -74,7 +74,7 @@ _SPAN = re.compile("|".join(f"(?P<{name}>{part})" for name, part in _PARTS.items
 
 _SMALL = {
     "en": "zero|no|none|nought;one|once|first|an?|single;two|twice|second|both|couple|half;three|third;four;"
-    "five|fif;six;seven;eigh;nine|nin;ten;eleven;twelve|twelf|dozen",
+    "five|fif;six;seven;eigh;nine|nint;ten;eleven;twelve|twelf|dozen",
     "de": "null|kein;ein|erst;zwei|zwo|beid|halb;drei|dritt;vier;fünf;sechs;sieb;acht;neun;zehn;elf;zwölf|dutzend",
 }
 _SMALL_WORDS = {
@@ -82,13 +82,14 @@ _SMALL_WORDS = {
     for code, words in _SMALL.items()
 }
 _LARGE_WORDS = re.compile(
-    r"teen|ty\b|tieth|hundred|thousand|million|dozen|noon|midnight|quarter|half|o['’]clock|zig|ßig|zehn|hundert|tausend"
+    r"teen|ty\b|ieth|hundred|thousand|million|dozen|noon|midnight|quarter|half|o['’]clock|zig|ßig|zehn|hundert|tausend"
     r"|dutzend|viertel|halb|mittag|mitternacht|\b[ivx]{2,}\b",
     re.IGNORECASE,
 )
 _PART_OF_AN_HOUR = re.compile(r"half past|quarter (?:past|to)|\bhalb\b|viertel", re.IGNORECASE)
+_QUARTERS = re.compile("half|halb|quarter|viert", re.IGNORECASE)
 _DECIMAL_POINT = "en zh ja ko he th hi bn ur ta te ms tl sw my yo"
-_LARGEST_WORD = 12
+_LARGEST_WORD, _LONGEST_NUMBER = 12, 40
 _HALF_DAY = 720
 """Minutes."""
 
@@ -183,7 +184,8 @@ def compare(source: str, target: str, source_language: str, target_language: str
         missing = [span for span in missing if span.small < 0]
     if languages[0] not in _SMALL and not missing:
         added = []
-    return Differences(missing, [each for each in added if not _is_explained(each, source, languages[0])], as_words)
+    added = [] if _LARGE_WORDS.search(source) else [each for each in added if not _has_word(each, source, languages[0])]
+    return Differences(missing, added, as_words)
 
 
 def _is_written(span: Span, text: str, language: str) -> bool:
@@ -191,18 +193,12 @@ def _is_written(span: Span, text: str, language: str) -> bool:
     if not span.numeric:
         edges = r"(?<!\w)" * span.text[0].isalnum(), r"(?![\w/])" * span.text[-1].isalnum()
         return re.search(f"{edges[0]}{re.escape(span.text)}{edges[1]}", text) is not None
-    words = _SMALL_WORDS.get(language, [])
-    if 0 <= span.small < len(words) and words[span.small].search(text):
-        return True
-    return span.text.partition(":")[2][:2] in ("15", "30", "45") and bool(
-        re.search("(?i)half|halb|quarter|viert", text)
-    )
+    is_part_of_hour = span.text.partition(":")[2][:2] in ("15", "30", "45")
+    return _has_word(span, text, language) or (is_part_of_hour and bool(_QUARTERS.search(text)))
 
 
-def _is_explained(span: Span, text: str, language: str) -> bool:
-    """Return whether the words of a text may have become a number."""
-    if _LARGE_WORDS.search(text):
-        return True
+def _has_word(span: Span, text: str, language: str) -> bool:
+    """Return whether a text may have a small number as a word."""
     words = _SMALL_WORDS.get(language, [])
     return 0 <= span.small < len(words) and words[span.small].search(text) is not None
 
@@ -217,26 +213,22 @@ def _find(text: str, source: str, target: str) -> Iterator[Span]:
             yield Span(start, whole, frozenset([f"date {parts}"]), spellings=(whole,))
         elif match["phone"]:
             yield Span(start, whole, frozenset([re.sub(r"[^\d+]", "", whole)]), spellings=(whole,))
-        elif match["time"] and (span := _time(match, source, target)):
-            yield span
         else:
-            yield from _numbers(text, *match.span(), source, target)
+            yield (_time if match["time"] else _number)(match, source, target)
 
 
-def _time(match: re.Match[str], source: str, target: str) -> Span | None:
+def _time(match: re.Match[str], source: str, target: str) -> Span:
     hour, minute = int(match["hour"]), int((match["minute"] or match["dotted"] or ":0")[1:])
-    if hour > 24:
-        return None
     clock = (match["clock"] or match["marked"] or "").lower()
     base = hour % 24 * 60 + minute
-    if clock[:1] in ("a", "p"):
+    if is_half_day := re.match(r"[ap]\.?m", clock):
         minutes = {base % _HALF_DAY + (clock[0] == "p") * _HALF_DAY}
     elif (clock or source) in ("uhr", "de") or hour > _LARGEST_WORD or hour == 0:
         minutes = {base}
     else:
         minutes = {base % _HALF_DAY, base % _HALF_DAY + _HALF_DAY}
     readings = {f"time {each}" for each in minutes}
-    if not minute and clock[:1] not in ("a", "p"):
+    if not (minute or is_half_day):
         readings.add(str(hour))  # "at 9" for "um 9 Uhr"
     spellings = list[str]()
     for each in sorted(minutes, key=base.__eq__) if clock else ():
@@ -252,42 +244,39 @@ def _time(match: re.Match[str], source: str, target: str) -> Span | None:
     return Span(match.start(), match[0], frozenset(readings), small=small, spellings=tuple(spellings))
 
 
-_NUMBER_PATTERN = re.compile(_NUMBER, re.IGNORECASE)
+def _number(match: re.Match[str], source: str, target: str) -> Span:
+    value, sign = "".join(map(_ascii, match["value"])), "-" if match["sign"] else ""
+    before, unit = (match["before"] or "").strip(), match["unit"] or ""
+    unit_match = _UNIT.search(before or unit)
+    kind = _unit(unit_match) if unit_match else ""
+    if not before and target == "en" and kind in "€$£¥" and kind in unit:
+        before, unit = kind, ""
+    elif before and target != "en":
+        before, unit = "", f" {before}"
+    ending = match["ordinal"] or ""
+    if ending and target != "en":
+        ending = {"de": "er" if ending == "s" else "."}.get(target, "")
+    readings = _readings(value, source)
+    spellings = [f"{before}{sign}{_write(each, value, target)}{ending}{unit}" for each in sorted(readings)]
+    small = int(value) if value.isdecimal() and len(value) <= 2 and not sign else -1
+    return Span(
+        match.start(),
+        match[0],
+        frozenset(sign + each for each in readings),
+        kind,
+        small=small if small <= _LARGEST_WORD else -1,
+        spellings=tuple(spellings),
+    )
 
 
-def _numbers(text: str, start: int, end: int, source: str, target: str) -> Iterator[Span]:
-    """Yield the numbers in a part of a text."""
-    for match in _NUMBER_PATTERN.finditer(text, start, end):
-        value, sign = match["value"], "-" if match["sign"] else ""
-        readings = _readings(value, source)
-        written = {sign + _write(reading, value, target) for reading in sorted(readings)}
-        whole, small = match[0], int(value) if value.isdecimal() and len(value) <= 2 else -1
-        unit_match = _UNIT.search(match["before"] or match["unit"] or "")
-        unit = _unit(unit_match) if unit_match else ""
-        spellings = []
-        for number in written:
-            if match["ordinal"]:
-                ending = {"en": match["ordinal"], "de": "er" if match["ordinal"] == "s" else "."}.get(target, "")
-                spellings.append(number + ending)
-            elif match["before"]:
-                symbol = match["before"].strip()
-                spellings.append(symbol + number if target == "en" else f"{number} {symbol}")
-            elif match["unit"] and unit in ("€", "$", "£", "¥") and target == "en" and unit in match["unit"]:
-                spellings.append(unit + number)
-            else:
-                spellings.append(number + (match["unit"] or ""))
-        yield Span(
-            match.start(),
-            whole,
-            frozenset(sign + each for each in readings),
-            unit,
-            small=small if not sign and small <= _LARGEST_WORD else -1,
-            spellings=tuple(spellings),
-        )
+def _ascii(character: str) -> str:
+    return str(int(character)) if character.isdecimal() else character
 
 
 def _readings(value: str, language: str) -> set[str]:
     """Return the values that a number may have, with a decimal point. Without a language, a comma can mean both."""
+    if len(value) > _LONGEST_NUMBER:
+        return {value}
     marks = re.findall(r"\D", value)
     *groups, last = re.split(r"\D", value)
     grouped = bool(groups) and groups[0] not in ("", "0") and all(len(each) == 3 for each in [*groups[1:], last])
@@ -307,7 +296,7 @@ def _readings(value: str, language: str) -> set[str]:
 
 def _write(reading: str, value: str, language: str) -> str:
     """Write a value in the notation of a language, with the decimal places and the grouping of another notation."""
-    if not re.search(r"\D", value) or re.search("[^0-9.]", reading):
+    if value.isdecimal() or re.search("[^0-9.]", reading) or len(value) > _LONGEST_NUMBER:
         return value
     whole, _, _ = reading.partition(".")
     last = re.split(r"\D", value)[-1]
