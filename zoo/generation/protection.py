@@ -26,6 +26,8 @@ Steps = Generator[tuple[Sequence[Source], SearchStrategy], list[list[Hypothesis]
 Repair = tuple[SpanConstraint, SearchStrategy]
 """A constraint, and the search under this constraint."""
 _STAGES = _PROXIES, _WHOLE, _PIECES = range(3)
+_SPARE_TOKENS = 20
+"""Number of tokens that a repaired translation may have beyond its spans and twice its source."""
 _ORDINAL = re.compile("[0-9](st|[nr]d|th)$")
 
 
@@ -151,10 +153,13 @@ class Protection:
         if not needs_translation(text):
             return [piece]
         spans = [span for span in find_spans(text, *self._languages) if span.text not in words]
-        if not all(any(constraint.spell(span)) for span in spans):
+        lengths = [len(next(constraint.spell(span), (0, []))[1]) for span in spans]
+        if not all(lengths):
             return []
         encoded = self._preprocessor.encode_sentence(language_tokens(source.text) + text, source.index)
-        return [piece[:start], replace(encoded, required=tuple(spans)), piece[start + len(text) :]]
+        max_length = min(encoded.max_length, 2 * len(encoded) + sum(lengths) + _SPARE_TOKENS)
+        encoded = replace(encoded, required=tuple(spans), max_length=max_length)
+        return [piece[:start], encoded, piece[start + len(text) :]]
 
 
 def protected(

@@ -12,7 +12,7 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from specs.notation import quote
-from zoo.generation.translation import MARKS
+from zoo.generation.translation import MARKS, Translation
 from zoo.serving.answer import Answer, Options
 from zoo.serving.errors import ServingError
 from zoo.serving.languages import AUTO, public_codes
@@ -289,6 +289,10 @@ def _list(texts: str | list[str]) -> list[str]:
 
 
 def _result(answer: Answer, sentences: bool = False) -> TextResult:
+    def optional(each: Translation) -> dict[str, Any]:
+        shown: dict[str, Any] = {"sentences": [*each.parts]} if sentences else {}
+        return shown | {name: list(getattr(each, name)) for name in MARKS if getattr(each, name)}
+
     return TextResult(
         source=answer.source,
         detected_confidence=answer.confidence,
@@ -299,8 +303,7 @@ def _result(answer: Answer, sentences: bool = False) -> TextResult:
                 text=each.text,
                 score=each.score,
                 log_probability=each.log_probability,
-                **({"sentences": [*each.parts]} if sentences else {}),
-                **{name: list(getattr(each, name)) for name in MARKS if getattr(each, name)},
+                **optional(each),
             )
             for each in answer.translations
         ],
