@@ -25,7 +25,7 @@ Steps = Generator[tuple[Sequence[Source], SearchStrategy], list[list[Hypothesis]
 """Work that needs several searches: it yields the arguments of each search, and receives the hypotheses."""
 Repair = tuple[SpanConstraint, SearchStrategy]
 """A constraint, and the search under this constraint."""
-_STAGES = _PROXIES, _WHOLE, _PIECES = range(3)
+_STAGES = _PROXIES, _WHOLE, _FRAGMENTS = range(3)
 _SPARE_TOKENS = 20
 """Number of tokens that a repaired translation may have beyond its spans and twice its source."""
 _ORDINAL = re.compile("[0-9](st|[nr]d|th)$")
@@ -44,9 +44,9 @@ class _Plan(NamedTuple):
 class Protection:
     """Checks whether translations have the amounts, links and the like of their sentences, and repairs the others.
 
-    A sentence is decoded again under a `SpanConstraint`: first with ordinary numbers in place of the spans that it has
-    lost, because models translate numbers better than links or placeholders, which they may never have seen; then with
-    the spans. After that, the pieces between the spans are translated alone. The first of these translations that has
+    A sentence is decoded again under a `SpanConstraint`. First, ordinary numbers replace the spans that it has lost,
+    because models translate numbers better than links or placeholders. If this fails, the spans themselves are decoded.
+    If this fails, too, the fragments between the spans are translated alone. The first of these translations that has
     all spans is used. If there is none, the first translation is kept with a mark.
     """
 
@@ -117,41 +117,43 @@ class Protection:
         """Return how to translate a sentence again: which spans to cut out and to copy, and which to replace."""
         text, differences = _text(source), compare(_text(source), first.text, *self._languages)
         spans = [span for span in find_spans(text, *self._languages) if span not in differences.as_words]
-        cuts = spans if stage == _PIECES else [span for span in differences.missing if _is_apart(span, text)]
+        cuts = spans if stage == _FRAGMENTS else [span for span in differences.missing if _is_apart(span, text)]
         replaced = [span for span in differences.missing or spans if span not in cuts] if stage == _PROXIES else []
         numbers = (number for number in constraint.common_numbers if number not in text)
         proxies = dict(zip(replaced, numbers, strict=False))
-        pieces, copied, start = [""], [""], 0
+        fragments, copied, start = [""], [""], 0
         for span in sorted([*cuts, *proxies], key=lambda span: span.start):
             ending = "th" if span in proxies and _ORDINAL.search(span.text) else ""
-            pieces[-1] += text[start : span.start] + proxies.get(span, "") + ending
+            fragments[-1] += text[start : span.start] + proxies.get(span, "") + ending
             start = span.end
             if span in cuts:
-                pieces.append("")
+                fragments.append("")
                 copied.insert(-1, span.spellings[0])
-        pieces[-1] += text[start:]
+        fragments[-1] += text[start:]
         words = [span.text for span in differences.as_words]
         parts = list[Source | str]()
-        for piece, copy in zip(pieces, copied, strict=True):
-            encoded = self._encode(source, piece, constraint, words)
+        for fragment, copy in zip(fragments, copied, strict=True):
+            encoded = self._encode(source, fragment, constraint, words)
             if not encoded:
                 return _Plan([])
             parts += [*encoded, copy]
         return _Plan(parts, {number: span.spellings[0] for span, number in proxies.items()})
 
-    def _encode(self, source: Source, piece: str, constraint: SpanConstraint, words: list[str]) -> list[Source | str]:
-        """Return a piece of a sentence with its spans. Nothing is returned if the model has no tokens for a span.
+    def _encode(
+        self, source: Source, fragment: str, constraint: SpanConstraint, words: list[str]
+    ) -> list[Source | str]:
+        """Return a fragment of a sentence with its spans. Nothing is returned if the model has no tokens for a span.
 
         Args:
             source: The sentence.
-            piece: The piece.
+            fragment: The fragment.
             constraint: The constraint that the spans will satisfy.
             words: Numbers that may be written as words.
         """
-        start = next((position for position, character in enumerate(piece) if character.isalnum()), len(piece))
-        text = piece[start:].rstrip()
+        start = next((position for position, character in enumerate(fragment) if character.isalnum()), len(fragment))
+        text = fragment[start:].rstrip()
         if not needs_translation(text):
-            return [piece]
+            return [fragment]
         spans = [span for span in find_spans(text, *self._languages) if span.text not in words]
         lengths = [len(next(constraint.spell(span), (0, []))[1]) for span in spans]
         if not all(lengths):
@@ -159,7 +161,7 @@ class Protection:
         encoded = self._preprocessor.encode_sentence(language_tokens(source.text) + text, source.index)
         max_length = min(encoded.max_length, 2 * len(encoded) + sum(lengths) + _SPARE_TOKENS)
         encoded = replace(encoded, required=tuple(spans), max_length=max_length)
-        return [piece[:start], encoded, piece[start + len(text) :]]
+        return [fragment[:start], encoded, fragment[start + len(text) :]]
 
 
 def protected(
@@ -253,14 +255,14 @@ def _is_apart(span: Span, text: str) -> bool:
 
 
 def _join(source: Source, parts: Sequence[tuple[Source, Translation] | str], proxies: Mapping[str, str]) -> Translation:
-    """Return the translation of a sentence, joined from its parts: copied strings, and pieces with translations."""
+    """Return the translation of a sentence, joined from its parts: copied strings, and fragments with translations."""
     text = ""
     for part in parts:
         if isinstance(part, str):
             text += part
         else:
-            piece, translation = part
-            has_stop = len(parts) == 1 or piece.text.endswith((".", "!", "?"))
+            fragment, translation = part
+            has_stop = len(parts) == 1 or fragment.text.endswith((".", "!", "?"))
             text += translation.text if has_stop else translation.text.rstrip(".!? ")
     for number, spelling in proxies.items():
         ending = next((re.escape(each) for each in (" Uhr", ".") if spelling.endswith(each)), "")
