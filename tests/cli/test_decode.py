@@ -84,7 +84,7 @@ def test_spans_that_are_not_kept_are_shown(zoo: Zoo, translator: Translator) -> 
     text = "we read 1,250 books\nwe read\n"
     result = zoo("decode", "--model", "tiny", "--json", "--n-best", "2", stdin=text)
     first, second = (json.loads(line)["translations"][0] for line in result.out.splitlines())
-    with pytest.warns(UserWarning, match="lack"):
+    with pytest.warns(UserWarning, match="have"):
         (best, *_), _ = translator.hypotheses(text.splitlines(), n_best=2)
     assert first["unkept"] == list(best.unkept)
     assert "1,250" in first["unkept"]
