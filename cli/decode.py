@@ -155,6 +155,7 @@ def decode(
     shortlist: options.Shortlist = None,
     n_best: _NBest = None,
     no_split: _NoSplit = False,
+    no_protect: options.NoProtect = False,
     temperature: _Temperature = None,
     top_k: _TopK = None,
     top_p: _TopP = None,
@@ -176,7 +177,9 @@ def decode(
     decoding.max_source_length tokens is always split.
 
     With --json, each line becomes an object with `source` and `translations`. Each translation has `text`, `score`
-    (length-penalised) and `log_probability` (natural logarithm, of the whole translation).
+    (length-penalised) and `log_probability` (natural logarithm, of the whole translation). If a translation lacks
+    numbers, links or the like, or has added numbers, `unkept` lists them. `uncertain` lists the sentences of the line
+    whose translations have a low probability.
     """
     from cli.console import report
     from zoo.models.find import all_from_options
@@ -189,7 +192,7 @@ def decode(
         all_from_options(spec, options.model_names(name, model), report()), "translation", how, input
     )
     format_lines = partial(_format_translations, json=json, n_best=n_best)
-    choice |= {"source": from_, "target": to, "split": not no_split}
+    choice |= {"source": from_, "target": to, "split": not no_split, "protect": not no_protect}
     _answer_lines(translator, _Files(input, output, prefix, lines), choice, n_best, format_lines)
 
 
@@ -373,9 +376,14 @@ def _answer_lines(
 def _format_translations(
     number: int, source: str, translations: list[Translation], json: bool, n_best: int | None
 ) -> list[str]:
+    from zoo.generation.translation import MARKS
+
     if json:
-        fields = ("text", "score", "log_probability")
-        objects = [{field: getattr(translation, field) for field in fields} for translation in translations]
+        fields = ("text", "score", "log_probability", *MARKS)
+        objects = [
+            {field: getattr(each, field) for field in fields if field not in MARKS or getattr(each, field)}
+            for each in translations
+        ]
         return [dumps({"source": source, "translations": objects}, ensure_ascii=False)]
     return _format_text(number, translations, n_best)
 

@@ -293,3 +293,12 @@ Language = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
+
+NoProtect = Annotated[
+    bool,
+    typer.Option(
+        "--no-protect",
+        help="Do not check whether numbers, dates, links, placeholders and the like are kept. By default, a sentence "
+        "that loses one of them is translated again, and texts without a letter stay as they are.",
+    ),
+]

@@ -54,6 +54,7 @@ def translate(
     precision: options.Precision = None,
     backend: options.Backend = None,
     max_batch_tokens: options.MaxBatchTokens = None,
+    no_protect: options.NoProtect = False,
 ) -> None:
     """Translate documents.
 
@@ -61,8 +62,11 @@ def translate(
     (.odt) and e-books (.epub). Everything but the text is copied byte for byte. Bold words, links and the like go to
     the words that their words are aligned to (see `zoo align`). Code is not translated.
 
-    Without --spec and --model, the included model `everyday` translates between English and German. If a document
-    cannot be translated, the others are translated nevertheless.
+    Without --spec and --model, the included model `everyday` translates between English and German. It is made for
+    everyday sentences, not for contracts or medicine. Two messages say how many sentences to check: those whose
+    translations lack numbers, links or the like, and those whose translations have a low probability.
+
+    If a document cannot be translated, the others are translated nevertheless.
     """
     from cli.console import confirm, report
     from cli.errors import to_zoo_error
@@ -96,7 +100,7 @@ def translate(
     errors = []
     for target, document in plan.items():
         try:
-            _translate(translator, direction, document, target, messages)
+            _translate(translator, direction, document, target, messages, protect=not no_protect)
         except (ZooError, OSError) as error:
             errors.append(to_zoo_error(error))
     if errors:
@@ -169,7 +173,9 @@ def _plan(found: dict[Path, Path], output: Path | None, code: str, codes: Sequen
     return plan
 
 
-def _translate(translator: Translator, direction: Direction, document: Path, target: Path, messages: Report) -> None:
+def _translate(
+    translator: Translator, direction: Direction, document: Path, target: Path, messages: Report, *, protect: bool
+) -> None:
     """Translate a document, and write the result to `target`."""
     from zoo.documents.archives import MAX_DOCUMENT_BYTES
     from zoo.documents.document import translate_document
@@ -177,13 +183,17 @@ def _translate(translator: Translator, direction: Direction, document: Path, tar
     from zoo.files.reading import read_bytes
     from zoo.generation.config import LanguageOptions
     from zoo.text.languages import language_tag
+    from zoo.text.sentences import excerpt
 
     languages: LanguageOptions = {"source": direction[0], "target": direction[1]}
+    uncertain = list[str]()
 
     def translate(texts: list[str]) -> list[str]:
         if not texts:
             messages.warn(f"nothing to translate was found in {document}; it was copied")
-        return [best.text for best, *_ in translator.hypotheses(texts, report=messages, **languages)]
+        results = translator.hypotheses(texts, report=messages, protect=protect, **languages)
+        uncertain.extend(sentence for best, *_ in results for sentence in best.uncertain)
+        return [best.text for best, *_ in results]
 
     result = translate_document(
         read_bytes(document, MAX_DOCUMENT_BYTES),
@@ -194,4 +204,7 @@ def _translate(translator: Translator, direction: Direction, document: Path, tar
     )
     with atomic_file(target.resolve()) as partial:  # write through a symbolic link
         partial.write_bytes(result)
+    if uncertain:
+        problem = f"{len(uncertain):,} sentences of `{document}` have translations of low probability"
+        messages.warn(f"{problem}; check them, the first is {excerpt(uncertain[0])}")
     messages.info(f"wrote {target}")

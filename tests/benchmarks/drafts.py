@@ -100,6 +100,7 @@ def _compare(given: argparse.Namespace) -> dict[str, Any]:
     # Short sentences count as 16 tokens.
     tokens = 16 * given.batch if given.batch > 1 else 1
     options: Any = {"source": source, "target": target, "beam": given.beam, "workers": 1, "max_batch_tokens": tokens}
+    options["protect"] = False
 
     def run(name: str, part: Sequence[str]) -> list[list[Translation]]:
         start_batch = Batch.start if name == "python" else program_batch.start_batch

@@ -67,7 +67,7 @@ def print_direction(
     sources, references = texts
 
     def translate(lines: list[str]) -> list[str]:
-        return list(model.translate(lines, source=source, target=target))
+        return list(model.translate(lines, source=source, target=target, protect=False))
 
     outputs = translate(sources)
     print(f"{name} {languages} | {scores(outputs, references, target)}")

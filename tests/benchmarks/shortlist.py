@@ -59,7 +59,14 @@ def _trained(given: argparse.Namespace) -> dict[str, Any]:
     translator.shortlist = _shortlist(given, translator)
     texts, references = (file.read_text(encoding="utf-8").splitlines()[: given.sentences] for file in given.test)
     lists = [len(translator.shortlist.tokens_of(translator.vocabulary.encode(text))) for text in texts]
-    options: Any = {"source": source, "target": target, "split": False, "workers": 1, "beam": given.beam}
+    options: Any = {
+        "source": source,
+        "target": target,
+        "split": False,
+        "protect": False,
+        "workers": 1,
+        "beam": given.beam,
+    }
     # Sentences of Tatoeba have about 10 tokens, and shorter ones count as 16.
     options["max_batch_tokens"] = 16 * given.batch if given.batch > 1 else 1
 

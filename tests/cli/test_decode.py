@@ -66,8 +66,34 @@ def test_json_lines(zoo: Zoo, translator: Translator) -> None:
     first, second = (json.loads(line) for line in result.out.splitlines())
     assert first["source"] == "we read"
     assert [each["text"] for each in first["translations"]] == translator.translate("we read", n_best=2)
-    assert first["translations"][0].keys() == {"text", "score", "log_probability"}
+    assert {"text", "score", "log_probability"} <= first["translations"][0].keys()
     assert second == {"source": "", "translations": [{"text": "", "score": 0.0, "log_probability": 0.0}]}
+
+
+def test_texts_without_a_letter_stay_as_they_are(zoo: Zoo, translator: Translator) -> None:
+    lines = ["-", "$5", "😊", "1.", "we read"]
+    result = zoo("decode", "--model", "tiny", stdin="".join(f"{line}\n" for line in lines))
+    assert result.out.splitlines()[:4] == lines[:4]
+    result = zoo("decode", "--model", "tiny", "--no-protect", stdin="-\n$5\n")
+    with pytest.warns(UserWarning, match="does not know"):
+        assert result.out.splitlines() == translator.translate(["-", "$5"], protect=False)
+
+
+def test_spans_that_are_not_kept_are_shown(zoo: Zoo, translator: Translator) -> None:
+    """A model after a few steps loses every number, if it is only checked."""
+    text = "we read 1,250 books\nwe read\n"
+    result = zoo("decode", "--model", "tiny", "--json", "--n-best", "2", stdin=text)
+    first, second = (json.loads(line)["translations"][0] for line in result.out.splitlines())
+    with pytest.warns(UserWarning, match="have"):
+        (best, *_), _ = translator.hypotheses(text.splitlines(), n_best=2)
+    assert first["unkept"] == list(best.unkept)
+    assert "1,250" in first["unkept"]
+    assert "unkept" not in second
+    assert "1 of 2 translations lack numbers" in result.err
+    assert "'1,250'" in result.err
+    result = zoo("decode", "--model", "tiny", "--json", "--n-best", "2", "--no-protect", stdin=text)
+    assert "unkept" not in result.out
+    assert "lack" not in result.err
 
 
 def test_prefixes_begin_the_translations(zoo: Zoo, translator: Translator) -> None:

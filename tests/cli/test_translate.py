@@ -67,6 +67,17 @@ def test_the_output_may_be_a_symbolic_link(zoo: Zoo) -> None:
         assert Path(target).read_text("utf-8") not in ("", "we read")
 
 
+def test_sentences_to_check_are_counted(zoo: Zoo) -> None:
+    """A model after a few steps is never sure."""
+    Path("a.txt").write_text("we read two books. the dog sleeps.\n-\n", "utf-8")
+    result = zoo("translate", "a.txt", "--model", "runs/tiny")
+    assert result.status == 0
+    assert "2 sentences of `a.txt` have translations of low probability" in result.err
+    assert Path("a.de.txt").read_text("utf-8").splitlines()[1] == "-"
+    assert zoo("translate", "a.txt", "--model", "runs/tiny", "--no-protect", "--yes").status == 0
+    assert "everyday sentences" in zoo("translate", "--help").out
+
+
 def test_invalid_requests_are_explained(zoo: Zoo) -> None:
     Path("a.txt").write_text("we read", "utf-8")
     Path("a.pdf").write_bytes(b"")

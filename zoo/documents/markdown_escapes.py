@@ -107,48 +107,48 @@ def _write_label(match: re.Match[str]) -> str:
 
 def _place_delimiters(text: str) -> str:
     """Write delimiters so that they open and close their elements: next to letters, or as tags of HTML."""
-    pieces = _MARK.split(text)
+    parts = _MARK.split(text)
     opened, pairs = list[int](), list[tuple[int, int]]()
-    for index in range(1, len(pieces), 2):
-        if pieces[index][0] == _OPEN:
+    for index in range(1, len(parts), 2):
+        if parts[index][0] == _OPEN:
             opened.append(index)
         elif opened:
             pairs.append((opened.pop(), index))
     for start, end in pairs:
-        if not any(pieces[start + 1 : end]):  # no words are in the element
-            pieces[start] = pieces[end] = ""
-    pairs = [pair for pair in pairs if pieces[pair[0]]]
+        if not any(parts[start + 1 : end]):  # no words are in the element
+            parts[start] = parts[end] = ""
+    pairs = [pair for pair in pairs if parts[pair[0]]]
     for start, end in pairs:
-        _move_in(pieces, start, end)
-        _move_in(pieces, end, start)
+        _move_in(parts, start, end)
+        _move_in(parts, end, start)
     for start, end in sorted(pairs):
-        delimiter = pieces[start][1:]
-        if delimiter[0] == "_" and (_side(pieces, start, -1).isalnum() or _side(pieces, end, 1).isalnum()):
+        delimiter = parts[start][1:]
+        if delimiter[0] == "_" and (_side(parts, start, -1).isalnum() or _side(parts, end, 1).isalnum()):
             delimiter = "*" * len(delimiter)
-            pieces[start], pieces[end] = _OPEN + delimiter, _CLOSE + delimiter
-        before = pieces[start - 2] if start > 1 and not pieces[start - 1] else ""
+            parts[start], parts[end] = _OPEN + delimiter, _CLOSE + delimiter
+        before = parts[start - 2] if start > 1 and not parts[start - 1] else ""
         is_run = before.startswith(_CLOSE) and before[1] == delimiter[0]
-        if is_run or not (_is_flanking(pieces, start, 1) and _is_flanking(pieces, end, -1)):
-            pieces[start], pieces[end] = f"<{_TAGS[delimiter]}>", f"</{_TAGS[delimiter]}>"
-    return "".join(piece[1:] if index % 2 and piece[:1] != "<" else piece for index, piece in enumerate(pieces))
+        if is_run or not (_is_flanking(parts, start, 1) and _is_flanking(parts, end, -1)):
+            parts[start], parts[end] = f"<{_TAGS[delimiter]}>", f"</{_TAGS[delimiter]}>"
+    return "".join(part[1:] if index % 2 and part[:1] != "<" else part for index, part in enumerate(parts))
 
 
-def _side(pieces: list[str], index: int, step: int) -> str:
+def _side(parts: list[str], index: int, step: int) -> str:
     """Return the character before or after the run of delimiters that contains a delimiter."""
     position = index + step
-    while 0 <= position < len(pieces):
-        piece = pieces[position] if position % 2 else pieces[position].strip(_MARKERS)
-        if position % 2 and piece and piece[1:2] != pieces[index][1:2]:
-            return "*" if piece[0] in (_OPEN, _CLOSE) else "<"
-        if position % 2 == 0 and piece:
-            return piece[0] if step > 0 else piece[-1]
+    while 0 <= position < len(parts):
+        part = parts[position] if position % 2 else parts[position].strip(_MARKERS)
+        if position % 2 and part and part[1:2] != parts[index][1:2]:
+            return "*" if part[0] in (_OPEN, _CLOSE) else "<"
+        if position % 2 == 0 and part:
+            return part[0] if step > 0 else part[-1]
         position += step
     return "\n"
 
 
-def _is_flanking(pieces: list[str], index: int, step: int) -> bool:
+def _is_flanking(parts: list[str], index: int, step: int) -> bool:
     """Return whether a delimiter can open an element, or, if `step` is -1, close it."""
-    inside, outside = _side(pieces, index, step), _side(pieces, index, -step)
+    inside, outside = _side(parts, index, step), _side(parts, index, -step)
     return not inside.isspace() and (not _is_punctuation(inside) or outside.isspace() or _is_punctuation(outside))
 
 
@@ -156,18 +156,18 @@ def _is_punctuation(character: str) -> bool:
     return unicodedata.category(character)[0] in "PS"
 
 
-def _move_in(pieces: list[str], index: int, partner: int) -> None:
+def _move_in(parts: list[str], index: int, partner: int) -> None:
     """Move punctuation and spaces out of an element if its delimiter could not open or close it otherwise."""
     step = 1 if partner > index else -1
     for _ in range(_MAX_MOVED):
-        inner = pieces[index + step]
+        inner = parts[index + step]
         match = _FIRST.match(inner) if step > 0 else _LAST.search(inner[-2:])
         is_whole = match is not None and match[0] == inner and index + 2 * step == partner
-        if match is None or is_whole or _is_flanking(pieces, index, step):
+        if match is None or is_whole or _is_flanking(parts, index, step):
             return
-        moved, outer = match[0], pieces[index - step]
-        pieces[index + step] = inner[len(moved) :] if step > 0 else inner[: -len(moved)]
-        pieces[index - step] = outer + moved if step > 0 else moved + outer
+        moved, outer = match[0], parts[index - step]
+        parts[index + step] = inner[len(moved) :] if step > 0 else inner[: -len(moved)]
+        parts[index - step] = outer + moved if step > 0 else moved + outer
 
 
 def _write_escapes(text: str) -> str:

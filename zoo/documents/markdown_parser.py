@@ -60,7 +60,7 @@ _LABEL = re.compile(r"(?:\[\^[^\[\]\s]+\]:|\*\[[^\]]+\]:|[:~](?=[ \t]))[ \t]*")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where the characters of an inline text are in the source.
+    """Positions in the source of the characters of an inline text.
 
     Attributes:
         content: The inline text.

@@ -94,6 +94,7 @@ class ModelOutputs:
                 source=source,
                 target=target,
                 split=False,
+                protect=False,
                 report=self._report,
                 **self._options,
             )

@@ -124,7 +124,7 @@ def attend(
         )
     target_ids: Sequence[int]
     if translation is None:
-        ((best, *_),) = translator.hypotheses([text], source=source, target=target, split=False)
+        ((best, *_),) = translator.hypotheses([text], source=source, target=target, split=False, protect=False)
         output, target_ids = best.text, best.tokens
     else:
         _, (output,) = translator.check_pairs([text], [translation])

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from specs import PAD, ZooError
 from zoo.text.sentences import excerpt
+from zoo.text.spans import Span
 
 if TYPE_CHECKING:
     import torch
@@ -34,6 +35,7 @@ class Source:
         word_tokens: For a parser, the target token that each word must have. UNK allows any word token. If empty, all
             words may have any word token.
         part: Position of the sentence in its text, from 0. 0 if the text was not split.
+        required: Spans that the translation must contain (see `SpanConstraint`).
         features: For an input that is not text, its features, [frames, width]. `tokens` is then empty.
     """
 
@@ -45,6 +47,7 @@ class Source:
     word_count: int = 0
     word_tokens: tuple[int, ...] = ()
     part: int = 0
+    required: tuple[Span, ...] = ()
     features: Float[Tensor, "frames width"] | None = field(default=None, compare=False)
 
     @property

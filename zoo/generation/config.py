@@ -66,6 +66,13 @@ class TranslationOptions(GenerationOptions, LanguageOptions, total=False):
     the sentences is kept. If false, only a text that is too long for the model is split.
     """
 
+    protect: bool
+    """Whether to keep amounts, dates, links, placeholders and the like, and texts without a letter. Default: true.
+
+    This only applies to translation between natural languages. If a beam search for one best translation loses or
+    changes one of them, the sentence is translated again. `Translation.unkept` names those that are still not kept.
+    """
+
 
 class GenerationConfig(Decoding):
     """All options of a search: the spec's section `decoding`, overridden by the caller's options.

@@ -108,9 +108,9 @@ class Parser(Translator):
         return tokenize_words(text, self.spec.corpus.source)
 
     def preprocessor(
-        self, source: str | None = None, target: str | None = None, *, split: bool = False
+        self, source: str | None = None, target: str | None = None, *, split: bool = False, protect: bool = False
     ) -> Preprocessor:
-        """Return a new preprocessor. A parser never splits texts, so `split` has no effect."""
+        """Return a new preprocessor. A parser never splits texts or keeps them, so the last two have no effect."""
         languages = LanguagePair(*choose_direction(self.spec, source, target, self.report))
         arguments = (self.vocabulary, self.spec, self.positions, self.longest_source, self.report, languages)
         return ParserPreprocessor(self.symbols.word_ids, self.constraint is not None, *arguments)
@@ -127,10 +127,10 @@ class Parser(Translator):
         return texts, [str(_tree_over(text, tree)) for text, tree in zip(texts, trees, strict=True)]
 
     def _to_translations(
-        self, preprocessor: Preprocessor, index: int, hypotheses: Sequence[Hypothesis]
+        self, preprocessor: Preprocessor, source: Source, hypotheses: Sequence[Hypothesis]
     ) -> list[Translation]:
         assert isinstance(preprocessor, ParserPreprocessor)
-        words = list(map(escape_brackets, preprocessor.pending_words.pop(index)))
+        words = list(map(escape_brackets, preprocessor.pending_words.pop(source.index)))
         return [
             Translation(str(self.symbols.to_tree(each.tokens, words)), each.score, each.log_probability, each.tokens)
             for each in hypotheses

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import repeat
 
 from specs import BOS, EOS, UNK, Spec, ZooError
 from zoo.generation.batching import Source
-from zoo.generation.translation import EMPTY_TRANSLATION, Translation, join_parts
+from zoo.generation.translation import EMPTY_TRANSLATION, Translation, join_parts, unchanged
 from zoo.report import Report
-from zoo.text.languages import LanguagePair, base_language
+from zoo.text.languages import LanguagePair, are_languages, base_language
 from zoo.text.lines import without_control
 from zoo.text.sentences import check_text, excerpt, language_tokens, split_sentences
+from zoo.text.spans import needs_translation
 from zoo.text.vocabulary import Side, Vocabulary
 
 TextWithPrefix = tuple[str, str]
@@ -22,6 +23,7 @@ TextWithPrefix = tuple[str, str]
 
 MAX_SENTENCE_TOKENS = 512
 """Longest source in training, in tokens, up to which a model counts as trained on single sentences."""
+_MAX_EXAMPLES = 3  # texts in a warning
 _MAX_UNKNOWN = 8  # characters or words in a warning
 _LANGUAGES_WITHOUT_SPACES = ("zh", "ja", "th", "lo", "km", "my", "bo")
 _MAX_PAIR_TOKENS = 10_000  # on each side of a pair to score or to align
@@ -77,6 +79,8 @@ class InputWarnings:
         self._texts = self._long = self._split = self._unknown = 0
         self._longest: dict[bool, Source | SplitText] = {}  # by whether the text was split
         self._first_unknown: Source | SplitText | None = None
+        self._unkept = 0
+        self._examples: list[str] = []
 
     def count(self, texts: Iterable[Source | SplitText]) -> None:
         """Add the texts to the counts."""
@@ -92,6 +96,13 @@ class InputWarnings:
             self._long += not is_split and known is not None and length - len(self._vocabulary.source_suffix) > known
             if is_split not in self._longest or len(self._longest[is_split].tokens) < len(text.tokens):
                 self._longest[is_split] = text
+
+    def count_unkept(self, index: int, translation: Translation) -> None:
+        """Add a translation to the counts. `index` is the index of its text."""
+        if translation.unkept:
+            self._unkept += 1
+            if len(self._examples) < _MAX_EXAMPLES:
+                self._examples.append(f"text {index + 1:,}: {', '.join(map(excerpt, translation.unkept))}")
 
     def __enter__(self) -> None:
         pass
@@ -118,6 +129,12 @@ class InputWarnings:
                 f"{self._unknown_effect}"
             )
 
+        if self._unkept:
+            self._report.warn(
+                f"{self._unkept:,} of {self._texts:,} translations lack numbers, links or the like of their texts, or "
+                f"have added numbers ({'; '.join(self._examples)}); check them"
+            )
+
     def _describe_longest(self, is_split: bool) -> str:
         longest = self._longest[is_split]
         length = len(longest.tokens) - len(self._vocabulary.source_suffix)
@@ -135,7 +152,8 @@ class Preprocessor:
         max_source_length: Maximum number of tokens in a text that is translated as a whole, without EOS.
         positions: Number of learned position embeddings, which limits the length of sentences. None: no limit.
         warnings: Counts of unusual texts.
-        empty_texts: Indices of texts without tokens, among the texts that were read.
+        protects: Whether texts without a letter stay as they are, and amounts, links and the like are kept.
+        unchanged_texts: Indices and translations of the texts that were read, but need no search.
         split_texts: Texts that are translated in parts, among the texts that were read, by index.
         finished_parts: Translations of each finished part of these texts, by index and part.
         error: The error that ended reading, if any.
@@ -154,9 +172,11 @@ class Preprocessor:
         languages: LanguagePair,
         *,
         split: bool = False,
+        protect: bool = False,
     ) -> None:
         self.vocabulary, self.decoding, self.positions, self.languages = vocabulary, spec.decoding, positions, languages
         self.splits_sentences = split and (longest_in_training or spec.corpus.max_length) <= MAX_SENTENCE_TOKENS
+        self.protects = protect and are_languages(languages.source, languages.target)
         # Between sentences without a space, as in Chinese, the target language determines whether to add one.
         self._default_gap = "" if base_language(languages.target) in _LANGUAGES_WITHOUT_SPACES else " "
         self.empty_source = vocabulary.source_suffix
@@ -167,9 +187,9 @@ class Preprocessor:
         self.warnings = InputWarnings(
             longest_in_training, self.max_source_length, report, self.unknown_effect, vocabulary
         )
-        self.empty_texts: deque[int] = deque()
+        self.unchanged_texts: deque[tuple[int, Translation]] = deque()
         self.split_texts: dict[int, SplitText] = {}
-        self.finished_parts: dict[int, dict[int, list[Translation]]] = {}
+        self.finished_parts: dict[int, dict[int, Iterable[Translation]]] = {}
         self.error: Exception | None = None
 
     def read_chunks(self, chunks: Iterable[Sequence[TextWithPrefix]], first: int) -> Iterator[list[Source]]:
@@ -181,26 +201,50 @@ class Preprocessor:
             for chunk in chunks:
                 texts = self._read_until_error(chunk, first)
                 first += len(chunk)
-                self.empty_texts.extend(text.index for text in texts if text.tokens == self.empty_source)
-                self.split_texts.update({text.index: text for text in texts if isinstance(text, SplitText)})
-                self.warnings.count(texts)
-                sources = chain.from_iterable(text.parts if isinstance(text, SplitText) else [text] for text in texts)
-                yield [source for source in sources if source.tokens != self.empty_source]
+                sources = list[Source]()
+                for encoded, (text, prefix) in zip(texts, chunk, strict=False):
+                    if encoded.tokens == self.empty_source:
+                        self.warnings.count([encoded])
+                        self.unchanged_texts.append((encoded.index, EMPTY_TRANSLATION))
+                    elif self._stays(text) and not prefix.strip():
+                        self.unchanged_texts.append((encoded.index, unchanged(text)))
+                    else:
+                        self.warnings.count([encoded])
+                        sources += self._sentences(encoded)
+                yield sources
                 if self.error:
                     return
         except Exception as error:
             self.error = error
 
-    def empty_translations(self) -> Iterator[tuple[int, list[Translation]]]:
-        """Yield the index and the translations of each empty text that was read. They need no search."""
-        while self.empty_texts:
-            yield self.empty_texts.popleft(), [EMPTY_TRANSLATION]
+    def _stays(self, text: str) -> bool:
+        """Return whether a text stays as it is, because it has no word to translate."""
+        return self.protects and not needs_translation(text[len(language_tokens(text)) :])
+
+    def _sentences(self, text: Source | SplitText) -> list[Source]:
+        """Return the sentences to translate. Store those that stay as they are in `finished_parts`."""
+        if not isinstance(text, SplitText):
+            return [text]
+        self.split_texts[text.index] = text
+        sources = [part for part in text.parts if part.tokens != self.empty_source and not self._stays(part.text)]
+        sources = sources or list(text.parts)
+        numbers = {part.part for part in sources}
+        self.finished_parts[text.index] = {
+            part.part: repeat(unchanged(part.text)) for part in text.parts if part.part not in numbers
+        }
+        return sources
+
+    def unchanged_translations(self) -> Iterator[tuple[int, list[Translation]]]:
+        """Yield the index and the translation of each text that needs no search: it is empty, or has no word."""
+        while self.unchanged_texts:
+            index, translation = self.unchanged_texts.popleft()
+            yield index, [translation]
 
     def join(self, source: Source, translations: list[Translation]) -> list[Translation]:
         """Return the translations of a sentence's text, or nothing if another part of the text is not finished."""
         if not (split := self.split_texts.get(source.index)):
             return translations
-        finished = self.finished_parts.setdefault(source.index, {})
+        finished = self.finished_parts[source.index]
         finished[source.part] = translations
         if len(finished) < len(split.parts):
             return []
@@ -267,6 +311,10 @@ class Preprocessor:
             return sources[0]
         gaps = tuple(_gap_after(part) or self._default_gap for part in parts[:-1])
         return SplitText(index, tokens, tuple(sources), gaps, text, too_long and not by_sentence)
+
+    def encode_sentence(self, text: str, index: int) -> Source:
+        """Encode a sentence or a part of one for the search."""
+        return self._source(index, text, tuple(self._encode(text, "source")), self.languages.target_tokens)
 
     def _source(self, index: int, text: str, tokens: tuple[int, ...], forced: tuple[int, ...], part: int = 0) -> Source:
         max_length = self._max_target_length(self.source_length(tokens))

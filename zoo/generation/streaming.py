@@ -48,8 +48,8 @@ def translate_lines(
         report: Receives the progress.
         **options: Options for languages, sentence splitting and the search (see `TranslationOptions`).
     """
-    source, target, split = options.pop("source", None), options.pop("target", None), options.pop("split", True)
-    config, preprocessor = translator.config(n_best, options), translator.preprocessor(source, target, split=split)
+    preprocessor = translator.preprocessor_of(options)
+    config = translator.config(n_best, options)
     chunks = available_chunks(zip_prefixes(lines, prefixes), max_chunk_lines, paused, FIRST_CHUNK_LINES)
     done: dict[int, list[Translation]] = {}
     answered = first

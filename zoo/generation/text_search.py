@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError, Future
 from contextlib import ExitStack, closing
+from functools import partial
 from threading import Event
 from typing import TYPE_CHECKING, Unpack, cast
 
@@ -23,7 +24,9 @@ from zoo.generation.engine import Engine, resolve_workers
 from zoo.generation.ensemble import Ensemble
 from zoo.generation.hypotheses import Hypothesis, SearchObserver
 from zoo.generation.preprocessing import Preprocessor, TextWithPrefix
-from zoo.generation.translation import EMPTY_TRANSLATION, Translation
+from zoo.generation.protection import Protection, Repair, Steps, protect_all, protected, run_steps
+from zoo.generation.span_constraint import SpanConstraint
+from zoo.generation.translation import EMPTY_TRANSLATION, Translation, uncertain_sentences
 from zoo.models.shortlist import Shortlist
 from zoo.planning.capacity import max_sentences
 from zoo.report import Report
@@ -151,18 +154,19 @@ class TextSearch:
         if preprocessor.error:
             raise preprocessor.error
 
-        def convert(hypotheses: Sequence[Sequence[Hypothesis]]) -> list[list[Translation]]:
-            results = [[EMPTY_TRANSLATION]] * len(pairs)
-            for source, found in zip(sources, hypotheses, strict=True):
-                translations = self._to_translations(preprocessor, source.index, found)
+        strategy = config.strategy(self.constraint, shortlist=self.shortlist)
+
+        def steps() -> Steps[list[list[Translation]]]:
+            found = yield from protect_all(self._protection(config, preprocessor), sources, strategy)
+            results = dict(preprocessor.unchanged_translations())
+            for source, translations in zip(sources, found, strict=True):
                 if joined := preprocessor.join(source, translations):
                     results[source.index] = joined
-            return results
+            return [results[index] for index in range(len(pairs))]
 
         with ExitStack() as stack:
             progress = stack.enter_context((report or Report()).progress(self.verb, len(sources), "sentences"))
-            strategy = config.strategy(self.constraint, shortlist=self.shortlist)
-            future = self._engine_for(config).submit(sources, strategy, convert, progress.advance)
+            future = run_steps(self._engine_for(config), steps(), progress.advance)
             progress_bar = stack.pop_all()
         future.add_done_callback(lambda _: progress_bar.close())
         return future
@@ -182,11 +186,11 @@ class TextSearch:
         """Return the texts with their prefixes, the options of the search, and a preprocessor, after checking them."""
         if isinstance(texts, str):
             raise TypeError("`texts` is one string: pass a list of strings")
-        source, target, split = options.pop("source", None), options.pop("target", None), options.pop("split", True)
+        preprocessor = self.preprocessor_of(options)
         config = self.config(n_best, options)
         pairs = list(zip_prefixes(texts, prefixes))
         checked_texts(text for text, _ in pairs)  # report an invalid text before the work starts
-        return pairs, config, self.preprocessor(source, target, split=split)
+        return pairs, config, preprocessor
 
     def config(self, n_best: int | None, options: GenerationOptions) -> GenerationConfig:
         """Return the options, completed from the spec. If there are many hypotheses, the batch size is reduced.
@@ -254,18 +258,25 @@ class TextSearch:
         """
         sources = preprocessor.read_chunks(chunks, first)
         strategy = config.strategy(self.constraint, observer, self.shortlist)
-        with closing(self._engine_for(config).search(sources, strategy)) as results:
-            for source, hypotheses in results:
-                yield from preprocessor.empty_translations()
-                translations = self._to_translations(preprocessor, source.index, hypotheses)
+        engine = self._engine_for(config)
+        with closing(engine.search(sources, strategy)) as results:
+            for source, translations in protected(results, self._protection(config, preprocessor), engine):
+                yield from preprocessor.unchanged_translations()
                 if joined := preprocessor.join(source, translations):
+                    preprocessor.warnings.count_unkept(source.index, joined[0])
                     yield source.index, joined
-        yield from preprocessor.empty_translations()
+        yield from preprocessor.unchanged_translations()
         if preprocessor.error:
             raise preprocessor.error
 
+    def preprocessor_of(self, options: TranslationOptions) -> Preprocessor:
+        """Return a new preprocessor for the options of a caller, and remove the options that are not of the search."""
+        source, target = options.pop("source", None), options.pop("target", None)
+        split, protect = options.pop("split", True), options.pop("protect", True)
+        return self.preprocessor(source, target, split=split, protect=protect)
+
     def preprocessor(
-        self, source: str | None = None, target: str | None = None, *, split: bool = False
+        self, source: str | None = None, target: str | None = None, *, split: bool = False, protect: bool = False
     ) -> Preprocessor:
         """Return a new preprocessor for the texts of `translate_chunks`.
 
@@ -273,6 +284,7 @@ class TextSearch:
             source: Code of the language of the texts (see `translate`).
             target: Code of the language to translate into.
             split: Whether to split texts into sentences if the model was trained on single sentences.
+            protect: Whether to protect numbers, links and the like (see `TranslationOptions`).
 
         Raises:
             ZooError: A language is missing or unknown.
@@ -280,14 +292,34 @@ class TextSearch:
         direction = choose_direction(self.spec, source, target, self.report)
         languages = LanguagePair.of(self.spec, self.vocabulary, direction)
         arguments = (self.vocabulary, self.spec, self.positions, self.longest_source, self.report, languages)
-        return Preprocessor(*arguments, split=split)
+        return Preprocessor(*arguments, split=split, protect=protect)
+
+    def _protection(self, config: GenerationConfig, preprocessor: Preprocessor) -> Protection:
+        """Return the protection of the texts that a preprocessor reads. Only a single best translation is repaired."""
+        first_tokens = preprocessor.languages.target_tokens
+
+        def make_repair() -> Repair:
+            known = vars(self).setdefault("_span_constraints", {})  # for batches with the sentences of other calls
+            if first_tokens not in known:
+                known.setdefault(first_tokens, SpanConstraint(self.vocabulary, first_tokens))
+            return known[first_tokens], config.strategy(known[first_tokens])
+
+        can_repair = config.search == "beam" and config.n_best == 1 and self.constraint is None
+        convert = partial(self._to_translations, preprocessor)
+        return Protection(preprocessor, convert, make_repair if can_repair else None)
 
     def _to_translations(
-        self, preprocessor: Preprocessor, index: int, hypotheses: Sequence[Hypothesis]
+        self, preprocessor: Preprocessor, source: Source, hypotheses: Sequence[Hypothesis]
     ) -> list[Translation]:
-        """Return the hypotheses of a text as translations. `preprocessor` has read the text, which has this index."""
+        """Return the hypotheses of a sentence as translations. `preprocessor` has read the sentence."""
         start = len(preprocessor.languages.target_tokens)
         return [
-            Translation(self.vocabulary.decode(each.tokens[start:]), each.score, each.log_probability, each.tokens)
+            Translation(
+                self.vocabulary.decode(each.tokens[start:]),
+                each.score,
+                each.log_probability,
+                each.tokens,
+                uncertain=uncertain_sentences(source.text, each.log_probability, each.tokens),
+            )
             for each in hypotheses
         ]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import chain
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,6 +18,8 @@ class Translation:
             length.
         tokens: Token IDs without BOS and EOS.
         parts: If the text was translated in parts, each part and its translation. Otherwise empty.
+        unkept: Amounts, links and the like of the text that the translation lacks, and numbers that it has added.
+        uncertain: Sentences of the text whose translations have a low probability.
     """
 
     text: str
@@ -24,10 +27,26 @@ class Translation:
     log_probability: float
     tokens: tuple[int, ...]
     parts: tuple[tuple[str, str], ...] = ()
+    unkept: tuple[str, ...] = ()
+    uncertain: tuple[str, ...] = field(default=(), compare=False)
 
 
+_UNCERTAIN = -0.7
+"""Mean log-probability of a token, with EOS, below which a translation is uncertain."""
+MARKS = ("unkept", "uncertain")
+"""Fields of a translation that a user should check. They are shown only if they are not empty."""
 EMPTY_TRANSLATION = Translation("", 0.0, 0.0, ())
 """The translation of an empty text."""
+
+
+def uncertain_sentences(text: str, log_probability: float, tokens: Sequence[int]) -> tuple[str, ...]:
+    """Return the field `uncertain` of a sentence: the sentence if the mean log-probability of a token is low."""
+    return (text,) if log_probability < _UNCERTAIN * (len(tokens) + 1) else ()
+
+
+def unchanged(text: str) -> Translation:
+    """Return a text as its own translation, because it needs none."""
+    return Translation(text, 0.0, 0.0, ())
 
 
 def join_parts(sources: Sequence[str], parts: Sequence[Translation], gaps: Sequence[str]) -> Translation:
@@ -48,4 +67,10 @@ def join_parts(sources: Sequence[str], parts: Sequence[Translation], gaps: Seque
         sum(part.log_probability for part in parts),
         tuple(token for part in parts for token in part.tokens),
         tuple((source, part.text) for source, part in zip(sources, parts, strict=True)),
+        **join_marks(parts),
     )
+
+
+def join_marks(parts: Sequence[Translation]) -> dict[str, tuple[str, ...]]:
+    """Return the fields `unkept` and `uncertain` of a text, joined from its parts."""
+    return {name: tuple(chain.from_iterable(getattr(part, name) for part in parts)) for name in MARKS}

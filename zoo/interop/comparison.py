@@ -171,7 +171,7 @@ def _acceptable(texts: Sequence[str], translator: Translator, report: Report) ->
 
 def _best(translator: Translator, texts: Sequence[str]) -> list[Translation]:
     source, target = translator.spec.default_direction
-    hypotheses = translator.hypotheses(texts, source=source, target=target, split=False, workers=1)
+    hypotheses = translator.hypotheses(texts, source=source, target=target, split=False, protect=False, workers=1)
     return [best for best, *_ in hypotheses]
 
 

@@ -16,12 +16,14 @@ class Options:
         n_best: Number of translations of each text.
         alpha: Exponent of the length penalty.
         prefix: Text that each translation begins with.
+        protect: Whether to keep numbers, links and the like (see `TranslationOptions`).
     """
 
     beam: int | None = None
     n_best: int | None = None
     alpha: float | None = None
     prefix: str | None = None
+    protect: bool = True
 
 
 @dataclass(frozen=True)

@@ -12,6 +12,7 @@ from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from specs.notation import quote
+from zoo.generation.translation import MARKS, Translation
 from zoo.serving.answer import Answer, Options
 from zoo.serving.errors import ServingError
 from zoo.serving.languages import AUTO, public_codes
@@ -50,6 +51,7 @@ class TranslateBody(_Body):
     n_best: _NBest = None
     alpha: _Alpha = None
     prefix: Annotated[str | None, Field(description="Text that each translation begins with.")] = None
+    protect: Annotated[bool, Field(description="Keep numbers, dates, links, placeholders and the like.")] = True
     stream: Annotated[bool, Field(description="Send each text's result as a server-sent event when it is done.")] = (
         False
     )
@@ -98,13 +100,17 @@ class AttentionBody(_Body):
 class Translated(BaseModel):
     """A translation with its score, which is divided by the length penalty, and its natural log-probability.
 
-    `sentences` are pairs of a sentence of the text and its translation, if the request asks for them.
+    `sentences` are pairs of a sentence of the text and its translation, if the request asks for them. `unkept` are
+    numbers, links and the like that the translation lacks, and numbers that it has added. `uncertain` are the sentences
+    whose translations have a low probability. Both are left out if they are empty.
     """
 
     text: str
     score: float
     log_probability: float
     sentences: list[tuple[str, str]] | None = None
+    unkept: list[str] | None = None
+    uncertain: list[str] | None = None
 
 
 class TextResult(BaseModel):
@@ -176,7 +182,7 @@ def router(service: Service) -> APIRouter:
     async def translate(request: Request, body: TranslateBody) -> Any:
         """Translate one or more texts. Line breaks are kept."""
         key, texts = authorize(request), _list(body.text)
-        options = Options(body.beam, body.n_best, body.alpha, body.prefix)
+        options = Options(body.beam, body.n_best, body.alpha, body.prefix, body.protect)
         if not body.stream:
             answers = await service.translate(request, key, texts, body.source, body.target, options, body.model)
             return TranslateResult(results=[_result(answer, body.sentences) for answer in answers])
@@ -283,6 +289,10 @@ def _list(texts: str | list[str]) -> list[str]:
 
 
 def _result(answer: Answer, sentences: bool = False) -> TextResult:
+    def optional(each: Translation) -> dict[str, Any]:
+        shown: dict[str, Any] = {"sentences": [*each.parts]} if sentences else {}
+        return shown | {name: list(getattr(each, name)) for name in MARKS if getattr(each, name)}
+
     return TextResult(
         source=answer.source,
         detected_confidence=answer.confidence,
@@ -293,7 +303,7 @@ def _result(answer: Answer, sentences: bool = False) -> TextResult:
                 text=each.text,
                 score=each.score,
                 log_probability=each.log_probability,
-                **({"sentences": [*each.parts]} if sentences else {}),
+                **optional(each),
             )
             for each in answer.translations
         ],

@@ -23,7 +23,7 @@ from zoo.generation.alignment import AlignedToken, AlignmentHead
 from zoo.generation.attention import Attention
 from zoo.generation.config import LanguageOptions, TranslationOptions
 from zoo.generation.parser import Parser
-from zoo.generation.translation import EMPTY_TRANSLATION, Translation
+from zoo.generation.translation import EMPTY_TRANSLATION, Translation, join_marks
 from zoo.generation.translator import Translator
 from zoo.report import Report
 from zoo.serving.admission import LINE_BREAKS, Admission
@@ -332,7 +332,7 @@ class Service:
     async def _submit(
         self, model: PooledModel, loaded: LoadedModel, lines: Sequence[str], route: Route | None, options: Options
     ) -> list[list[Translation]]:
-        arguments: TranslationOptions = {"beam": options.beam, "alpha": options.alpha}
+        arguments: TranslationOptions = {"beam": options.beam, "alpha": options.alpha, "protect": options.protect}
         if options.n_best is not None and options.beam is None:
             arguments["beam"] = max(options.n_best, loaded.translator.spec.decoding.beam)
         if route is not None:
@@ -419,5 +419,7 @@ def _join(sources: Sequence[str], lines: Sequence[Sequence[Translation]], gaps: 
         score, log_probability = sum(part.score for part in parts), sum(part.log_probability for part in parts)
         tokens = tuple(token for part in parts for token in part.tokens)
         pairs = (part.parts or ((source, part.text),) for source, part in zip(sources, parts, strict=True))
-        joined.append(Translation(text, score, log_probability, tokens, tuple(chain.from_iterable(pairs))))
+        joined.append(
+            Translation(text, score, log_probability, tokens, tuple(chain.from_iterable(pairs)), **join_marks(parts))
+        )
     return joined

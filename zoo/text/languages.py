@@ -37,6 +37,12 @@ def language_tag(code: str) -> str:
     return "-".join((base_language(code), *code.replace("_", "-").split("-")[1:]))
 
 
+def are_languages(source: str, target: str) -> bool:
+    """Return whether these are codes of two different natural languages. The source may be undetermined."""
+    known = {UNKNOWN, *_THREE_LETTERS.values()}
+    return base_language(source) != base_language(target) and {base_language(source), base_language(target)} <= known
+
+
 @dataclass(frozen=True, slots=True)
 class LanguagePair:
     """Languages of a text and its translation, and the language tokens that the model needs for them.

@@ -21,15 +21,17 @@ MAX_LINE_BYTES = 4_000_000
 """Maximum length of a line in bytes: the maximum number of characters, times 4 bytes per character in UTF-8."""
 _READ_BYTES = 1 << 16
 # Control characters and line ends of any kind: C0 and C1 controls (tab, carriage return, next line), line and paragraph
-# separators, byte order marks.
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029\ufeff]+")
+# separators.
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+# Characters inside words that have no width: soft hyphen, word joiner, and its old code, the byte order mark.
+_INVISIBLE = re.compile("[\u00ad\u2060\ufeff]")
 
 Item = TypeVar("Item")
 
 
 def without_control(text: str) -> str:
-    """Replace each run of control characters with a space."""
-    return _CONTROL.sub(" ", text)
+    """Replace each run of control characters with a space, and drop invisible characters inside words."""
+    return _CONTROL.sub(" ", _INVISIBLE.sub("", text))
 
 
 def clean(line: str) -> str:
@@ -39,18 +41,16 @@ def clean(line: str) -> str:
 
 def clean_with_positions(line: str) -> tuple[str, list[int]]:
     """Return a line as `clean` does, and the position in the line of each character, and of the end."""
-    replaced = [(match.start(), " ") for match in _CONTROL.finditer(line)]
-    kept = [(position, character) for position, character in enumerate(line) if not _CONTROL.match(character)]
-    characters = sorted([*replaced, *kept])
-    while characters and characters[0][1].isspace():
-        del characters[0]
-    while characters and characters[-1][1].isspace():
-        del characters[-1]
-    positions = [position for position, _ in characters]
-    return "".join(character for _, character in characters), [
-        *positions,
-        *(position + 1 for position in positions[-1:]),
-    ]
+    visible = [(position, character) for position, character in enumerate(line) if not _INVISIBLE.match(character)]
+    text = "".join(character for _, character in visible)
+    runs = [match.span() for match in _CONTROL.finditer(text)]
+    following = {index for start, end in runs for index in range(start + 1, end)}
+    kept = [position for index, (position, _) in enumerate(visible) if index not in following]
+    replaced = _CONTROL.sub(" ", text)
+    cleaned = replaced.strip()
+    start = len(replaced) - len(replaced.lstrip())
+    positions = kept[start : start + len(cleaned)]
+    return cleaned, [*positions, *(position + 1 for position in positions[-1:])]
 
 
 def read_lines(path: Path | str) -> list[str]:

@@ -287,11 +287,11 @@ def test_two_thousand_random_documents() -> None:
 def test_no_translation_becomes_markup(seed: int) -> None:
     draw = random.Random(seed)
     text = Writer(draw).document()
-    pieces = ["a", "#", "-", "+", "1.", "2)", ">", "==", ":", "_b_", "*", "**c**", "`", "|", "[d](e)", "<i>", "&lt;"]
-    pieces += ["\\", "~~~", "![f]", "---", "```", "    ", "::", "[^1]:", "x_y", "e*"]
+    parts = ["a", "#", "-", "+", "1.", "2)", ">", "==", ":", "_b_", "*", "**c**", "`", "|", "[d](e)", "<i>", "&lt;"]
+    parts += ["\\", "~~~", "![f]", "---", "```", "    ", "::", "[^1]:", "x_y", "e*"]
 
     def hostile(source: str) -> str:
-        return " ".join(draw.choices(pieces, k=draw.randint(1, 6))).rstrip() or "a"
+        return " ".join(draw.choices(parts, k=draw.randint(1, 6))).rstrip() or "a"
 
     result = translated(text, hostile, lambda sources, _: [[] for _ in sources])
     (blocks, elements), (expected_blocks, expected) = outline(result), outline(text)
@@ -302,9 +302,9 @@ def test_no_translation_becomes_markup(seed: int) -> None:
 @given(seed=st.integers(0, 10**9))
 def test_any_characters_are_kept(seed: int) -> None:
     draw = random.Random(seed)
-    pieces = [*"\n\n\n  \t*_`[]()<>!#-+=:|\\&$^~{}%.\r1a\"'", "one", "\r\n", "**", "[x]: u", "```", "$$", "\\[", "\\]"]
-    pieces += [":::", "!!! a", "[^1]:", "<b>", "</b>", "<div>", "<!--", "-->", "<kbd>", "</kbd>", "http://a.b", "{{"]
-    pieces += [
+    parts = [*"\n\n\n  \t*_`[]()<>!#-+=:|\\&$^~{}%.\r1a\"'", "one", "\r\n", "**", "[x]: u", "```", "$$", "\\[", "\\]"]
+    parts += [":::", "!!! a", "[^1]:", "<b>", "</b>", "<div>", "<!--", "-->", "<kbd>", "</kbd>", "http://a.b", "{{"]
+    parts += [
         "|-|-|",
         "| a | b |",
         "- [ ] ",
@@ -319,6 +319,6 @@ def test_any_characters_are_kept(seed: int) -> None:
         "{.a}",
         "<!-->",
     ]
-    text = "".join(draw.choices(pieces, k=draw.randint(1, 60)))
+    text = "".join(draw.choices(parts, k=draw.randint(1, 60)))
     assert translated(text, str) == text
     translated(text).encode()

@@ -57,7 +57,10 @@ def test_scores_equal_the_metrics_of_outputs_and_references(parrot):
     assert scores["sentences"] == 2
     assert scores["sentences_per_second"] == pytest.approx(2 / scores["seconds"])
     assert translator.asked == [
-        ("outputs", {"source": "en", "target": "de", "split": False, "beam": 2, "max_batch_tokens": 100}),
+        (
+            "outputs",
+            {"source": "en", "target": "de", "split": False, "protect": False, "beam": 2, "max_batch_tokens": 100},
+        ),
         ("scores", 100),
     ]
 

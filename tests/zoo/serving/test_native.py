@@ -70,6 +70,23 @@ def test_sentences_are_returned_with_their_translations(client, translator):
     assert json.loads(streamed.split("data: ")[1].split("\n")[0])["translations"][0]["sentences"] == expected
 
 
+def test_texts_without_a_letter_and_lost_numbers(client, translator):
+    texts = ["-", "$5\n1.", "we read 1,250 books"]
+    body = {"text": texts, "source": "en", "target": "de", "n_best": 2}
+    results = [each["translations"][0] for each in client.post("/v1/translate", json=body).json()["results"]]
+    assert [each["text"] for each in results[:2]] == texts[:2]
+    ((best, *_),) = translator.hypotheses(texts[2:], n_best=2)
+    assert results[2]["unkept"] == list(best.unkept)
+    assert results[2]["uncertain"] == list(best.uncertain) == texts[2:]
+    assert results[0].keys() == {"text", "score", "log_probability"}
+    (result,) = client.post("/v1/translate", json={**body, "text": texts[2], "protect": False}).json()["results"]
+    assert "unkept" not in result["translations"][0]
+    for path, given in (("/translate", {"q": "$5"}), ("/v2/translate", {"text": ["$5"]})):
+        named = {"source": "en", "target": "de"} if "q" in given else {"source_lang": "EN", "target_lang": "DE"}
+        answer = client.post(path, json={**given, **named}).text
+        assert "$5" in answer, answer
+
+
 def test_a_prefix_is_the_beginning(client):
     body = {"text": TEXTS[0], "source": "en", "target": "de", "prefix": "der alte"}
     (result,) = client.post("/v1/translate", json=body).json()["results"]

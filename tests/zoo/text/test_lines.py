@@ -8,7 +8,7 @@ import pytest
 
 from specs import ZooError
 from zoo.text import lines as lines_module
-from zoo.text.lines import LineStream, available_chunks, clean, never_paused, read_lines
+from zoo.text.lines import LineStream, available_chunks, clean, clean_with_positions, never_paused, read_lines
 
 
 @pytest.mark.parametrize(
@@ -77,12 +77,24 @@ def test_unreadable_files_are_reported(tmp_path, pipe):
         ("a\x85b\u2028c\u2029d", "a b c d"),
         ("\ufeffa", "a"),
         ("\x1f\x7f", ""),
+        ("wash\u00ading ma\u2060chi\ufeffne", "washing machine"),
+        ("a\t\u00ad\tb\u00ad", "a b"),
         ("no\u00a0break, „ß“, 2\u2009m", "no\u00a0break, „ß“, 2\u2009m"),
     ],
 )
 def test_control_characters_become_spaces(written, cleaned):
     assert clean(written) == cleaned
     assert clean(cleaned) == cleaned
+    again, positions = clean_with_positions(written)
+    assert (again, len(positions)) == (cleaned, len(cleaned) + bool(cleaned))
+    assert all(
+        written[position] == character or character == " "
+        for position, character in zip(positions, cleaned, strict=False)
+    )
+
+
+def test_positions_count_the_characters_of_the_given_line():
+    assert clean_with_positions(" wa\u00adsh \t\u2060\rit\ufeff ") == ("wash  it", [1, 2, 4, 5, 6, 7, 10, 11, 12])
 
 
 @pytest.fixture

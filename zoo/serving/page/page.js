@@ -118,13 +118,13 @@ function showDetected(code) {
 }
 
 // Returns the sentences of a translation, and the white space between them as strings.
-function splitTranslation({ text, sentences }) {
+function splitTranslation({ text, sentences, uncertain = [] }) {
   let end = 0;
   const segments = (sentences || []).flatMap(([source, target]) => {
     const start = text.indexOf(target, end);
     const gap = text.slice(end, start);
     end = start + target.length;
-    return [gap, { source, target }];
+    return [gap, { source, target, uncertain: uncertain.includes(source) }];
   });
   return [...segments, text.slice(end)];
 }
@@ -165,7 +165,8 @@ function drawPart(part) {
       end = match.index + match[0].length;
       return [gap, button];
     });
-    sentence.node = element("span", {}, ...inside, sentence.target.slice(end));
+    const title = "The model is not sure of this sentence.";
+    sentence.node = element("span", sentence.uncertain ? { class: "uncertain", title } : {}, ...inside, sentence.target.slice(end));
     return sentence.node;
   });
   part.row.replaceChildren(...nodes);

@@ -1,0 +1,241 @@
+"""Numbers, links and the like are kept: each stage of the repair, with a model that copies but damages characters."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+
+import specs
+from specs import EOS
+from zoo.generation.batching import Source
+from zoo.generation.beam_search import BeamSearch
+from zoo.generation.engine import Engine
+from zoo.generation.span_constraint import SpanConstraint
+from zoo.generation.streaming import translate_lines
+from zoo.generation.translator import Translator
+from zoo.text.spans import find_spans
+
+ALPHABET = "▁abcdefghijklmnopqrstuvwxyz0123456789.,:%${}€😊/"
+
+
+class Characters:
+    """Vocabulary with one token per character, from ID 4."""
+
+    source_suffix = (EOS,)
+    sizes = (4 + len(ALPHABET),) * 2
+
+    def encode(self, text, side="source"):
+        return [4 + ALPHABET.index(each) if each in ALPHABET else 1 for each in text.strip().replace(" ", "▁")]
+
+    def decode(self, tokens, side="target"):
+        return "".join(self.token_strings(tokens)).replace("▁", " ").strip()
+
+    def token_strings(self, tokens, side="target"):
+        return [ALPHABET[token - 4] if token >= 4 else "⁇" for token in tokens]
+
+    def is_word_level(self, side):
+        return False
+
+    def control_tokens(self, side="source"):
+        return frozenset(range(4))
+
+    def unknown(self, text, side="source"):
+        return []
+
+
+CHARACTERS = Characters()
+
+
+@pytest.fixture
+def copyist(toy):
+    """Return a function that makes a translator. `damage` returns its translations, the most probable first."""
+
+    def make(damage, **options):
+        class Program(toy):
+            def row(self, source, prefix):
+                text = CHARACTERS.decode(source[:-1])
+                values = [-9.0 - id / 64 for id in range(CHARACTERS.sizes[1])]
+                place = len(prefix)
+                for rank, line in reversed(list(enumerate(damage(text)))):
+                    values[CHARACTERS.encode(line)[place] if place < len(line) else EOS] = -0.5 - rank
+                return values
+
+        spec = specs.load("tiny", ["decoding.extra_length=9", "decoding.beam=3"])
+        return Translator(Program(CHARACTERS.sizes[1]), CHARACTERS, spec, **options)
+
+    return make
+
+
+def copy(text):
+    return (text,)
+
+
+def nines(text):
+    return "".join("9" if each.isdigit() else each for each in text), text.replace(".", ",")
+
+
+def without_braces(text):
+    return ("zzz",) if "{" in text else (text,)
+
+
+def only_letters(text):
+    return (text,) if all(each.isalpha() or each in " .,€" for each in text) else ("zzz zzz",)
+
+
+def garble(text):
+    return ("zzz",)
+
+
+@pytest.mark.parametrize(
+    ("damage", "text", "translation"),
+    [
+        (nines, "we pay 12.50€ for 48 books", "we pay 12,50€ for 48 books"),
+        (nines, "at 21:15 we read", "at 21:15 we read"),
+        (without_braces, "you have {0} books", "you have {0} books"),
+        (only_letters, "we read {0} in 48 books", "we read {0} in 48 books"),
+        (only_letters, "we pay 12.50€, you 48 today.", "we pay 12,50 €, you 48 today."),
+        (only_letters, "hello. 😊 we read 😊", "hello. 😊 we read 😊"),
+    ],
+)
+def test_each_stage_repairs_what_the_one_before_does_not(copyist, damage, text, translation):
+    translator = copyist(damage)
+    ((damaged,),) = translator.hypotheses([text], protect=False, split=False)
+    ((repaired,),) = translator.hypotheses([text], split=False)
+    assert damaged.text == damage(text)[0]
+    assert (repaired.text.replace(" €", "€"), repaired.unkept) == (translation.replace(" €", "€"), ())
+    assert damaged.unkept == ()
+    assert repaired.log_probability < 0
+    assert repaired.tokens
+
+
+def test_sentences_without_spans_and_correct_translations_cost_nothing(copyist):
+    translator = copyist(copy)
+    texts = ["we read", "we read 48 books {0}", "a.b"]
+    translator.translate(texts, protect=False)
+    before = len(translator.program.encoded), len(translator.program.read)
+    translator.translate(texts)
+    assert (len(translator.program.encoded), len(translator.program.read)) == (2 * before[0], 2 * before[1])
+
+
+TEXTS = [
+    "we pay 12.50 for 48 books. you pay 7.25.",
+    "we read",
+    "-",
+    "you have {0} books and {1}",
+    "48",
+    "😊",
+    "we read 100 books 😊",
+    "",
+    "a 1 b 2 c 3 d 4 e 15",
+]
+
+
+@pytest.mark.parametrize("damage", [nines, without_braces, only_letters])
+def test_a_result_does_not_depend_on_other_texts(copyist, damage):
+    translator = copyist(damage)
+    alone = [translator.hypotheses([text])[0] for text in TEXTS]
+    texts = [(text, result) for text, result in zip(TEXTS, alone, strict=True) for _ in range(2)]
+    random.Random(1).shuffle(texts)
+    lines = [text for text, _ in texts]
+    expected = [[best.text for best in result] for _, result in texts]
+    for results in (
+        translator.hypotheses(lines),
+        translator.hypotheses(lines, max_batch_tokens=60),
+        list(translate_lines(translator, lines, max_chunk_lines=7)),
+        translator.submit(lines).result(),
+    ):
+        assert [[best.text for best in result] for result in results] == expected
+        assert [best.unkept for best, *_ in results] == [result[0].unkept for _, result in texts]
+
+
+def test_texts_without_a_letter_stay_as_they_are(copyist):
+    translator = copyist(garble)
+    unchanged = ["-", "1,250.00 €", " - ", "😊", "...", "{0}", "www.example.org"]
+    for results in (translator.hypotheses(unchanged), translator.submit(unchanged).result()):
+        assert [(best.text, best.score, best.tokens) for best, *_ in results] == [(text, 0.0, ()) for text in unchanged]
+    assert translator.translate(["we read. 1. 2."]) == ["zzz 1. 2."]
+    assert translator.translate(["1. we read"], n_best=2)[0][0].startswith("1. zzz")
+    assert translator.translate(["-"], n_best=2) == [["-"]]
+    assert set("".join(translator.translate(["-", "3"], protect=False))) == {"z"}
+
+
+def test_only_translation_between_two_languages_is_protected(copyist):
+    translator = copyist(nines)
+    assert translator.translate("we read 12") == "we read 12"
+    for codes in (("en", "en"), ("src", "tgt"), ("en", "sql")):
+        corpus = translator.spec.corpus.model_copy(update={"source": codes[0], "target": codes[1]})
+        translator.spec = translator.spec.model_copy(update={"corpus": corpus})
+        assert translator.translate(["we read 12", "12"]) == ["we read 99", "99"]
+
+
+def test_what_cannot_be_repaired_is_named(copyist, report):
+    translator = copyist(nines, report=report)
+    text = "we pay 12 or 48"
+    for options in ({"n_best": 2}, {"prefixes": ["we pay 99"]}, {"search": "sample", "top_k": 1}):
+        ((best, *_),) = translator.hypotheses([text], **options)
+        assert (best.text, best.unkept) == ("we pay 99 or 99", ("12", "48", "99", "99"))
+    (warning,) = {each for each in report.warnings if "lack" in each}
+    assert "1 of 1 translations" in warning
+    assert "text 1: '12', '48'" in warning
+    report.warnings.clear()
+    translator.hypotheses([text], n_best=2, protect=False)
+    assert not report.warnings
+    joined = translator.hypotheses(["we pay 12. you pay 48."], n_best=2)[0][0]
+    assert joined.unkept == ("12", "99", "48", "99")
+
+
+def test_a_cancelled_call_ends(copyist):
+    future = copyist(nines).submit(["we read 12 books"] * 50)
+    future.cancel()
+    assert future.cancelled() or future.done()
+
+
+def test_uncertain_sentences_are_marked(copyist):
+    for damage, uncertain in ((copy, ()), (lambda text: (), ("we read.", "you sleep."))):
+        ((best,),) = copyist(damage).hypotheses(["we read. you sleep."])
+        assert best.uncertain == uncertain
+
+
+# the constraint
+
+
+def required(text):
+    return tuple(find_spans(text, "en", "de"))
+
+
+def test_outputs_contain_all_spans_and_no_other_digit(toy, search):
+    """Random models write the spans, wherever they like."""
+    texts = ["12 or 48", "1.5 and 1.55 and 15", "{0} 7 a.b 7", "no number", "2 2 2"]
+    rule = SpanConstraint(CHARACTERS)
+    for seed in range(2):
+        program = toy(CHARACTERS.sizes[1], seed, 60)
+        sources = [
+            Source(index, (4 + index, EOS), 50, required=required(text), text=text) for index, text in enumerate(texts)
+        ]
+
+        def run(rows, program=program):
+            with Engine(program, workers=1, max_batch_tokens=40) as engine:
+                return {
+                    each.index: found[0].tokens for each, found in engine.search([rows], BeamSearch(4, 1.0, 1, rule))
+                }
+
+        together = run(sources)
+        assert together == {index: tokens for source in sources for index, tokens in run([source]).items()}
+        for source in sources:
+            tokens = CHARACTERS.decode(together[source.index])
+            if len(together[source.index]) < source.max_length:
+                assert all(any(each in tokens for each in span.spellings) for span in source.required)
+            digits = set("".join(spelling for span in source.required for spelling in span.spellings))
+            assert set(filter(str.isdigit, tokens)) <= digits
+
+
+def test_allowed_tokens_are_known_without_waiting_for_the_device():
+    """Tensors on the device `meta` have no values: an operation that has to read one on the host fails."""
+    device = torch.device("meta")
+    rule = SpanConstraint(CHARACTERS)
+    sources = [Source(0, (4, EOS), 40, required=required("12 or {0}")), Source(1, (4, EOS), 40)]
+    state, tokens = rule.start(sources, device), torch.empty(2, dtype=torch.long, device=device)
+    state = state.advance(tokens, tokens).advance(None, tokens).join(rule.start(sources[:1], device))
+    assert state.allowed().shape == (3, CHARACTERS.sizes[1])

@@ -1,0 +1,134 @@
+"""Spans of a text that a translation must keep, and whether it has kept them."""
+
+from __future__ import annotations
+
+import pytest
+
+from zoo.text.spans import compare, find_spans, needs_translation
+
+
+@pytest.mark.parametrize(
+    ("text", "spans"),
+    [
+        ("It costs $12.50 or 10,000 €.", ["$12.50", "10,000 €"]),
+        ("50% of 3 kg at -5 °C, 20 miles", ["50%", "3 kg", "-5 °C", "20 miles"]),
+        ("the 3rd of May in the 1990s, 1-24 hours", ["3rd", "1990s", "1", "24"]),
+        ("on 3/4/2024, 2024-04-03 or 03.04.24.", ["3/4/2024", "2024-04-03", "03.04.24"]),
+        ("at 9:15 p.m., 9 o'clock and 21:15", ["9:15 p.m.", "9 o'clock", "21:15"]),
+        ("call 555-1234 or +49 30 1234567", ["555-1234", "+49 30 1234567"]),
+        ("192.168.100.200 with v1.2 or 3.11.2", ["192.168.100.200", "v1.2", "3.11.2"]),
+        (
+            "see https://example.org/a?b=1&c=2, or www.example.org.",
+            ["https://example.org/a?b=1&c=2", "www.example.org"],
+        ),
+        ("ask b.ob_1@mail.example.org.", ["b.ob_1@mail.example.org"]),
+        (
+            "open /home/a/b.txt, C:\\a\\b.doc, src/a-b.py or cat.jpg.",
+            ["/home/a/b.txt", "C:\\a\\b.doc", "src/a-b.py", "cat.jpg"],
+        ),
+        ("%s, %d, %1$s, %(name)s, {0}, {name}, {{ name }}, ${x}", "%s %d %1$s %(name)s {0} {name} {{ name }} ${x}"),
+        ("😊👍🏽 or 👨‍👩‍👧, 🇩🇪 and 1️⃣", ["😊👍🏽", "👨‍👩‍👧", "🇩🇪", "1️⃣"]),
+        ("#Berlin with @anna_b", ["#Berlin", "@anna_b"]),
+        ("on A4 with H2O", ["A4", "H2O"]),
+    ],
+)
+def test_spans_are_recognised(text, spans):
+    found = [span.text for span in find_spans(text, "en")]
+    assert found == spans if isinstance(spans, list) else " ".join(found) == spans
+    assert all(text[span.start : span.end] == span.text for span in find_spans(text, "en"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["he/she and/or I", "so on... yes.", "a-b_c, d:e; f(g)", "100", "what?!", "„So“ – a", "Mr.Smith", "R&D @ #", "5x"],
+)  # fmt: skip
+def test_other_text_is_not_recognised(text):
+    assert all(span.numeric for span in find_spans(text, "en"))
+    assert len(find_spans(text, "en")) == any(map(str.isdigit, text))
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [
+        ("1,250.00 €", "1.250,00 €"), ("1,250.00 €", "€ 1.250,00"), ("1,250.00 €", "1250 Euro"),
+        ("at 9:15 p.m.", "um 21:15 Uhr"), ("at 9:15 a.m.", "um 9.15 Uhr"), ("at 9:15", "um 21:15 Uhr"),
+        ("at 9 p.m.", "um 9 Uhr abends"), ("at 9:15 p.m.", "um 9:15 abends"), ("٣ %", "3 %"),
+        ("at 9 o'clock", "um neun Uhr"), ("at 9", "um 9 Uhr"),
+        ("3/4/2024", "04.03.2024"), ("3rd of May", "3. Mai"), ("the 3rd", "der dritte"), ("the 1990s", "die 1990er"),
+        ("3 dogs", "drei Hunde"), ("three dogs", "3 Hunde"), ("10,000", "10.000"),
+        ("50 %", "50%"), ("50 percent", "50 Prozent"), ("3.5 kg", "3,5 Kilogramm"), ("1,234,567", "1.234.567"),
+        ("555-1234", "555-1234"), ("it is half past 9", "es ist 9:30 Uhr"),
+        ("2 cats and 2 dogs", "2 Katzen und 2 Hunde"),
+        ("{0} files in a.txt", "{0} Dateien in a.txt"), ("😊 hello", "hallo 😊"), ("no number", "keine Nummer"),
+    ],
+)  # fmt: skip
+def test_translations_agree_up_to_the_notation(source, target):
+    for each, other, languages in ((source, target, ("en", "de")), (target, source, ("de", "en"))):
+        assert compare(each, other, *languages)[:2] == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "missing", "added"),
+    [
+        ("1,250.00 €", "$300", ["1,250.00 €"], ["$300"]),
+        ("$5", "5 Euro", ["$5"], []),
+        ("10,000", "10,000", ["10,000"], ["10,000"]),
+        ("at 9 p.m.", "um 9 Uhr", ["9 p.m."], ["9 Uhr"]),
+        ("at 9:15 p.m.", "um 9:15", ["9:15 p.m."], ["9:15"]),
+        ("-5 °C", "5 °C", ["-5 °C"], ["5 °C"]),
+        ("call 555-1234", "ruf 555-123", ["555-1234"], ["555", "123"]),
+        ("a dog and 14 cats", "ein Hund und 14 Katzen, 15 Vögel", [], ["15"]),
+        ("2 cats and 2 dogs", "2 Katzen", ["2"], []),
+        ("3 dogs", "dreizehn Hunde", ["3"], []),
+        ("visit https://a.org/b", "besuche https://a.org/bc", ["https://a.org/b"], []),
+        ("hello %s", "hallo %", ["%s"], []),
+        ("{0} 😊", "{1}", ["{0}", "😊"], []),
+    ],
+)
+def test_changed_spans_are_found(source, target, missing, added):
+    differences = compare(source, target, "en", "de")
+    assert [span.text for span in differences.missing] == missing
+    assert [span.text for span in differences.added] == added
+
+
+def test_words_for_numbers_above_twelve_may_become_numbers_only():
+    assert compare("twenty dogs", "20 Hunde", "en", "de")[:2] == ([], [])
+    assert [span.text for span in compare("20 Hunde", "twenty dogs", "de", "en").missing] == ["20"]
+
+
+def test_words_of_other_languages_may_be_numbers():
+    assert compare("j'ai 3 chiens", "mám tři psy", "fr", "cs")[:2] == ([], [])
+    assert compare("tengo veinte perros y 30 gatos", "20 chiens et 30 chats", "es", "fr")[:2] == ([], [])
+    assert [span.text for span in compare("30 gatos", "20 chats", "es", "fr").missing] == ["30"]
+
+
+@pytest.mark.parametrize(
+    ("text", "spellings"),
+    [
+        ("$12.50", ["12,50 $"]), ("10,000 €", ["10.000 €"]), ("1,234.50", ["1.234,50"]),
+        ("3rd", ["3."]), ("1990s", ["1990er"]),
+        ("9:15 p.m.", ["21:15 Uhr"]), ("1," + "000" * 2000, ["1," + "000" * 2000]),
+        ("3/4/2024", ["3/4/2024"]), ("{0}", ["{0}"]),
+        ("007", ["007"]), ("0.5", ["0,5"]),
+    ],
+)  # fmt: skip
+def test_spans_are_spelled_as_in_the_target_language(text, spellings):
+    (span,) = find_spans(text, "en", "de")
+    assert list(span.spellings) == spellings
+    assert all(compare(text, spelling, "en", "de")[:2] == ([], []) for spelling in spellings[:1])
+
+
+def test_only_words_need_a_translation():
+    for text in ("-", "$5", "1,250.00", "😊", "...", "{0}: %s", "https://a.org b@c.org", "٣", ""):
+        assert not needs_translation(text), text
+    for text in ("a", "5 dogs", "犬", "ok {0}", "1a)"):
+        assert needs_translation(text), text
+
+
+_REPEATED = "a|1|a.|a/|a-|1.|1,|{|{{a|www.a|@a|a@|(12)-|😊\u200d|http://|%(|a1|~/a|1 000 |+1 |0123 "
+
+
+@pytest.mark.parametrize("unit", _REPEATED.split("|"))
+def test_the_time_is_linear(unit):
+    """A search whose time grew with the square of the length would take minutes."""
+    assert find_spans(unit * (60_000 // len(unit)) + "x", "en", "de") is not None

@@ -1,0 +1,274 @@
+"""Protection of amounts, dates, links, placeholders and the like: translations are checked and, if needed, repaired."""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
+from dataclasses import replace
+from typing import NamedTuple, TypeVar
+
+from zoo.generation.batching import Source
+from zoo.generation.engine import Engine, SearchResult
+from zoo.generation.hypotheses import Hypothesis, SearchStrategy
+from zoo.generation.preprocessing import Preprocessor
+from zoo.generation.span_constraint import SpanConstraint
+from zoo.generation.translation import Translation, uncertain_sentences
+from zoo.text.lines import clean
+from zoo.text.sentences import language_tokens
+from zoo.text.spans import Span, compare, find_spans, needs_translation
+
+_T = TypeVar("_T")
+Steps = Generator[tuple[Sequence[Source], SearchStrategy], list[list[Hypothesis]], _T]
+"""Work that needs several searches: it yields the arguments of each search, and receives the hypotheses."""
+Repair = tuple[SpanConstraint, SearchStrategy]
+"""A constraint, and the search under this constraint."""
+_STAGES = _PROXIES, _WHOLE, _FRAGMENTS = range(3)
+_SPARE_TOKENS = 20
+"""Number of tokens that a repaired translation may have beyond its spans and twice its source."""
+_ORDINAL = re.compile("[0-9](st|[nr]d|th)$")
+
+
+class _Plan(NamedTuple):
+    """Parts of a sentence to copy or to translate. An empty plan means that a repair is not possible.
+
+    `proxies` are numbers that stand for spans, and the spellings that replace them in the translation.
+    """
+
+    parts: Sequence[Source | str]
+    proxies: Mapping[str, str] = {}
+
+
+class Protection:
+    """Checks whether translations have the amounts, links and the like of their sentences, and repairs the others.
+
+    A sentence is decoded again under a `SpanConstraint`. First, ordinary numbers replace the spans that it has lost,
+    because models translate numbers better than links or placeholders. If this fails, the spans themselves are decoded.
+    If this fails, too, the fragments between the spans are translated alone. The first of these translations that has
+    all spans is used. If there is none, the first translation is kept with a mark.
+    """
+
+    def __init__(
+        self,
+        preprocessor: Preprocessor,
+        convert: Callable[[Source, Sequence[Hypothesis]], list[Translation]],
+        make_repair: Callable[[], Repair] | None,
+    ) -> None:
+        """Create a protection.
+
+        Args:
+            preprocessor: Preprocessor of the sentences.
+            convert: Function that makes translations from the hypotheses of a sentence.
+            make_repair: Function that returns the constraint and the search for repairs. None: only check.
+        """
+        self._preprocessor, self._convert, self._make_repair = preprocessor, convert, make_repair
+        self._languages = preprocessor.languages.source, preprocessor.languages.target
+
+    def check(self, source: Source, hypotheses: Sequence[Hypothesis]) -> list[Translation]:
+        """Return the translations of a sentence, with their field `unkept`."""
+        translations = self._convert(source, hypotheses)
+        if not (self._preprocessor.protects and find_spans(_text(source), self._languages[0])):
+            return translations
+        return [replace(each, unkept=self._unkept(source, each.text)) for each in translations]
+
+    def needs_repair(self, source: Source, translations: Sequence[Translation]) -> bool:
+        """Return whether to translate a sentence again. Translations with a prefix are never repaired."""
+        has_prefix = source.prefix != self._preprocessor.languages.target_tokens
+        return self._make_repair is not None and bool(translations[0].unkept) and not has_prefix
+
+    def repair(self, pairs: Sequence[tuple[Source, Translation]]) -> Steps[list[list[Translation]]]:
+        """Translate sentences again, together.
+
+        Args:
+            pairs: The sentences, each with its first translation.
+
+        Returns:
+            The translation of each sentence. Those that could not be repaired are the first translations.
+        """
+        assert self._make_repair is not None
+        constraint, strategy = self._make_repair()
+        results = [translation for _, translation in pairs]
+        for stage in _STAGES:
+            plans = {
+                number: self._plan(*pairs[number], constraint, stage)
+                for number, result in enumerate(results)
+                if result.unkept
+            }
+            sources = [part for plan in plans.values() for part in plan.parts if isinstance(part, Source)]
+            numbered = [replace(source, index=index) for index, source in enumerate(sources)]
+            found = iter((yield numbered, strategy) if numbered else ())
+            for number, plan in plans.items():
+                parts = [
+                    (part, self._convert(part, next(found))[0]) if isinstance(part, Source) else part
+                    for part in plan.parts
+                ]
+                joined = _join(pairs[number][0], parts, plan.proxies)
+                if parts and not self._unkept(pairs[number][0], joined.text):
+                    results[number] = joined
+        return [[result] for result in results]
+
+    def _unkept(self, source: Source, translation: str) -> tuple[str, ...]:
+        differences = compare(_text(source), translation, *self._languages)
+        return tuple(span.text for span in (*differences.missing, *differences.added))
+
+    def _plan(self, source: Source, first: Translation, constraint: SpanConstraint, stage: int) -> _Plan:
+        """Return how to translate a sentence again: which spans to cut out and to copy, and which to replace."""
+        text, differences = _text(source), compare(_text(source), first.text, *self._languages)
+        spans = [span for span in find_spans(text, *self._languages) if span not in differences.as_words]
+        cuts = spans if stage == _FRAGMENTS else [span for span in differences.missing if _is_apart(span, text)]
+        replaced = [span for span in differences.missing or spans if span not in cuts] if stage == _PROXIES else []
+        numbers = (number for number in constraint.common_numbers if number not in text)
+        proxies = dict(zip(replaced, numbers, strict=False))
+        fragments, copied, start = [""], [""], 0
+        for span in sorted([*cuts, *proxies], key=lambda span: span.start):
+            ending = "th" if span in proxies and _ORDINAL.search(span.text) else ""
+            fragments[-1] += text[start : span.start] + proxies.get(span, "") + ending
+            start = span.end
+            if span in cuts:
+                fragments.append("")
+                copied.insert(-1, span.spellings[0])
+        fragments[-1] += text[start:]
+        words = [span.text for span in differences.as_words]
+        parts = list[Source | str]()
+        for fragment, copy in zip(fragments, copied, strict=True):
+            encoded = self._encode(source, fragment, constraint, words)
+            if not encoded:
+                return _Plan([])
+            parts += [*encoded, copy]
+        return _Plan(parts, {number: span.spellings[0] for span, number in proxies.items()})
+
+    def _encode(
+        self, source: Source, fragment: str, constraint: SpanConstraint, words: list[str]
+    ) -> list[Source | str]:
+        """Return a fragment of a sentence with its spans. Nothing is returned if the model has no tokens for a span.
+
+        Args:
+            source: The sentence.
+            fragment: The fragment.
+            constraint: The constraint that the spans will satisfy.
+            words: Numbers that may be written as words.
+        """
+        start = next((position for position, character in enumerate(fragment) if character.isalnum()), len(fragment))
+        text = fragment[start:].rstrip()
+        if not needs_translation(text):
+            return [fragment]
+        spans = [span for span in find_spans(text, *self._languages) if span.text not in words]
+        lengths = [len(next(constraint.spell(span), (0, []))[1]) for span in spans]
+        if not all(lengths):
+            return []
+        encoded = self._preprocessor.encode_sentence(language_tokens(source.text) + text, source.index)
+        max_length = min(encoded.max_length, 2 * len(encoded) + sum(lengths) + _SPARE_TOKENS)
+        encoded = replace(encoded, required=tuple(spans), max_length=max_length)
+        return [fragment[:start], encoded, fragment[start + len(text) :]]
+
+
+def protected(
+    results: Iterable[SearchResult], protection: Protection, engine: Engine
+) -> Iterator[tuple[Source, list[Translation]]]:
+    """Yield each sentence with its translations as soon as they are known. Repairs run while the search continues."""
+    pending: deque[tuple[Source, Future[list[list[Translation]]]]] = deque()
+    try:
+        for source, hypotheses in results:
+            translations = protection.check(source, hypotheses)
+            if protection.needs_repair(source, translations):
+                pending.append((source, run_steps(engine, protection.repair([(source, translations[0])]))))
+            else:
+                yield source, translations
+            while pending and pending[0][1].done():
+                source, future = pending.popleft()
+                yield source, future.result()[0]
+        while pending:
+            source, future = pending.popleft()
+            yield source, future.result()[0]
+    finally:
+        for _, future in pending:
+            future.cancel()
+
+
+def protect_all(
+    protection: Protection, sources: Sequence[Source], strategy: SearchStrategy
+) -> Steps[list[list[Translation]]]:
+    """Translate sentences, and return the translations of each."""
+    hypotheses = yield sources, strategy
+    results = [protection.check(source, each) for source, each in zip(sources, hypotheses, strict=True)]
+    numbers = [number for number, each in enumerate(results) if protection.needs_repair(sources[number], each)]
+    if numbers:
+        repaired = yield from protection.repair([(sources[number], results[number][0]) for number in numbers])
+        for number, translations in zip(numbers, repaired, strict=True):
+            results[number] = translations
+    return results
+
+
+def run_steps(engine: Engine, steps: Steps[_T], advance: Callable[[], object] = lambda: None) -> Future[_T]:
+    """Run the searches of some work in an engine, one after the other, and return the future of its result.
+
+    Args:
+        engine: The engine. If the future is cancelled, its current search is withdrawn.
+        steps: The work. After the first search, it runs in worker threads.
+        advance: Function that is called after each sentence of the first search.
+    """
+    result: Future[_T] = Future()
+    current: list[Future[list[list[Hypothesis]]]] = []
+
+    def resume(done: Future[list[list[Hypothesis]]] | None) -> None:
+        if result.cancelled():
+            return
+        try:
+            sources, strategy = next(steps) if done is None else steps.send(done.result())
+            search: Future[list[list[Hypothesis]]] = engine.submit(
+                sources, strategy, advance=advance if done is None else lambda: None
+            )
+        except StopIteration as end:
+            with suppress(InvalidStateError):  # the future was cancelled
+                result.set_result(end.value)
+        except BaseException as error:
+            if done is None:
+                raise
+            with suppress(InvalidStateError):
+                result.set_exception(error)
+        else:
+            current[:] = [search]
+            search.add_done_callback(resume)
+
+    def withdraw(done: Future[_T]) -> None:
+        if done.cancelled():
+            for search in current:
+                search.cancel()
+            done.set_running_or_notify_cancel()  # for threads in `concurrent.futures.wait`
+
+    result.add_done_callback(withdraw)
+    resume(None)
+    return result
+
+
+def _text(source: Source) -> str:
+    """Return a sentence without language tokens, as the model reads it."""
+    return clean(source.text[len(language_tokens(source.text)) :])
+
+
+def _is_apart(span: Span, text: str) -> bool:
+    """Return whether a span without letters and digits, such as an emoji, is at the edge of a sentence."""
+    is_edge = span.start == 0 or span.end == len(text) or text[: span.start].rstrip().endswith((".", "!", "?"))
+    return is_edge and not any(map(str.isalnum, span.text))
+
+
+def _join(source: Source, parts: Sequence[tuple[Source, Translation] | str], proxies: Mapping[str, str]) -> Translation:
+    """Return the translation of a sentence, joined from its parts: copied strings, and fragments with translations."""
+    text = ""
+    for part in parts:
+        if isinstance(part, str):
+            text += part
+        else:
+            fragment, translation = part
+            has_stop = len(parts) == 1 or fragment.text.endswith((".", "!", "?"))
+            text += translation.text if has_stop else translation.text.rstrip(".!? ")
+    for number, spelling in proxies.items():
+        ending = next((re.escape(each) for each in (" Uhr", ".") if spelling.endswith(each)), "")
+        pattern = rf"(?<!\d){number}(?!\d)(?:st|[nr]d|th)?(?:{ending})?"
+        text = re.sub(pattern, spelling.replace("\\", r"\\"), text)
+    translations = [part[1] for part in parts if not isinstance(part, str)]
+    tokens = tuple(token for each in translations for token in each.tokens)
+    total, score = sum(each.log_probability for each in translations), sum(each.score for each in translations)
+    return Translation(text, score, total, tokens, uncertain=uncertain_sentences(source.text, total, tokens))

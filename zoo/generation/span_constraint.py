@@ -1,0 +1,208 @@
+"""Constraint that makes a translation contain given spans, such as amounts and links."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+from specs import EOS, PAD, UNK
+from zoo.generation.batching import Source, pad_sequences
+from zoo.text.spans import Span
+from zoo.text.vocabulary import Vocabulary
+
+if TYPE_CHECKING:
+    import torch
+    from jaxtyping import Bool, Int
+    from torch import Tensor
+else:
+    from compiler.lazy import torch
+
+_SPACE = "▁"
+_DIGIT = re.compile(r"<0x3[0-9]>|^(?!<0x..>$).*\d")
+_MARKS = tuple("([{<„“«‚‘\"'$€£¥/–-")
+_AFTER_SPACE, _AFTER_MARK = 0, 1
+"""Nodes at which a span begins: as a new word, or directly after one of the marks."""
+
+
+class SpanConstraint:
+    """Constraint that makes every output contain the spans in `Source.required`, and no other digit.
+
+    A span may have any of its spellings. If its first tokens are only letters, they may also belong to other words.
+    After further tokens, the span must be completed. EOS is allowed after all spans, and at the maximum length.
+    """
+
+    def __init__(self, vocabulary: Vocabulary, free: Sequence[int] = ()) -> None:
+        """Build the tables of the constraint.
+
+        Args:
+            vocabulary: Vocabulary of the model.
+            free: Tokens that are always allowed, such as those of languages.
+        """
+        self._vocabulary = vocabulary
+        texts = vocabulary.token_strings(range(vocabulary.sizes[1]))
+        always = vocabulary.control_tokens("target") | set(free)
+        self.is_word = [text == _SPACE or text.replace(_SPACE, "").isalpha() for text in texts]
+        self.free = torch.tensor([id in always or not _DIGIT.search(text) for id, text in enumerate(texts)])
+        self.marks = torch.tensor([text.endswith(_MARKS) for text in texts])
+        self.extends = torch.tensor([re.match("[A-Za-z0-9/_]", text) is not None for text in texts])
+
+    @cached_property
+    def common_numbers(self) -> list[str]:
+        """Numbers from 20 to 99 that need few tokens, the best first."""
+        numbers = map(str, range(20, 100))
+        return sorted(numbers, key=lambda number: (len(self._vocabulary.encode(number, "target")), int(number) % 10))
+
+    def spell(self, span: Span) -> Iterator[tuple[int, list[int]]]:
+        """Yield the tokens of each spelling, with the node at which they begin. A model may have none for a span."""
+        encode = self._vocabulary.encode
+        mark = encode("(", "target")
+        for spelling in span.spellings:
+            tokens, after_mark = encode(spelling, "target"), encode(f"({spelling}", "target")
+            if UNK not in tokens:
+                yield _AFTER_SPACE, tokens
+                if after_mark[: len(mark)] == mark:
+                    yield _AFTER_MARK, after_mark[len(mark) :]
+
+    def start(self, sources: Sequence[Source], device: torch.device | str) -> SpanState:
+        """Return the state before the first token, one row per sentence."""
+        tries = [_Trie(self, source.required) for source in sources]
+        spans, nodes = max(len(trie.left) for trie in tries) or 1, max(len(trie.ends) for trie in tries)
+        parents, tokens, children = (
+            pad_sequences([[edge[:3][column] for edge in trie.edges] or [0] for trie in tries], device)
+            for column in range(3)
+        )
+        below = torch.zeros(*parents.shape, spans, dtype=torch.bool)
+        for row, trie in enumerate(tries):
+            for number, (*_, under) in enumerate(trie.edges):
+                below[row, number, list(under)] = True
+
+        def table(rows: list[list[int]], width: int) -> Tensor:
+            return torch.tensor([[*row, *[0] * (width - len(row))] for row in rows], device=device)
+
+        start = torch.zeros(len(sources), dtype=torch.long, device=device)
+        return SpanState(
+            start,
+            start.bool(),
+            torch.tensor([source.max_length for source in sources], device=device),
+            table([trie.left for trie in tries], spans),
+            parents,
+            tokens,
+            children,
+            below.to(device),
+            table([trie.ends for trie in tries], nodes),
+            table([trie.forced for trie in tries], nodes).bool(),
+            table([trie.closed for trie in tries], nodes).bool(),
+            *(each.to(device).unsqueeze(0) for each in (self.free, self.marks, self.extends)),
+        )
+
+
+class _Trie:
+    """Trie of the tokens of all spellings of a sentence's spans.
+
+    Attributes:
+        left: How often each span must be written.
+        edges: Parent node, token, child node, and the spans below, for each edge.
+        ends: The number of the span that ends at each node, counted from 1, or 0.
+        forced: Whether the span must be completed at a node.
+        closed: Whether a span ends at a node that no letter may follow.
+    """
+
+    def __init__(self, rule: SpanConstraint, spans: Sequence[Span]) -> None:
+        numbers: dict[frozenset[str], int] = {}
+        self.left: list[int] = []
+        self.ends, self.forced, self.closed = [0, 0], [0, 0], [0, 0]
+        edges: dict[tuple[int, int], tuple[int, set[int]]] = {}
+        for span in spans:
+            number = numbers.setdefault(span.readings, len(numbers))
+            if number < len(self.left):
+                self.left[number] += 1
+                continue
+            self.left.append(1)
+            for node, tokens in rule.spell(span):
+                is_distinct = False
+                for token in tokens:
+                    node, below = edges.setdefault((node, token), (len(self.ends), set()))
+                    below.add(number)
+                    is_distinct = is_distinct or not rule.is_word[token]
+                    if node == len(self.ends):
+                        for column, value in ((self.ends, 0), (self.forced, int(is_distinct)), (self.closed, 0)):
+                            column.append(value)
+                self.ends[node], self.closed[node] = number + 1, not span.numeric and span.text[-1].isalnum()
+        self.forced = [int(forced and not end) for forced, end in zip(self.forced, self.ends, strict=True)]
+        self.edges = [(parent, token, child, below) for (parent, token), (child, below) in edges.items()]
+
+
+class SpanState(NamedTuple):
+    """State of `SpanConstraint` for a batch. The last three tensors have one row for all hypotheses."""
+
+    node: Int[Tensor, " rows"]
+    after_mark: Bool[Tensor, " rows"]
+    steps: Int[Tensor, " rows"]
+    """Number of tokens that still fit."""
+    left: Int[Tensor, "rows spans"]
+    """How often each span is still missing. The span that ends at the node is not counted yet: it may be longer."""
+    parents: Int[Tensor, "rows edges"]
+    tokens: Int[Tensor, "rows edges"]
+    children: Int[Tensor, "rows edges"]
+    below: Bool[Tensor, "rows edges spans"]
+    ends: Int[Tensor, "rows nodes"]
+    forced: Bool[Tensor, "rows nodes"]
+    closed: Bool[Tensor, "rows nodes"]
+    free: Bool[Tensor, "1 V"]
+    marks: Bool[Tensor, "1 V"]
+    extends: Bool[Tensor, "1 V"]
+
+    def allowed(self) -> Bool[Tensor, "rows V"]:
+        """Return which tokens may come next."""
+        node, (continuing, starting) = self.node.unsqueeze(1), self._live()
+        forced = self.forced.gather(1, node)
+        kept = self.free & ~forced & ~(self.closed.gather(1, node) & self.extends)
+        kept = kept.scatter(1, self.tokens.masked_fill(~(continuing | starting), PAD), True)
+        kept[:, PAD] = False
+        kept[:, EOS] = (~forced[:, 0] & (self._left_after() == 0).all(1)) | (self.steps <= 0)
+        return kept
+
+    def advance(self, rows: Int[Tensor, " rows"] | None, tokens: Int[Tensor, " rows"]) -> SpanState:
+        """Return the state after one more token in each row (see `ConstraintState.advance`)."""
+        state = (
+            self if rows is None else SpanState._make([*(each.index_select(0, rows) for each in self[:-3]), *self[-3:]])
+        )
+        hits = state.tokens == tokens.unsqueeze(1)
+        continuing, starting = (live & hits for live in state._live())
+        is_continued = continuing.any(1)
+        node = (state.children * torch.where(is_continued.unsqueeze(1), continuing, starting)).max(1).values
+        return state._replace(
+            node=node,
+            after_mark=state.marks[0, tokens],
+            steps=state.steps - 1,
+            left=torch.where(is_continued.unsqueeze(1), state.left, state._left_after()),
+        )
+
+    def join(self, other: SpanState) -> SpanState:
+        """Return the state with the rows of this state, followed by the rows of `other`."""
+        return SpanState._make([*map(_concatenate, self[:-3], other[:-3]), *self[-3:]])
+
+    def _left_after(self) -> Int[Tensor, "rows spans"]:
+        """Return how often each span is missing if no longer span continues at the node."""
+        end = self.ends.gather(1, self.node.unsqueeze(1))
+        return (self.left - (torch.arange(1, self.left.shape[1] + 1, device=end.device) == end).long()).clamp(min=0)
+
+    def _live(self) -> tuple[Bool[Tensor, "rows edges"], Bool[Tensor, "rows edges"]]:
+        """Return the edges that continue a span at the node, and those that begin a missing span."""
+        node = self.node.unsqueeze(1)
+        is_first = (self.parents == _AFTER_SPACE) | ((self.parents == _AFTER_MARK) & self.after_mark.unsqueeze(1))
+        continuing = (self.parents == node) & (self.below & (self.left > 0).unsqueeze(1)).any(2) & (node > _AFTER_MARK)
+        starting = is_first & (self.below & (self._left_after() > 0).unsqueeze(1)).any(2) & ~self.forced.gather(1, node)
+        return continuing, starting
+
+
+def _concatenate(first: Tensor, second: Tensor) -> Tensor:
+    """Concatenate the rows of two tensors, which are padded with zeros to the same sizes."""
+    sizes = list(map(max, first.shape[1:], second.shape[1:]))
+    padded = []
+    for tensor in (first, second):
+        missing = [size - own for size, own in zip(sizes, tensor.shape[1:], strict=True)]
+        padded.append(torch.nn.functional.pad(tensor, [side for each in reversed(missing) for side in (0, each)]))
+    return torch.cat(padded)
