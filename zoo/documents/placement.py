@@ -56,7 +56,7 @@ def place_markup(segment: Segment, target: str, tokens: Sequence[AlignedToken], 
         return syntax.escape(segment.start + target + segment.end)
     words = _read_words(segment, target, tokens)
     units = _replace_words(segment, words, target)
-    _set_pieces(segment, words, target)
+    _set_parts(segment, words, target)
     units += _keep_elements(segment, words, target)
     head = _place_units(words, sorted(units, key=lambda unit: unit.start), target)
     head += _place_marks(segment, words)
@@ -113,11 +113,9 @@ def _replace_words(segment: Segment, words: list[_Word], target: str) -> list[Un
     return rest
 
 
-def _set_pieces(segment: Segment, words: Sequence[_Word], target: str) -> None:
+def _set_parts(segment: Segment, words: Sequence[_Word], target: str) -> None:
     """Set the elements around each word. Words without a source get those of the word before them."""
-    covered = bytearray(len(segment.text) + 1)
-    for unit in segment.units:
-        covered[unit.start : unit.end] = b"\1" * (unit.end - unit.start)
+    covered = _covered(segment)
     spans = [match.span() for match in WORDS.finditer(segment.text)]
     starts = [start for start, _ in spans]
     for word in words:
@@ -126,13 +124,25 @@ def _set_pieces(segment: Segment, words: Sequence[_Word], target: str) -> None:
             index = bisect_right(starts, position) - 1
             span = spans[index] if index >= 0 and position < spans[index][1] else (position, position + 1)
             word.parts = _word_parts(segment, target[word.start : word.end], position, span)
-    characters = zip(segment.text, segment.stacks, covered, strict=False)
-    texts = [stack for character, stack, is_covered in characters if character != " " and not is_covered]
-    current = next((word.parts[0][1] for word in words if word.parts), texts[0] if texts else ())
+    current = next((word.parts[0][1] for word in words if word.parts), _first_text_stack(segment))
     for word in words:
         if word.unit is None:
             word.parts = word.parts or [(target[word.start : word.end], current)]
             current = word.parts[-1][1]
+
+
+def _covered(segment: Segment) -> bytearray:
+    """Return 1 for each character that the translator reads in place of copied content, and 0 for the others."""
+    covered = bytearray(len(segment.text) + 1)
+    for unit in segment.units:
+        covered[unit.start : unit.end] = b"\1" * (unit.end - unit.start)
+    return covered
+
+
+def _first_text_stack(segment: Segment) -> Stack:
+    """Return the elements around the first character of the text that is neither white space nor copied content."""
+    characters = zip(segment.text, segment.stacks, _covered(segment), strict=False)
+    return next(stack for character, stack, is_covered in characters if character != " " and not is_covered)
 
 
 def _word_parts(segment: Segment, text: str, position: int, span: tuple[int, int]) -> list[tuple[str, Stack]]:
@@ -167,7 +177,8 @@ def _keep_elements(segment: Segment, words: Sequence[_Word], target: str) -> lis
             starts.setdefault(element, position)
         previous = stack
     used = {element for word in words for _, stack in word.parts for element in stack}
-    used.update(element for unit in segment.units for element in unit.stack)
+    solid = _solid_elements(segment)
+    used.update(each for unit in segment.units for each in unit.stack if not unit.is_space or each not in solid)
     by_stack: dict[Stack, list[tuple[int, int]]] = {}
     """Source and index of each word, in order, by the elements around the word."""
     order = sorted((word.source, index) for index, word in enumerate(words) if word.source is not None)
@@ -184,6 +195,13 @@ def _keep_elements(segment: Segment, words: Sequence[_Word], target: str) -> lis
         else:
             empty.append(Unit(start, start, stack, ""))
     return empty
+
+
+def _solid_elements(segment: Segment) -> set[int]:
+    """Return the elements that contain more than white space."""
+    stacks = (stack for character, stack in zip(segment.text, segment.stacks, strict=False) if character != " ")
+    units = (unit.stack for unit in segment.units if not unit.is_space)
+    return {element for stack in {*stacks, *units} for element in stack}
 
 
 def _pop_nearest(words: list[tuple[int, int]], start: int) -> tuple[int, int] | None:
@@ -267,7 +285,8 @@ class _Extremes:
 
 def _write(segment: Segment, words: Sequence[_Word], head: Sequence[Unit | Mark], target: str, syntax: Syntax) -> str:
     writer = _Writer(segment.elements, syntax)
-    following = _first_stacks(words)  # for each word, the elements around it or around the next word with text
+    following = _first_stacks(segment, words)  # for each word, the elements around it or the next word with text
+    solid = _solid_elements(segment)
     stacks = [word.parts[0][1] if word.parts else word.unit.stack if word.unit else () for word in words] + [()]
     if syntax.needs_runs:
         writer.text(segment.start, following[0])
@@ -295,7 +314,8 @@ def _write(segment: Segment, words: Sequence[_Word], head: Sequence[Unit | Mark]
         if word.parts or not syntax.needs_runs:
             previous = word.parts[-1][1] if word.parts else stack
         for each in (*word.ends, *word.after):
-            if isinstance(each, Unit) and each.is_space and not syntax.needs_runs:  # it ends no element
+            is_space = isinstance(each, Unit) and each.is_space
+            if is_space and not syntax.needs_runs and solid.issuperset(each.stack):  # it ends no element
                 each = replace(each, stack=_common(writer.stack, stacks[index + 1]))
             writer.copied(each)
         replaces_space = any(isinstance(each, Unit) and each.is_space for each in word.after)
@@ -308,8 +328,9 @@ def _write(segment: Segment, words: Sequence[_Word], head: Sequence[Unit | Mark]
     return segment.start + writer.finish() + segment.end
 
 
-def _first_stacks(words: Sequence[_Word]) -> list[Stack]:
-    stacks, stack = list[Stack](), next((word.parts[0][1] for word in reversed(words) if word.parts), ())
+def _first_stacks(segment: Segment, words: Sequence[_Word]) -> list[Stack]:
+    last = next((word.parts[0][1] for word in reversed(words) if word.parts), None)
+    stacks, stack = list[Stack](), _first_text_stack(segment) if last is None else last
     for word in reversed(words):
         stack = word.parts[0][1] if word.parts else stack
         stacks.append(stack)
