@@ -36,10 +36,13 @@ _LINES = re.compile(
 _MARKER = re.compile(f"[{_MARKERS}]")
 _SPACES = re.compile(r"(?<!\s)[ \t]{2,}(?!\s)")
 _ENTITIES = {Mode.HTML: {"<": "&lt;", "&": "&amp;"}, Mode.QUOTED: {'"': "&quot;"}}
+_LAST_LINE = re.compile(r"[\r\n][ \t>]*\Z")
+"""Line break at the end of a text, with the beginning of the next line, such as the mark of a quotation."""
+_MAX_INDENT = 200
 _MAX_MOVED = 10
 """Maximum number of characters that a delimiter is moved."""
 _MOVABLE = rf"(?:{_ESCAPE}.|\s|[^\x00-\x7f{_MARKERS}])"
-_FIRST, _LAST = re.compile(_MOVABLE), re.compile(_MOVABLE + r"\Z")
+_FIRST, _LAST = re.compile(rf"[\r\n][ \t>]*|{_MOVABLE}"), re.compile(_MOVABLE + r"\Z")
 _TAGS = {"**": "strong", "__": "strong", "*": "em", "_": "em", "~~": "del"}
 _LINE_START = re.compile(
     r"(?:[ \t>]|[-+*:][ \t]|\d{1,9}[.)][ \t]|\[[ xX]\][ \t]|\[\^[^\[\]\s]+\]:[ \t]|\[![\w-]+\])*+(\d{1,9})?+"
@@ -161,7 +164,7 @@ def _move_in(parts: list[str], index: int, partner: int) -> None:
     step = 1 if partner > index else -1
     for _ in range(_MAX_MOVED):
         inner = parts[index + step]
-        match = _FIRST.match(inner) if step > 0 else _LAST.search(inner[-2:])
+        match = _FIRST.match(inner) if step > 0 else _LAST_LINE.search(inner[-_MAX_INDENT:]) or _LAST.search(inner[-2:])
         is_whole = match is not None and match[0] == inner and index + 2 * step == partner
         if match is None or is_whole or _is_flanking(parts, index, step):
             return

@@ -272,6 +272,11 @@ def check_document(seed: int) -> None:
         assert normal.count(lines[1] if len(lines) > 1 else copied) == 1
 
 
+@pytest.mark.parametrize("seed", [53271, 70708])
+def test_delimiters_never_divide_the_mark_of_a_line(seed: int) -> None:
+    check_document(seed)
+
+
 @given(seed=st.integers(0, 10**9))
 def test_random_documents_keep_their_blocks_elements_and_copied_parts(seed: int) -> None:
     check_document(seed)
