@@ -306,7 +306,7 @@ def _open_model(folders: list[Path], task: str, how: BackendOptions, input: Path
     from cli.console import report
     from cli.streams import is_typed
     from specs import ZooError
-    from specs.spec import COMMANDS
+    from specs.task import TASKS
     from zoo.generation.loading import open_model
     from zoo.models.folder import ModelFolder
 
@@ -315,8 +315,8 @@ def _open_model(folders: list[Path], task: str, how: BackendOptions, input: Path
         if actual != task:
             alternative = f"train another model with `zoo train {_EXAMPLE_SPECS[task]}`"
             raise ZooError(
-                f"the model `{folder}` {_VERBS[actual]}, so `zoo {COMMANDS[task]}` cannot use it",
-                hint=f"run `zoo {COMMANDS[actual]} --model {folder}`, or {alternative}",
+                f"the model `{folder}` {_VERBS[actual]}, so `zoo {TASKS[task].command}` cannot use it",
+                hint=f"run `zoo {TASKS[actual].command} --model {folder}`, or {alternative}",
             )
     messages = report()
     models = [open_model(folder, **how, report=messages) for folder in folders]

@@ -101,7 +101,6 @@ def publish(
     concurrent uploads, and a revision never changes. Others pull the newest revision, or one that they name.
     """
     from cli.console import report
-    from specs.spec import COMMANDS
     from zoo.files.reading import read_bytes
     from zoo.models.find import published_model
     from zoo.models.folder import ModelFolder
@@ -124,7 +123,7 @@ def publish(
         folder = publish(run, name=name, replace=replace, with_text=text, notes=written, report=messages)
     print(folder)
     if to is None:
-        messages.info(f"next: zoo {COMMANDS[ModelFolder(folder).spec.task.kind]} --model {folder.name}")
+        messages.info(f"next: zoo {ModelFolder(folder).spec.task.command} --model {folder.name}")
     else:
         uploaded = upload(folder, to, alias=alias, report=messages)
         print(f"{uploaded.pin} sha256:{uploaded.digest}")

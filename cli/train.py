@@ -83,7 +83,6 @@ def train(
     from cli.console import report
     from cli.errors import INTERRUPTED
     from compiler.switches import tune_process
-    from specs.spec import COMMANDS
     from zoo.models.find import run_of_spec_file
     from zoo.models.folder import differing_fields
     from zoo.training.run import Run
@@ -109,8 +108,7 @@ def train(
     folder = run or (result.run.folder if differing_fields(chosen, specs.load(spec)) else None)
     model = f"--model {quote(str(folder))}" if folder else f"--spec {quote(spec)}"
     name = quote(str(folder) if folder else chosen.short_name) + ("" if chosen.has_own_name else " --name NAME")
-    command = COMMANDS[chosen.task.kind]
-    messages.info(f"next: zoo {command} {model}, zoo evaluate {model}, zoo publish {name}")
+    messages.info(f"next: zoo {chosen.task.command} {model}, zoo evaluate {model}, zoo publish {name}")
     return None
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from specs.languages import Languages
     from specs.loader import Overrides, load, parent, parse, where_written
     from specs.parts import Features, Learned, Norm, Positions, Relative, Rotary, Sinusoidal
-    from specs.spec import METADATA_FIELDS, Compilation, Parsing, Spec, Task, Translation
+    from specs.spec import METADATA_FIELDS, Compilation, Spec
     from specs.sublayers import (
         AlignedMemory,
         BottleneckConvolution,
@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         Ssru,
         Sublayer,
     )
+    from specs.task import Parsing, Task, Translation
     from specs.training import Training
     from specs.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
 
@@ -47,7 +48,7 @@ _NAMES = {
     "languages": ("Languages",),
     "loader": ("Overrides", "load", "parent", "parse", "where_written"),
     "parts": ("Features", "Learned", "Norm", "Positions", "Relative", "Rotary", "Sinusoidal"),
-    "spec": ("METADATA_FIELDS", "Compilation", "Parsing", "Spec", "Task", "Translation"),
+    "spec": ("METADATA_FIELDS", "Compilation", "Spec"),
     "sublayers": (
         "AlignedMemory",
         "BottleneckConvolution",
@@ -64,6 +65,7 @@ _NAMES = {
         "Ssru",
         "Sublayer",
     ),
+    "task": ("Parsing", "Task", "Translation"),
     "training": ("Training",),
     "vocabulary": ("BOS", "EOS", "PAD", "UNK", "Vocabulary"),
 }

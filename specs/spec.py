@@ -14,6 +14,7 @@ from specs.notation import dump
 from specs.parts import Tokens
 from specs.section import Section, reject
 from specs.sublayers import Sublayer
+from specs.task import Task
 from specs.training import Training
 from specs.vocabulary import EOS, Vocabulary
 
@@ -22,34 +23,6 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9]([-_,A-Za-z0-9]|\.[-_,A-Za-z0-
 Licence = Annotated[str, Field(min_length=1, max_length=200)]
 METADATA_FIELDS = ("name", "description", "licence")
 """Fields that describe a model without changing what it computes."""
-
-
-class Translation(Section):
-    """Task of translating a sentence into another language (sections 5 and 6.1)."""
-
-    kind: Literal["translation"] = Field(description="Translate sentences (section 6.1).")
-
-
-class Parsing(Section):
-    """Task of writing the constituency tree of a sentence as a sequence (section 6.3)."""
-
-    kind: Literal["parsing"] = Field(description="Parse sentences into constituency trees (section 6.3).")
-    linearisation: Literal["vinyals", "tensor2tensor", "initials"] = Field(
-        description="How a tree is written as a sequence (section 6.3 cites Vinyals et al. 2015). vinyals: `(S (NP XX "
-        ")NP )S`, with XX for each word. tensor2tensor (the code of the paper's authors): `S NP NNP /NP /S`, with "
-        "each word's part of speech. initials: `(S (NP J )NP )S`, with each word's first character."
-    )
-    constrained: bool = Field(
-        description="Whether decoding is restricted to valid trees over the words of the sentence (not in the paper). "
-        "If false, invalid output is repaired afterwards."
-    )
-
-
-Task = Annotated[Translation | Parsing, Field(discriminator="kind")]
-COMMANDS = {"translation": "decode", "parsing": "parse"}
-"""Command that runs a model, by kind of task."""
-SCORES = {"translation": ("bleu", "paper_bleu", "chrf", "ter", "perplexity"), "parsing": ("f1", "perplexity")}
-"""Values of `training.dev_score` that are permitted, by kind of task."""
 
 
 class Compilation(Section):
@@ -151,7 +124,7 @@ class Spec(Section):
 
     @model_validator(mode="after")
     def _check_languages(self) -> Self:
-        if self.languages is not None and isinstance(self.task, Parsing):
+        if self.languages is not None and self.task.writes_trees:
             reject(
                 "languages",
                 "task.kind",
@@ -184,7 +157,7 @@ class Spec(Section):
 
     @model_validator(mode="after")
     def _check_corpus(self) -> Self:
-        parsing, corpus = isinstance(self.task, Parsing), self.corpus
+        parsing, corpus = self.task.writes_trees, self.corpus
         for split in ("train", "dev", "test"):
             for index, part in enumerate(getattr(corpus, split)):
                 if not isinstance(part, (Grammar, HeldOut)) and isinstance(part, Treebank) is not parsing:
@@ -233,14 +206,14 @@ class Spec(Section):
 
     @model_validator(mode="after")
     def _check_task(self) -> Self:
-        if isinstance(self.task, Parsing) and not self.reads_text:
+        if self.task.writes_trees and not self.reads_text:
             reject(
                 "architecture.source.kind",
                 "task.kind",
                 problem="the task `parsing` reads words, but `architecture.source` has the kind `features`",
                 hint="write `architecture: {source: {kind: tokens}}`",
             )
-        if isinstance(self.task, Parsing) and self.vocabulary.shared:
+        if self.task.writes_trees and self.vocabulary.shared:
             reject(
                 "vocabulary.shared",
                 "task.kind",
@@ -248,7 +221,7 @@ class Spec(Section):
                 "`vocabulary.shared` is true",
                 hint="write `vocabulary: {shared: false, target_size: 256}`",
             )
-        score, permitted = self.training.dev_score, SCORES[self.task.kind]
+        score, permitted = self.training.dev_score, self.task.scores
         if score is not None and score not in permitted:
             reject(
                 "training.dev_score",
@@ -263,7 +236,7 @@ class Spec(Section):
         if self.training.guided_alignment is None:
             return self
         kinds = [sublayer.kind for sublayer in self.architecture.decoder]
-        if kinds.count("cross_attention") != 1 or isinstance(self.task, Parsing) or not self.reads_text:
+        if kinds.count("cross_attention") != 1 or self.task.writes_trees or not self.reads_text:
             reject(
                 "training.guided_alignment",
                 problem="`training.guided_alignment` needs a model that translates text, with one `cross_attention` in "

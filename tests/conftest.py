@@ -29,6 +29,7 @@ from compiler import build
 from compiler.host import cores
 from compiler.kernels import library
 from specs import Spec
+from tests.examples import examples
 from zoo.data import builtin
 from zoo.data.builtin import sentences as generate_pairs
 from zoo.files.atomic import write_json
@@ -85,7 +86,7 @@ PAIRS = (
 @pytest.fixture(scope="session")
 def tokens() -> Vocabulary:
     """The vocabulary of `small`: 101 tokens, learned from a few sentences."""
-    return Vocabulary.learn(lambda: PAIRS * 3, specs.load("tiny", {"vocabulary": {"size": 101}}).vocabulary)
+    return Vocabulary.learn(lambda: examples(PAIRS * 3), specs.load("tiny", {"vocabulary": {"size": 101}}).vocabulary)
 
 
 @pytest.fixture

@@ -64,9 +64,8 @@ def examples(count: int, seed: int) -> list[Example]:
 
 
 def batch_of(pairs: Sequence[Example]) -> Batch:
-    return Batch.of(
-        Stream.pad([frames for frames, _ in pairs]), Stream.pad([[BOS, *tokens, EOS] for _, tokens in pairs])
-    )
+    targets = [[BOS, *tokens, EOS] for _, tokens in pairs]
+    return Batch.of({"source": Stream.pad([frames for frames, _ in pairs]), "target": Stream.pad(targets)})
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +76,7 @@ def learned() -> EmittedProgram:
     updater = Updater(spec, program, Processes("cpu"), Report())
     for number in range(1, 301):
         batch = batch_of(examples(32, seed=number))
-        updater.step(number, batch, batch.target_tokens)
+        updater.step(number, batch)
     return program.eval()
 
 

@@ -26,8 +26,8 @@ import numpy as np
 from specs import Spec
 from tests.benchmarks.arguments import create_parser, load_spec
 from zoo.data.batches import epoch_batches
-from zoo.data.corpus import Pair, ParallelCorpus
-from zoo.data.prepare import encode_pairs, prepare
+from zoo.data.corpus import CorpusReader, Example
+from zoo.data.prepare import encode_examples, prepare
 from zoo.data.store import StoreWriter
 from zoo.data.training_set import TrainingSet
 from zoo.report import Progress, Report
@@ -79,7 +79,7 @@ def first_batch(spec: Spec) -> dict[str, Any]:
     data = TrainingSet(spec, prepare(spec, Report()).store("train"))
     batches = data.epoch_batches(0)
     planned = _since(begun)
-    batch = next(data.batches_from(0)).pairs.to_batch()
+    batch = next(data.batches_from(0))[0].to_batch()
     counts = {"batches": len(batches), "padding": round(batches.padding, 4), "rows": len(batch)}
     return {"planned": planned, "first batch": _since(begun), **counts}
 
@@ -104,9 +104,13 @@ def lines(spec: Spec) -> dict[str, Any]:
     vocabulary = prepare(spec, Report()).vocabulary
     with TemporaryDirectory() as folder:
         file = Path(folder, "text")
-        text = ParallelCorpus(spec, Report())
+        text = CorpusReader(spec, Report())
         number = max(range(len(spec.corpus.train)), key=lambda part: hasattr(spec.corpus.train[part], "source"))
-        file.write_text("".join(f"{s}\t{t}\n" for s, t in islice(text.part_pairs("train", number), SAMPLE)))
+        file.write_text(
+            "".join(
+                f"{each['source']}\t{each['target']}\n" for each in islice(text.part_examples("train", number), SAMPLE)
+            )
+        )
         ratios, ours = [], []
         for turn in range(ROUNDS):
             both = {"ours": _ours, "alone": _alone}
@@ -120,20 +124,20 @@ def lines(spec: Spec) -> dict[str, Any]:
     }
 
 
-def _pairs(file: Path) -> Iterator[Pair]:
+def _pairs(file: Path) -> Iterator[Example]:
     with file.open(encoding="utf-8") as lines:
         for line in lines:
             source, _, target = line.removesuffix("\n").partition("\t")
-            yield clean(source), clean(target)
+            yield {"source": clean(source), "target": clean(target)}
 
 
 def _ours(file: Path, vocabulary: Vocabulary) -> float:
     """Return the seconds from text to token shards on disk."""
     with TemporaryDirectory() as folder:
         begun = time.perf_counter()
-        with StoreWriter(Path(folder), max(vocabulary.sizes)) as writer:
-            for source, target in encode_pairs(_pairs(file), vocabulary):
-                writer.add(source, target)
+        with StoreWriter(Path(folder), dict.fromkeys(("source", "target"), vocabulary.source.dtype)) as writer:
+            for values in encode_examples(_pairs(file), vocabulary):
+                writer.add(values)
         return time.perf_counter() - begun
 
 

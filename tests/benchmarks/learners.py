@@ -52,8 +52,8 @@ class Zoo:
 
     def __call__(self, batch: Batch) -> float:
         self.done += 1
-        result = self.update.step(self.done, batch, batch.target_tokens)
-        return float(result.smoothed) / batch.target_tokens
+        result = self.update.step(self.done, batch)
+        return float(result.smoothed) / batch.size.target_tokens
 
 
 class Peer(ABC):
@@ -76,9 +76,9 @@ class Peer(ABC):
     def __call__(self, batch: Batch) -> float:
         self.optimiser.zero_grad()
         loss = self.losses(batch)
-        torch.autograd.backward(loss / batch.target_tokens)
+        torch.autograd.backward(loss / batch.size.target_tokens)
         self.optimiser.step()
-        return float(loss.detach()) / batch.target_tokens
+        return float(loss.detach()) / batch.size.target_tokens
 
     @staticmethod
     def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
@@ -240,7 +240,7 @@ class Sockeye(Peer):
             getattr(each, "value", each) for each in (outputs if isinstance(outputs, (list, tuple)) else [outputs])
         ]
         mean = sum(each for each in every if torch.is_tensor(each) and each.requires_grad)
-        return mean * batch.target_tokens  # type: ignore[return-value]
+        return mean * batch.size.target_tokens  # type: ignore[return-value]
 
 
 def memory() -> int:

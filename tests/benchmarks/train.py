@@ -26,7 +26,7 @@ from typing import Any
 from tests.benchmarks import learners
 from tests.benchmarks.arguments import create_parser, load_spec
 from tests.benchmarks.remote import opened, serve, turns
-from zoo.data.batches import Pairs, epoch_batches
+from zoo.data.batches import Examples, epoch_batches
 from zoo.planning.training_estimate import time_passes
 from zoo.report import PlainReport
 from zoo.system.clock import spread, timed
@@ -91,12 +91,13 @@ def _child(given: argparse.Namespace) -> Callable[[str], Any]:
     with TemporaryDirectory() as folder:
         store = random_pairs(spec, STEPS, Path(folder))
         training = spec.training
-        every = epoch_batches(store, training.source_tokens, training.target_tokens, seed=training.seed, epoch=0)
-        batches = [Pairs.from_store(store, indices).to_batch() for indices in islice(every, STEPS)]
+        budgets = {"source": training.source_tokens, "target": training.target_tokens}
+        every = epoch_batches(store, budgets, seed=training.seed, epoch=0)
+        batches = [Examples.from_store(store, indices).to_batch() for indices in islice(every, STEPS)]
 
     def answer(word: str) -> Any:
         if word == "tokens":
-            return sum(batch.source_tokens + batch.target_tokens for batch in batches)
+            return sum(batch.size.source_tokens + batch.size.target_tokens for batch in batches)
         seconds, losses = timed(lambda: [learner(batch) for batch in batches])
         return {"seconds": seconds, "loss": losses[-1], "memory_bytes": learners.memory()}
 

@@ -14,7 +14,7 @@ import specs
 import zoo as library
 from compiler import build
 from specs import Spec
-from zoo.data.corpus import builtin_pairs
+from zoo.data import builtin
 from zoo.generation.parser import Parser
 from zoo.models.weights import Weights
 from zoo.text.trees.bracketed import format_tree, read_tree, read_treebank
@@ -37,7 +37,7 @@ def spec() -> Spec:
 
 @pytest.fixture(scope="module")
 def vocabulary(spec: Spec) -> Vocabulary:
-    pairs = list(builtin_pairs("train", 50, trees=True))
+    pairs = list(builtin.examples("train", 50, spec.task.streams, {}))
     return Vocabulary.learn(lambda: pairs, spec.vocabulary, len(pairs), spec.task)
 
 

@@ -22,9 +22,10 @@ from compiler.interpreter import interpret
 from compiler.packing import PackedRows
 from compiler.update import GradientProgram
 from specs import BOS, EOS, PAD, Spec
+from tests import examples
 from tests.compiler.fake_gpu import DEVICE, fake_gpu
 from tests.compiler.test_conformance import ARCHITECTURES
-from zoo.data.batches import Batch, Pairs
+from zoo.data.batches import Batch
 
 PACKABLE = ("shallow", "post", "pre", "unscaled", "gelu")
 """Architectures whose layers are attention and feed-forward networks without biases of attention scores."""
@@ -47,7 +48,7 @@ def batch(seed: int = 1, sentences: int = 7) -> Batch:
         [generator.integers(4, 101, length).astype(np.int32) for length in generator.integers(0, 15, sentences)]
         for _ in range(2)
     ]
-    return Pairs(*sides).to_batch()
+    return examples.rows(*sides).to_batch()
 
 
 def host(rows: PackedRows, given: Batch, seed: int = 5) -> Tensor:
@@ -132,7 +133,7 @@ def test_parts_of_a_batch_add_up_to_the_batch(small: Callable[..., Spec]) -> Non
     whole, parts = (GradientProgram(made, PackedRows(n, n, "cpu"), bfloat16=False) for n in (200, 60))
     fill(whole.rows, given)
     whole.compute()
-    split = given.split_packed(60, 60)
+    split = given.split_packed({"source": 60, "target": 60})
     assert len(split) > 1
     for number, part in enumerate(split):
         fill(parts.rows, part)
@@ -142,13 +143,7 @@ def test_parts_of_a_batch_add_up_to_the_batch(small: Callable[..., Spec]) -> Non
 
 
 def test_packed_rows_contain_all_tokens_and_the_spans_of_their_sentences() -> None:
-    rows, given = (
-        PackedRows(20, 16, "cpu"),
-        Pairs(
-            [np.array([7, 8], np.int32), np.array([], np.int32)],
-            [np.array([9], np.int32), np.array([10, 11], np.int32)],
-        ).to_batch(),
-    )
+    rows, given = PackedRows(20, 16, "cpu"), examples.rows([[7, 8], []], [[9], [10, 11]]).to_batch()
     fill(rows, given, seed=2**63 - 1)
     inputs = {name: value.tolist() for name, value in rows.inputs.items()}
     assert inputs["seed"] == 2**63 - 1

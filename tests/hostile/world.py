@@ -24,6 +24,7 @@ import specs
 import zoo
 from compiler import build
 from specs import BOS, EOS, PAD, UNK, Spec
+from tests.examples import examples
 from zoo.files import manifest
 from zoo.generation.translation import Translation
 from zoo.generation.translator import Translator
@@ -124,7 +125,7 @@ class World:
         spec = self.spec.model_copy(update={"name": name})
         run.spec_file.write_text(spec.yaml(), encoding="utf-8")
         lines = [(source[:: 3 - 2 * seed], target) for source, target in PAIRS * 3]  # OTHER reads backwards
-        Vocabulary.learn(lambda: lines, self.spec.vocabulary).save(run.folder)
+        Vocabulary.learn(lambda: examples(lines), self.spec.vocabulary).save(run.folder)
         training = self.spec.training.model_copy(update={"seed": seed})
         weights = build(self.spec.model_copy(update={"training": training})).weights()
         Weights(weights, {"steps": "3,6,9", "longest_source": "31"}).write(run.weights)

@@ -93,16 +93,16 @@ def test_own_training_loop_gives_a_run_that_translates_and_is_published() -> Non
     batches = list(islice(zoo.batches("mine.yaml"), 30))
     prepared = prepare(spec, Report())
     expected = TrainingSet.from_prepared(spec, prepared).batches_from(0)
-    for batch, own in zip(batches, expected, strict=False):
-        assert torch.equal(batch.source.values, own.pairs.to_batch().source.values)
+    for batch, (own, _) in zip(batches, expected, strict=False):
+        assert torch.equal(batch.source.values, own.to_batch().source.values)
         loss = model(batch.source, batch.target.values)
-        assert loss.tokens == batch.target_tokens
+        assert loss.tokens == batch.size.target_tokens
         (loss.smoothed / loss.tokens).backward()
         optimiser.step()
         optimiser.zero_grad()
     run = zoo.save(model, "runs/own", steps=30)
     translator = zoo.load("runs/own", device="cpu", backend="eager")
-    assert translator.longest_source == int(prepared.store("train").source_lengths.max())
+    assert translator.longest_source == int(prepared.store("train").lengths["source"].max())
     written = read_model(run.folder).weights.tensors
     assert all(torch.equal(tensor, model.weights()[name]) for name, tensor in written.items())
     run.scores.write_text("{}")

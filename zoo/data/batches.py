@@ -1,10 +1,10 @@
-"""Batches of sentence pairs with similar lengths. Each batch has a maximum number of tokens (paper, section 5.1)."""
+"""Batches of examples with similar lengths. Each batch has a maximum number of tokens (paper, section 5.1)."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any, NamedTuple, Self
 
@@ -14,6 +14,7 @@ import torch
 
 from compiler.stream import Stream
 from specs import BOS, EOS, PAD, ZooError
+from specs.task import OUTPUT
 from zoo.data.store import Store
 from zoo.system.memory import machine_memory, require_memory
 
@@ -21,11 +22,11 @@ Tokens = npt.NDArray[np.int32]
 Indices = npt.NDArray[np.int64]
 Lengths = npt.NDArray[np.int32]
 
-_BYTES_PER_ORDERED_PAIR = 64  # index, lengths and sort keys of a pair
+_BYTES_PER_ORDERED_EXAMPLE = 64  # index, lengths and sort keys
 _LENGTH_NOISE = 0.05
-"""Relative random noise that is added to lengths before pairs are sorted by length.
+"""Relative random noise that is added to lengths before examples are sorted by length.
 
-The noise adds one percent of padding, but halves the number of pairs that share a batch again in the next epoch.
+The noise adds one percent of padding, but halves the number of examples that share a batch again in the next epoch.
 """
 _BANDS_PER_SQRT_BATCHES = 1.5
 """Number of bands (groups of similar source lengths), divided by the square root of the number of batches.
@@ -34,58 +35,8 @@ In measurements, there was least padding with slightly more bands than batches i
 """
 
 
-@dataclass(frozen=True)
-class Batch:
-    """Padded token IDs of sentence pairs.
-
-    Attributes:
-        source: Tokens of each source, then EOS.
-        target: BOS, then the tokens of each target, then EOS.
-        source_tokens: Number of source tokens, with EOS, without padding.
-        target_tokens: Number of target tokens to predict, with EOS, without BOS and padding.
-    """
-
-    source: Stream
-    target: Stream
-    source_tokens: int
-    target_tokens: int
-
-    @classmethod
-    def of(cls, source: Stream, target: Stream) -> Self:
-        """Return a batch of these sources and targets, and count its tokens. The lengths must be on the CPU."""
-        return cls(source, target, int(source.lengths.sum()), int(target.lengths.sum()) - len(target.lengths))
-
-    @classmethod
-    def empty(cls) -> Self:
-        """Return a batch of one pair without tokens to predict, so that its loss and its gradients are zero."""
-        return cls.of(Stream.pad([[EOS]]), Stream(torch.tensor([[BOS, PAD]]), torch.tensor([1])))
-
-    def __len__(self) -> int:
-        return len(self.source.lengths)
-
-    def to(self, device: torch.device | str) -> Batch:
-        """Return a copy of the batch on a device. The copy is made asynchronously."""
-        return Batch(self.source.to(device), self.target.to(device), self.source_tokens, self.target_tokens)
-
-    def split_packed(self, source_tokens: int, target_tokens: int) -> list[Batch]:
-        """Return parts with at most these numbers of tokens. Each pair must fit."""
-        lengths = self.source.lengths.numpy(), self.target.lengths.numpy() - 1
-        bounds = packed_bounds(*lengths, source_tokens, target_tokens)
-        if len(bounds) == 1:
-            return [self]
-        return [Batch.of(*(side.rows(*part) for side in (self.source, self.target))) for part in bounds.tolist()]
-
-    def split(self, parts: int) -> list[Batch]:
-        """Return at most `parts` smaller batches with nearly equal numbers of pairs, without superfluous padding."""
-        rows = [len(part) for part in np.array_split(np.arange(len(self)), parts) if len(part)]
-        if len(rows) == 1:
-            return [self]
-        ends = np.cumsum(rows).tolist()
-        return [Batch.of(*(side.rows(*part) for side in (self.source, self.target))) for part in pairwise([0, *ends])]
-
-
 class BatchSize(NamedTuple):
-    """Numbers of pairs (rows) and tokens in a batch, or in several batches together."""
+    """Numbers of examples (rows) and tokens in a batch, or in several batches together."""
 
     rows: int
     source_tokens: int
@@ -95,23 +46,95 @@ class BatchSize(NamedTuple):
     padded_tokens: int
     """Source and target tokens, with EOS and padding."""
 
+    @classmethod
+    def of(cls, lengths: Mapping[str, Sequence[int] | Lengths]) -> Self:
+        """Return the size of a batch whose streams have these lengths, with EOS and without BOS."""
+        rows = len(lengths[OUTPUT])
+        tokens = {name: int(np.sum(each, dtype=np.int64)) for name, each in lengths.items()}
+        padded = rows * sum(int(np.max(each, initial=0)) for each in lengths.values())
+        return cls(rows, tokens.get("source", 0), tokens[OUTPUT], padded)
+
     def share(self, count: int) -> BatchSize:
         """Return the size divided by `count`, with all numbers rounded up."""
         return BatchSize(*(-(-number // max(1, count)) for number in self))
 
 
+@dataclass(frozen=True)
+class Batch:
+    """Padded values of examples.
+
+    Attributes:
+        streams: Each stream. An input ends with EOS. The output begins with BOS and ends with EOS.
+        size: Size of the whole batch, of which this may be one process's share.
+    """
+
+    streams: Mapping[str, Stream]
+    size: BatchSize
+
+    @classmethod
+    def of(cls, streams: Mapping[str, Stream]) -> Self:
+        """Return a batch of these streams. The lengths must be on the CPU."""
+        lengths = {name: stream.lengths.numpy() - (name == OUTPUT) for name, stream in streams.items()}
+        return cls(streams, BatchSize.of(lengths))
+
+    @classmethod
+    def empty(cls, streams: Iterable[str]) -> Self:
+        """Return a batch of one example without tokens to predict, so that its loss and its gradients are zero."""
+        nothing = Stream(torch.tensor([[BOS, PAD]]), torch.tensor([1]))
+        return cls.of({name: nothing if name == OUTPUT else Stream.pad([[EOS]]) for name in streams})
+
+    @property
+    def source(self) -> Stream:
+        """The stream that the encoder reads."""
+        return self.streams["source"]
+
+    @property
+    def target(self) -> Stream:
+        """The stream that the decoder writes."""
+        return self.streams[OUTPUT]
+
+    def __len__(self) -> int:
+        return len(self.target.lengths)
+
+    @property
+    def longest(self) -> int:
+        """Length of the longest stream of an example."""
+        return max(stream.values.shape[1] for stream in self.streams.values())
+
+    def to(self, device: torch.device | str) -> Batch:
+        """Return a copy of the batch on a device. The copy is made asynchronously."""
+        return Batch({name: stream.to(device) for name, stream in self.streams.items()}, self.size)
+
+    def split_packed(self, budgets: Mapping[str, int]) -> list[Batch]:
+        """Return parts in which each stream has at most this number of tokens. Each example must fit."""
+        lengths = [stream.lengths.numpy() - (name == OUTPUT) for name, stream in self.streams.items()]
+        return self._parts(packed_bounds(lengths, [budgets[name] for name in self.streams]).tolist())
+
+    def split(self, parts: int) -> list[Batch]:
+        """Return at most `parts` smaller batches with nearly equal numbers of rows, without superfluous padding."""
+        rows = [len(part) for part in np.array_split(np.arange(len(self)), parts) if len(part)]
+        return self._parts(list(pairwise([0, *np.cumsum(rows).tolist()])))
+
+    def _parts(self, bounds: Sequence[Sequence[int]]) -> list[Batch]:
+        if len(bounds) == 1:
+            return [self]
+        return [
+            Batch.of({name: stream.rows(start, end) for name, stream in self.streams.items()}) for start, end in bounds
+        ]
+
+
 class EpochBatches:
-    """Batches of one epoch. Each batch is an array of indices of sentence pairs in the training text.
+    """Batches of one epoch. Each batch is an array of indices of examples in the training text.
 
     Attributes:
         total: Size of all batches together.
     """
 
     def __init__(self, order: Indices, bounds: Indices, total: BatchSize) -> None:
-        """Divide ordered pairs into batches.
+        """Divide ordered examples into batches.
 
         Args:
-            order: Indices of all pairs of the epoch, ordered so that each batch is a slice of this array.
+            order: Indices of all examples of the epoch, ordered so that each batch is a slice of this array.
             bounds: Start and end of each batch in `order`, `[batches, 2]`.
             total: Size of all batches together.
         """
@@ -140,107 +163,110 @@ class EpochBatches:
         return (self._order[start:end] for start, end in self._bounds)
 
 
-class Pairs(NamedTuple):
-    """Token IDs of sentence pairs, without BOS and EOS. Each source and each target is an array `[length]`."""
-
-    sources: Sequence[Tokens]
-    targets: Sequence[Tokens]
+class Examples(dict[str, Sequence[Tokens]]):
+    """Values of each stream of some examples, without BOS and EOS: `{name: [array of shape [length], ...]}`."""
 
     @classmethod
     def from_store(cls, store: Store, indices: npt.ArrayLike) -> Self:
-        """Return the pairs of a token store that have these indices, in this order."""
+        """Return the examples of a store that have these indices, in this order."""
         rows = [int(index) for index in np.asarray(indices)]
-        return cls([store.source(row) for row in rows], [store.target(row) for row in rows])
+        return cls((name, [store.row(name, row) for row in rows]) for name in store.lengths)
+
+    @property
+    def lengths(self) -> dict[str, Lengths]:
+        """Length of each row, with EOS, by stream."""
+        return {name: np.array([len(row) + 1 for row in rows], np.int32) for name, rows in self.items()}
 
     @property
     def size(self) -> BatchSize:
-        """Size of the batch that consists of these pairs."""
-        source, target = ([len(row) + 1 for row in side] for side in self)
-        return BatchSize(len(source), sum(source), sum(target), len(source) * (max(source) + max(target)))
+        """Size of the batch that consists of these examples."""
+        return BatchSize.of(self.lengths)
 
-    def share(self, rank: int, count: int) -> Pairs:
-        """Return the share of process `rank` of `count` processes: every `count`-th pair, starting at `rank`.
+    def rows(self, rows: slice | Sequence[int] | Indices) -> Examples:
+        """Return some of the examples."""
+        if isinstance(rows, slice):
+            return Examples((name, values[rows]) for name, values in self.items())
+        return Examples((name, [values[row] for row in rows]) for name, values in self.items())
 
-        If the pairs are sorted by length, the sentences of all shares have similar lengths.
+    def to_batch(self, rank: int = 0, count: int = 1) -> Batch:
+        """Return the padded batch of process `rank` of `count` processes: every `count`-th example, from `rank` on.
+
+        If the examples are sorted by length, the batches of all processes have similar lengths. If there are too few
+        examples, return an empty batch.
         """
-        return Pairs(self.sources[rank::count], self.targets[rank::count])
-
-    def to_batch(self) -> Batch:
-        """Return the pairs as a padded batch. If there are no pairs, return `Batch.empty()`."""
-        if not self.sources:
-            return Batch.empty()
-        return Batch.of(_pad(self.sources, prefix=()), _pad(self.targets, prefix=(BOS,)))
+        own = self.rows(slice(rank, None, count))
+        if not own[OUTPUT]:
+            return replace(Batch.empty(self), size=self.size)
+        return Batch({name: _pad(rows, (BOS,) if name == OUTPUT else ()) for name, rows in own.items()}, self.size)
 
 
 def epoch_batches(
     store: Store,
-    source_tokens: int,
-    target_tokens: int,
+    budgets: Mapping[str, int],
     seed: int,
     epoch: int,
     weights: Sequence[float] = (),
     *,
     packed: bool = False,
 ) -> EpochBatches:
-    """Return the batches of an epoch. The pairs of a batch have similar lengths.
+    """Return the batches of an epoch. The examples of a batch have similar lengths.
 
-    In each batch, the number of rows times the length of the longest source with EOS is at most `source_tokens` or, if
-    batches are packed, the number of source tokens with EOS. The same applies to targets. The result depends only on
-    `seed`, `epoch` and `packed`.
+    In each batch, the number of rows times the length of the longest source with EOS is at most the budget of the
+    source or, if batches are packed, the number of source tokens with EOS. The same applies to each stream. The result
+    depends only on `seed`, `epoch` and `packed`.
 
     Args:
-        store: Tokens of the training text.
-        source_tokens: Maximum number of source tokens per batch, with padding.
-        target_tokens: Maximum number of target tokens per batch, with padding.
+        store: Values of the training text.
+        budgets: Maximum number of tokens of each stream per batch, with padding.
         seed: Seed of the training run.
         epoch: Number of the epoch.
-        weights: How often an epoch contains the pairs of each part of the corpus. For a fraction such as 0.5, each
-            epoch draws that fraction of the pairs at random. Empty: 1 for all parts.
+        weights: How often an epoch contains the examples of each part of the corpus. For a fraction such as 0.5, each
+            epoch draws that fraction of the examples at random. Empty: 1 for all parts.
         packed: Whether padding does not count, because batches are trained as packed rows.
 
     Raises:
-        ZooError: A pair is too long for a batch, or the weights are so small that no pair is left.
+        ZooError: An example is too long for a batch, or the weights are so small that no example is left.
     """
-    pairs = _draw_pairs(store, weights, seed, epoch)
-    source, target = store.source_lengths[pairs] + 1, store.target_lengths[pairs] + 1
-    _check_longest(source, source_tokens, "source")
-    _check_longest(target, target_tokens, "target")
+    chosen, limits = _draw(store, weights, seed, epoch), [budgets[name] for name in store.lengths]
+    lengths = [each[chosen] + 1 for each in store.lengths.values()]
+    for name, each in zip(store.lengths, lengths, strict=True):
+        _check_longest(each, budgets[name], name)
     random = np.random.Generator(np.random.Philox(np.random.SeedSequence([seed, epoch])))
-    order = _order_by_length(source, target, random)
-    source, target = source[order], target[order]
-    bounds = _batch_bounds(source, target, source_tokens, target_tokens, packed)
+    order = _order_by_length(lengths, random)
+    lengths = [each[order] for each in lengths]
+    bounds = _batch_bounds(lengths, limits, packed)
     random.shuffle(bounds)
-    indices = order if isinstance(pairs, slice) else pairs[order]
-    total = _total_size(source, target, bounds)
+    total = _total_size(dict(zip(store.lengths, lengths, strict=True)), bounds)
     if packed:
-        total = total._replace(padded_tokens=len(bounds) * (source_tokens + target_tokens))
-    return EpochBatches(indices, bounds, total)
+        total = total._replace(padded_tokens=len(bounds) * sum(limits))
+    return EpochBatches(order if isinstance(chosen, slice) else chosen[order], bounds, total)
 
 
-def batch_pairs(
-    pairs: Pairs, source_tokens: int, target_tokens: int, seed: int, *, packed: bool = False
-) -> list[Pairs]:
-    """Return a few thousand pairs as batches with at most these numbers of tokens, in an order given by the seed.
+def batch_examples(
+    examples: Examples, budgets: Mapping[str, int], seed: int, *, packed: bool = False
+) -> list[Examples]:
+    """Return a few thousand examples as batches with at most these numbers of tokens, in an order given by the seed.
 
-    For so few pairs, the method of `epoch_batches` would put very different target lengths into one batch. Each pair
-    must fit into a batch. `packed` means the same as in `epoch_batches`.
+    For so few examples, the method of `epoch_batches` would put very different target lengths into one batch. Each
+    example must fit into a batch. `packed` means the same as in `epoch_batches`.
     """
-    source, target = (np.array([len(row) + 1 for row in side], np.int32) for side in pairs)
-    batches = max(source.sum() / source_tokens, target.sum() / target_tokens)
-    order = _order_in_bands(source, target, max(1, round(_BANDS_PER_SQRT_BATCHES * math.sqrt(batches))))
-    bounds = _batch_bounds(source[order], target[order], source_tokens, target_tokens, packed)
+    lengths, limits = list(examples.lengths.values()), [budgets[name] for name in examples]
+    batches = max(each.sum() / limit for each, limit in zip(lengths, limits, strict=True))
+    order = _order_in_bands(lengths, max(1, round(_BANDS_PER_SQRT_BATCHES * math.sqrt(batches))))
+    bounds = _batch_bounds([each[order] for each in lengths], limits, packed)
     np.random.default_rng(seed).shuffle(bounds)
-    sources, targets = ([side[index] for index in order] for side in pairs)
-    return [Pairs(sources[start:end], targets[start:end]) for start, end in bounds]
+    return [examples.rows(order[start:end]) for start, end in bounds]
 
 
-def _draw_pairs(store: Store, weights: Sequence[float], seed: int, epoch: int) -> Indices | slice:
-    """Return the indices of the pairs of an epoch. `weights` says how often it contains each part of the corpus."""
+def _draw(store: Store, weights: Sequence[float], seed: int, epoch: int) -> Indices | slice:
+    """Return the indices of the examples of an epoch. `weights` says how often it contains each part of the corpus."""
     if all(weight == 1.0 for weight in weights):
         return slice(None)
     total = sum(count * weight for count, weight in zip(store.parts, weights, strict=True))
     hint = "lower the weights of `corpus.train`"
-    require_memory(total * _BYTES_PER_ORDERED_PAIR, machine_memory(), f"to order an epoch of {total:,.0f} pairs", hint)
+    require_memory(
+        total * _BYTES_PER_ORDERED_EXAMPLE, machine_memory(), f"to order an epoch of {total:,.0f} examples", hint
+    )
     random, start, indices = np.random.default_rng([seed, epoch, 1]), 0, []
     for count, weight in zip(store.parts, weights, strict=True):
         whole = int(weight)
@@ -248,28 +274,29 @@ def _draw_pairs(store: Store, weights: Sequence[float], seed: int, epoch: int) -
         indices.append(start + random.permutation(count)[: round((weight - whole) * count)])
         start += count
     if not sum(map(len, indices)):
-        hint = "raise the weights: an epoch contains the weight of a part times its number of pairs"
-        raise ZooError("the weights of `corpus.train` are so small that an epoch has no pair", hint=hint)
+        hint = "raise the weights: an epoch contains the weight of a part times its number of examples"
+        raise ZooError("the weights of `corpus.train` are so small that an epoch has no example", hint=hint)
     return np.concatenate(indices)
 
 
-def _order_by_length(source: Lengths, target: Lengths, random: np.random.Generator) -> Indices:
-    """Return indices that order pairs by source length, then by target length. Random noise varies the order.
+def _order_by_length(lengths: Sequence[Lengths], random: np.random.Generator) -> Indices:
+    """Return indices that order examples by the length of the first stream, then of the next one, with random noise.
 
     Target lengths rise for one source length and fall for the next one, so that neighbours always have similar lengths.
     """
-    order = random.permutation(len(source))
-    source_key, target_key = (_noisy_lengths(lengths, random) for lengths in (source, target))
-    for key in (np.where(source_key % 2 == 0, -target_key, target_key), source_key):
+    order = random.permutation(len(lengths[0]))
+    keys = [_noisy_lengths(each, random) for each in lengths]
+    turned = [np.where(before % 2 == 0, -key, key) for before, key in pairwise(keys)]
+    for key in (*reversed(turned), keys[0]):
         order = order[np.argsort(key[order], kind="stable")]
     return order
 
 
-def _order_in_bands(source: Lengths, target: Lengths, count: int) -> Indices:
-    """Return indices that order pairs by band, then by target length. `count` equal bands divide the source lengths."""
-    by_source = np.lexsort((target, source))
-    band = np.empty(len(source), np.int64)
-    band[by_source] = np.arange(len(source)) * count // max(1, len(source))
+def _order_in_bands(lengths: Sequence[Lengths], count: int) -> Indices:
+    """Return indices that order examples by band of the first lengths, then by target length. All bands are equal."""
+    by_first, target = np.lexsort(tuple(reversed(lengths))), lengths[-1]
+    band = np.empty(len(target), np.int64)
+    band[by_first] = np.arange(len(target)) * count // max(1, len(target))
     return np.lexsort((np.where(band % 2 == 0, target, -target), band))
 
 
@@ -279,51 +306,55 @@ def _noisy_lengths(lengths: Lengths, random: np.random.Generator) -> npt.NDArray
     return noisy.astype(np.int16 if noisy.max(initial=0) < 1 << 15 else np.int32)
 
 
-def _batch_bounds(source: Lengths, target: Lengths, max_source: int, max_target: int, packed: bool) -> Indices:
-    """Divide ordered pairs into consecutive batches, each with as many pairs as both token limits allow.
+def _batch_bounds(lengths: Sequence[Lengths], limits: Sequence[int], packed: bool) -> Indices:
+    """Divide ordered examples into consecutive batches, each with as many examples as all token limits allow.
 
     Returns:
         Start and end of each batch, `[batches, 2]`.
     """
     if packed:
-        return packed_bounds(source, target, max_source, max_target)
-    bounds, start, count = [], 0, len(source)
+        return packed_bounds(lengths, limits)
+    bounds, start, count = [], 0, len(lengths[0])
     while start < count:
-        # The first pair gives an upper bound of the number of rows, because the longest pair is at least as long.
-        rows = min(max_source // source[start], max_target // target[start], count - start)
+        # The first example gives an upper bound of the number of rows, because the longest one is at least as long.
+        rows = min(count - start, *(limit // each[start] for each, limit in zip(lengths, limits, strict=True)))
         row_counts = np.arange(1, rows + 1)
         fits = np.ones(rows, bool)
-        for lengths, max_tokens in ((source, max_source), (target, max_target)):
-            fits &= np.maximum.accumulate(lengths[start : start + rows]) * row_counts <= max_tokens
+        for each, limit in zip(lengths, limits, strict=True):
+            fits &= np.maximum.accumulate(each[start : start + rows]) * row_counts <= limit
         end = start + (int(rows) if fits.all() else int(np.argmin(fits)))
         bounds.append((start, end))
         start = end
     return np.array(bounds, np.int64).reshape(-1, 2)
 
 
-def packed_bounds(source: Lengths, target: Lengths, max_source: int, max_target: int) -> Indices:
-    """Divide pairs into consecutive batches with at most these numbers of tokens, as many pairs in each as possible.
+def packed_bounds(lengths: Sequence[Lengths], limits: Sequence[int]) -> Indices:
+    """Divide examples into consecutive batches with at most these numbers of tokens, as many in each as possible.
+
+    Args:
+        lengths: Lengths of each stream, `[examples]`.
+        limits: Maximum number of tokens of each stream.
 
     Returns:
         Start and end of each batch, `[batches, 2]`.
     """
-    bounds, start, count = [], 0, len(source)
-    read, written = source.cumsum(dtype=np.int64), target.cumsum(dtype=np.int64)
+    bounds, start, count = [], 0, len(lengths[0])
+    sums = [each.cumsum(dtype=np.int64) for each in lengths]
     while start < count:
-        before = (read[start - 1], written[start - 1]) if start else (0, 0)
-        limits = ((read, before[0] + max_source), (written, before[1] + max_target))
-        end = min(int(np.searchsorted(sums, limit, "right")) for sums, limit in limits)
-        bounds.append((start, end))
+        ends = (
+            np.searchsorted(each, limit + (each[start - 1] if start else 0), "right")
+            for each, limit in zip(sums, limits, strict=True)
+        )
+        bounds.append((start, end := int(min(ends))))
         start = end
     return np.array(bounds, np.int64).reshape(-1, 2)
 
 
-def _total_size(source: Lengths, target: Lengths, bounds: Indices) -> BatchSize:
-    starts = np.sort(bounds[:, 0])
-    rows = np.diff(np.append(starts, len(source)))
-    longest = (np.maximum.reduceat(side, starts) if len(starts) else starts for side in (source, target))
-    padded = sum(int((lengths * rows).sum()) for lengths in longest)
-    return BatchSize(len(source), int(source.sum(dtype=np.int64)), int(target.sum(dtype=np.int64)), padded)
+def _total_size(lengths: Mapping[str, Lengths], bounds: Indices) -> BatchSize:
+    total, starts = BatchSize.of(lengths), np.sort(bounds[:, 0])
+    rows = np.diff(np.append(starts, total.rows))
+    longest = (np.maximum.reduceat(each, starts) if len(starts) else starts for each in lengths.values())
+    return total._replace(padded_tokens=sum(int((each * rows).sum()) for each in longest))
 
 
 def _check_longest(lengths: Lengths, budget: int, side: str) -> None:

@@ -5,21 +5,19 @@ one with the trees, whose words are the English sentences, and one with the Germ
 """
 
 import bz2
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 from specs import ZooError, nearest
-from zoo.text.trees.tree import detokenise
+from zoo.text.trees.tree import ROOT, detokenise, words
 
 VERSION = 1
 """Version of the pairs. Increase it whenever a pair changes, because prepared corpora depend on it."""
 MAX_PAIRS = {"train": 40_000, "dev": 2_000, "test": 2_000}
 """Number of pairs of each set."""
 FOLDER = Path(__file__).with_name("builtin_pairs")
-_WORD = re.compile(r" ([^()]+)\)")
 
 
 class Pair(NamedTuple):
@@ -52,9 +50,23 @@ def sentences(split: str, count: int) -> Iterator[Pair]:
     return islice(_pairs(split), count)
 
 
-def words(tree: str) -> list[str]:
-    """Return the words of a tree in bracketed notation, from left to right."""
-    return _WORD.findall(tree)
+def examples(
+    split: str, count: int, streams: Mapping[str, str], languages: Mapping[str, str]
+) -> Iterator[Mapping[str, str]]:
+    """Yield the first examples of a set, as streams of a task.
+
+    Args:
+        split: The set: `train`, `dev` or `test`.
+        count: Number of examples.
+        streams: Modality of each stream. If one stream has trees, the text is that of the trees.
+        languages: Language of each stream: `en` or `de`.
+    """
+    for english, german, tree in sentences(split, count):
+        if "trees" in streams.values():
+            text, trees = " ".join(words(tree)), f"({ROOT} {tree})"
+            yield {name: trees if modality == "trees" else text for name, modality in streams.items()}
+        else:
+            yield {name: german if languages[name] == "de" else english for name in streams}
 
 
 def _pairs(split: str) -> Iterator[Pair]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from hashlib import blake2b
@@ -13,13 +13,13 @@ import numpy as np
 import numpy.typing as npt
 
 from specs import Corpus, ZooError
-from specs.corpus import Direction, Filter
-from zoo.data.corpus import Pair
+from specs.corpus import Filter
+from zoo.data.corpus import Example
 from zoo.data.languages import is_other_language
 from zoo.system.memory import machine_memory, require_memory
 from zoo.text.lines import clean
 
-PairStatuses = npt.NDArray[np.uint8]
+Statuses = npt.NDArray[np.uint8]
 _BYTES_PER_PAIR, _BYTES_PER_HASHED_PAIR = 2, 40  # memory for its status, and for each hash and its sort index
 _PAIRS_BETWEEN_MEMORY_CHECKS = 1 << 20
 _MARKUP = re.compile(r"</?[a-z][a-z0-9]*(\s[^<>]*)?/?>|&(#\d+|#x[\da-f]+|[a-z]{2,8});", re.IGNORECASE)
@@ -27,7 +27,7 @@ _COUNTED = ("empty", "duplicate", "copy", "markup", "language", "kept")
 _MEMORY_HINT = "train on fewer pairs, or set `corpus.deduplicate=false` and hold out no pairs"
 
 
-class PairStatus(IntEnum):
+class Status(IntEnum):
     """How a pair of the training text is used."""
 
     KEPT = 0
@@ -88,24 +88,24 @@ class CleaningCounts:
         return f"{self.read:,} pairs read{control}, {self.kept:,} kept; dropped: {dropped or 'none'}"
 
 
-def classify_pairs(
-    pairs: Iterable[Pair], *, deduplicate: bool, dev: int = 0, test: int = 0, filtered: Sequence[int] = ()
-) -> tuple[PairStatuses, CleaningCounts]:
+def classify(
+    examples: Iterable[Example], *, deduplicate: bool, dev: int = 0, test: int = 0, filtered: Sequence[int] = ()
+) -> tuple[Statuses, CleaningCounts]:
     """Determine how each training pair is used: kept, dropped, or held out for dev or test.
 
-    The pairs whose sources have the smallest hashes are held out, so that the selection does not depend on the order of
-    the sentences. All pairs with the same source are held out together. If the last source of dev or test has more
-    pairs than are needed, the remaining pairs are not used.
+    The pairs whose first streams have the smallest hashes are held out, so that the selection does not depend on the
+    order of the sentences. All pairs with the same source are held out together. If the last source of dev or test has
+    more pairs than are needed, the remaining pairs are not used.
 
     The function needs up to 2 bytes of memory per pair, 40 more bytes per pair to find duplicates, and 40 more bytes
     per pair to hold out pairs.
 
     Args:
-        pairs: The training text.
+        examples: The training text.
         deduplicate: Whether to drop repeated pairs.
         dev: Number of pairs to hold out for dev.
         test: Number of pairs to hold out for test.
-        filtered: Results of `apply_filters` for the pairs. Iterating over `pairs` may append them. Empty: no filters.
+        filtered: Results of `apply_filters`. Iterating over `examples` may append them. Empty: no filters.
 
     Returns:
         Status of each pair, `[pairs]`, and the counts. Pairs with unsuitable lengths still count as kept (see
@@ -114,63 +114,79 @@ def classify_pairs(
     Raises:
         ZooError: There are fewer pairs than are to be held out, or there is too little memory.
     """
-    statuses, source_hashes, pair_hashes = array("B"), array("Q"), array("Q")
+    statuses, first_hashes, hashes = array("B"), array("Q"), array("Q")
     control = 0
     pair_bytes = _BYTES_PER_PAIR + _BYTES_PER_HASHED_PAIR * (bool(dev or test) + deduplicate)
-    for source, target in pairs:
+    for example in examples:
         if len(statuses) % _PAIRS_BETWEEN_MEMORY_CHECKS == 0:
             require_memory(
                 len(statuses) * pair_bytes, machine_memory(), "to classify the pairs of `corpus.train`", _MEMORY_HINT
             )
-        cleaned = clean(source), clean(target)
-        control += (source.strip(), target.strip()) != cleaned
-        found = filtered[len(statuses)] if filtered else PairStatus.KEPT
-        statuses.append(found if all(cleaned) else PairStatus.EMPTY)
+        cleaned = [clean(raw) for raw in example.values()]
+        control += any(raw.strip() != kept for raw, kept in zip(example.values(), cleaned, strict=True))
+        found = filtered[len(statuses)] if filtered else Status.KEPT
+        statuses.append(found if all(cleaned) else Status.EMPTY)
         if dev or test:
-            source_hashes.append(_hash(cleaned[0]))
+            first_hashes.append(_hash(cleaned[0]))
         if deduplicate:
-            pair_hashes.append(_hash("\n".join(cleaned)))
+            hashes.append(_hash("\n".join(cleaned)))
     result = np.array(statuses, np.uint8)
     if deduplicate:
-        _mark_duplicates(result, np.array(pair_hashes, np.uint64))
+        _mark_duplicates(result, np.array(hashes, np.uint64))
     if dev or test:
-        _hold_out(result, np.array(source_hashes, np.uint64), ((PairStatus.DEV, dev), (PairStatus.TEST, test)))
-    count = np.bincount(result, minlength=len(PairStatus))
+        _hold_out(result, np.array(first_hashes, np.uint64), ((Status.DEV, dev), (Status.TEST, test)))
+    count = np.bincount(result, minlength=len(Status))
     return result, CleaningCounts(
         read=len(result),
-        **{name: int(count[PairStatus[name.upper()]]) for name in _COUNTED},
-        held_out=int(count[PairStatus.DEV] + count[PairStatus.TEST] + count[PairStatus.SAME_SOURCE]),
+        **{name: int(count[Status[name.upper()]]) for name in _COUNTED},
+        held_out=int(count[Status.DEV] + count[Status.TEST] + count[Status.SAME_SOURCE]),
         control=control,
     )
 
 
-def apply_filters(pair: Pair, filters: Iterable[Filter], direction: Direction) -> PairStatus:
-    """Return the status of the first of `corpus.filters` that drops a pair, or KEPT."""
-    source, target = cleaned = clean(pair[0]), clean(pair[1])
+def apply_filters(example: Example, filters: Iterable[Filter], languages: Mapping[str, str]) -> Status:
+    """Return the status of the first of `corpus.filters` that drops an example, or KEPT.
+
+    Args:
+        example: The example.
+        filters: Names of the filters.
+        languages: Language of each stream.
+    """
+    cleaned = cleaned_example(example)
     tests: dict[Filter, Callable[[], bool]] = {
-        "copy": lambda: source == target,
-        "markup": lambda: any(map(_MARKUP.search, cleaned)),
-        "language": lambda: any(map(is_other_language, cleaned, direction)),
+        "copy": lambda: len({*cleaned.values()}) < len(cleaned),
+        "markup": lambda: any(map(_MARKUP.search, cleaned.values())),
+        "language": lambda: any(is_other_language(text, languages[name]) for name, text in cleaned.items()),
     }
-    return next((PairStatus[name.upper()] for name in filters if tests[name]()), PairStatus.KEPT)
+    return next((Status[name.upper()] for name in filters if tests[name]()), Status.KEPT)
 
 
-def pairs_with_status(pairs: Iterable[Pair], statuses: PairStatuses, status: PairStatus) -> Iterator[Pair]:
-    """Yield the pairs that have this status, cleaned."""
-    for (source, target), pair_status in zip(pairs, statuses, strict=False):
-        if pair_status == status:
-            yield clean(source), clean(target)
+def examples_with_status(examples: Iterable[Example], statuses: Statuses, status: Status) -> Iterator[Example]:
+    """Yield the examples that have this status, cleaned."""
+    for example, own in zip(examples, statuses, strict=False):
+        if own == status:
+            yield cleaned_example(example)
+
+
+def cleaned_example(example: Example) -> Example:
+    """Return an example with the cleaned raw data of each stream."""
+    return {name: clean(raw) for name, raw in example.items()}
 
 
 def filter_by_length(
-    source: Sequence[list[int]], target: Sequence[list[int]], section: Corpus, counts: CleaningCounts
+    values: Mapping[str, Sequence[Sequence[int]]], section: Corpus, counts: CleaningCounts
 ) -> tuple[list[int], CleaningCounts]:
-    """Select the pairs that satisfy `corpus.max_length` and `corpus.max_ratio`.
+    """Select the examples that satisfy `corpus.max_length` and `corpus.max_ratio`.
+
+    Args:
+        values: Values of each stream of the examples.
+        section: Settings of the corpus.
+        counts: Counts before the selection.
 
     Returns:
-        Indices of the selected pairs, and `counts` in which all other pairs now count as dropped.
+        Indices of the selected examples, and the counts, in which all other examples now count as dropped.
     """
-    lengths = np.array([[len(row) for row in side] for side in (source, target)], np.int64).reshape(2, -1)
+    lengths = np.array([[len(row) for row in rows] for rows in values.values()], np.int64).reshape(len(values), -1)
     shorter, longer = lengths.min(0), lengths.max(0)
     empty = shorter == 0
     long = ~empty & (longer > section.max_length)
@@ -191,16 +207,16 @@ def _hash(text: str) -> int:
     return int.from_bytes(blake2b(text.encode(), digest_size=8).digest(), "big")
 
 
-def _mark_duplicates(statuses: PairStatuses, hashes: npt.NDArray[np.uint64]) -> None:
-    kept = np.flatnonzero(statuses == PairStatus.KEPT)
+def _mark_duplicates(statuses: Statuses, hashes: npt.NDArray[np.uint64]) -> None:
+    kept = np.flatnonzero(statuses == Status.KEPT)
     _, first = np.unique(hashes[kept], return_index=True)
     repeated = np.ones(len(kept), bool)
     repeated[first] = False
-    statuses[kept[repeated]] = PairStatus.DUPLICATE
+    statuses[kept[repeated]] = Status.DUPLICATE
 
 
-def _hold_out(statuses: PairStatuses, hashes: npt.NDArray[np.uint64], sets: Iterable[tuple[PairStatus, int]]) -> None:
-    kept = np.flatnonzero(statuses == PairStatus.KEPT)
+def _hold_out(statuses: Statuses, hashes: npt.NDArray[np.uint64], sets: Iterable[tuple[Status, int]]) -> None:
+    kept = np.flatnonzero(statuses == Status.KEPT)
     # A stable sort leaves the pairs of one source in the order of the text.
     order = kept[np.argsort(hashes[kept], kind="stable")]
     sorted_hashes = hashes[order]
@@ -215,5 +231,5 @@ def _hold_out(statuses: PairStatuses, hashes: npt.NDArray[np.uint64], sets: Iter
             )
         statuses[order[start:end]] = status
         last = np.searchsorted(sorted_hashes, sorted_hashes[end - 1], side="right") if count else start
-        statuses[order[end:last]] = PairStatus.SAME_SOURCE
+        statuses[order[end:last]] = Status.SAME_SOURCE
         start = max(int(last), end)

@@ -1,25 +1,25 @@
-"""Functions that read a corpus as sentence pairs, from files, archives, treebanks or the built-in corpus."""
+"""Functions that read a corpus as examples, from files, archives, treebanks or the built-in corpus."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any, Literal
 
-from specs import Archive, Corpus, Files, Grammar, HeldOut, Parsing, Part, Spec, Table, Treebank, ZooError
+from specs import Archive, Corpus, Files, Grammar, HeldOut, Part, Spec, Table, Treebank, ZooError
 from zoo.data import builtin
-from zoo.data.text_files import digest, file_errors, is_sgml, read_sentences
 from zoo.files.archive import extract, extracted
 from zoo.files.download import fetch, recorded_sha256
 from zoo.report import Report
-from zoo.text.lines import without_control
-from zoo.text.trees.bracketed import read_treebank
-from zoo.text.trees.tree import ROOT, Tree, unescape_brackets
+from zoo.text.files import digest, file_errors, is_sgml, read_sentences
+from zoo.text.trees.tree import unescape_brackets, words
+from zoo.text.vocabulary import MODALITIES
 
 Split = Literal["train", "dev", "test"]
-Pair = tuple[str, str]
+Example = Mapping[str, str]
+"""Raw data of each stream of an example, such as a sentence and its translation. Its order is that of the task."""
 SPLITS: tuple[Split, Split, Split] = ("train", "dev", "test")
 
 _BUILTIN_PAIR_BYTES = 150  # average size of a pair of the built-in corpus
@@ -34,8 +34,8 @@ class MissingFileError(ZooError):
         self.name = name
 
 
-class ParallelCorpus:
-    """Corpus of a spec as sentence pairs, which each call reads from the files again."""
+class CorpusReader:
+    """Reader for the corpus of a spec. Each call reads the examples from the files again."""
 
     def __init__(self, spec: Spec, report: Report) -> None:
         """Prepare to read a corpus.
@@ -48,34 +48,37 @@ class ParallelCorpus:
             ZooError: A part has one file or column for both sides, or more pairs than the built-in corpus.
         """
         self.corpus = spec.corpus
-        self._trees = isinstance(spec.task, Parsing)
+        self._streams = spec.task.streams
         self._report = report
-        self._members: dict[Archive, tuple[Path, Path]] = {}
+        self._members: dict[Archive, Sequence[Path]] = {}
         for split in SPLITS:
             for number, part in enumerate(getattr(self.corpus, split)):
-                if isinstance(part, (Files, Archive)):
+                if isinstance(part, (Files, Archive, Table)):
                     self._check_sides(part, f"corpus.{split}[{number}]")
-                elif isinstance(part, Table) and part.source_column == part.target_column:
-                    problem = f"`corpus.{split}[{number}]` has the same column for source and target"
-                    hint = "set `source_column` and `target_column` to different columns"
-                    raise ZooError(f"{problem}: {part.source_column}", hint=hint)
                 elif isinstance(part, Grammar):
                     builtin.sentences(split, part.grammar)
 
-    def _check_sides(self, part: Files | Archive, name: str) -> None:
-        """Raise ZooError if source and target of a part of the corpus are the same file."""
-        if os.path.normpath(part.source) == os.path.normpath(part.target):
+    def _check_sides(self, part: Files | Archive | Table, name: str) -> None:
+        """Raise ZooError if two streams of a part of the corpus are the same file or column."""
+        if isinstance(part, Table):
+            columns = [getattr(part, f"{stream}_column") for stream in self._streams]
+            if len(set(columns)) < len(columns):
+                problem = f"`{name}` has the same column for source and target: {columns[0]}"
+                raise ZooError(problem, hint="set `source_column` and `target_column` to different columns")
+            return
+        files = [getattr(part, stream) for stream in self._streams]
+        if len(set(map(os.path.normpath, files))) < len(files):
             hint = "give two files: line n of the target translates line n of the source"
-            raise ZooError(f"`{name}` has the same file for source and target: `{part.source}`", hint=hint)
+            raise ZooError(f"`{name}` has the same file for source and target: `{files[0]}`", hint=hint)
 
     def held_out(self, split: Split) -> int:
-        """Return how many pairs of the training text are held out for `split` (dev or test)."""
+        """Return how many training examples are held out for `split` (dev or test)."""
         return sum(part.held_out for part in getattr(self.corpus, split) if isinstance(part, HeldOut))
 
-    def pairs(self, split: Split) -> Iterator[Pair]:
-        """Yield the pairs of a split, unchanged and in the order of the files.
+    def examples(self, split: Split) -> Iterator[Example]:
+        """Yield the examples of a split, unchanged and in the order of the files.
 
-        Pairs of `train` that are held out for dev or test are yielded for `train`. Archives that are not on this
+        Examples of `train` that are held out for dev or test are yielded for `train`. Archives that are not on this
         machine are downloaded.
 
         Raises:
@@ -83,23 +86,20 @@ class ParallelCorpus:
                 numbers of lines.
         """
         for part in range(len(getattr(self.corpus, split))):
-            yield from self.part_pairs(split, part)
+            yield from self.part_examples(split, part)
 
-    def part_pairs(self, split: Split, number: int) -> Iterator[Pair]:
-        """Yield the pairs of part `number` of a split. Raise the same errors as `pairs`."""
+    def part_examples(self, split: Split, number: int) -> Iterator[Example]:
+        """Yield the examples of part `number` of a split. Raise the same errors as `examples`."""
         part = getattr(self.corpus, split)[number]
         if isinstance(part, Grammar):
-            pairs = builtin_pairs(split, part.grammar, trees=self._trees)
-            yield from ((target, source) for source, target in pairs) if _is_turned(part, self.corpus) else pairs
+            yield from builtin.examples(split, part.grammar, self._streams, languages_of(self.corpus, part))
         elif isinstance(part, Treebank):
-            for path in self._treebank_files(part):
-                # Clean lines before parsing, so that a control character in a word is an error with a line number.
-                yield from map(tree_pair, read_treebank(map(without_control, read_sentences(path)), str(path)))
+            for path in self._paths(part):
+                yield from map(tree_example, MODALITIES["trees"].read(path))
         elif isinstance(part, Table):
-            yield from _table_pairs(self._existing_file(part.tsv), part, split)
+            yield from self._table_examples(part, split)
         elif isinstance(part, (Files, Archive)):
-            source, target = self._side_files(part)
-            yield from _file_pairs(source, target)
+            yield from self._file_examples(self._paths(part))
 
     def bytes(self) -> int:
         """Return an estimate of the size of the uncompressed text in bytes. Download archives that are missing here."""
@@ -108,7 +108,7 @@ class ParallelCorpus:
             if isinstance(part, Grammar):
                 total += _BUILTIN_PAIR_BYTES * part.grammar
             elif not isinstance(part, HeldOut):
-                for path in self._treebank_files(part) if isinstance(part, Treebank) else self._side_files(part):
+                for path in self._paths(part):
                     with file_errors(path):
                         total += path.stat().st_size * (_GZIP_RATIO if path.suffix == ".gz" else 1)
         return total
@@ -123,27 +123,67 @@ class ParallelCorpus:
 
     def _part_identity(self, part: Part) -> list[Any]:
         if isinstance(part, Table):
-            return ["table", part.source_column, part.target_column, *map(digest, self._side_files(part))]
+            columns = [getattr(part, f"{stream}_column") for stream in self._streams]
+            return ["table", *columns, *map(digest, self._paths(part))]
         if isinstance(part, Grammar):
-            turned = ["from German"] if _is_turned(part, self.corpus) else []
-            return ["grammar's trees" if self._trees else "grammar", builtin.VERSION, part.grammar, *turned]
+            return ["grammar", builtin.VERSION, part.grammar, languages_of(self.corpus, part)]
         if isinstance(part, Treebank):
-            return ["trees", *map(digest, self._treebank_files(part))]
+            return ["trees", *map(digest, self._paths(part))]
         if isinstance(part, HeldOut):
             return ["held out", part.held_out]
         if isinstance(part, Archive):
             known = part.sha256 or recorded_sha256(part.archive) or fetch(part.archive, None, self._report).sha256
-            return ["archive", known, part.source, part.target]
-        return ["files", *(["sgm" if is_sgml(path) else "lines", digest(path)] for path in self._side_files(part))]
+            return ["archive", known, *(getattr(part, stream) for stream in self._streams)]
+        return ["files", *(["sgm" if is_sgml(path) else "lines", digest(path)] for path in self._paths(part))]
 
-    def _side_files(self, part: Files | Archive | Table) -> tuple[Path, ...]:
+    def _paths(self, part: Files | Archive | Table | Treebank) -> Sequence[Path]:
+        """Return the files of a part: one for each stream, a table, or the files of a treebank."""
+        if isinstance(part, Treebank):
+            return self._treebank_files(part)
         if isinstance(part, Table):
-            return (self._existing_file(part.tsv),)
+            return [self._existing_file(part.tsv)]
+        names = tuple(getattr(part, stream) for stream in self._streams)
         if isinstance(part, Files):
-            return self._existing_file(part.source), self._existing_file(part.target)
+            return list(map(self._existing_file, names))
         if part not in self._members:
-            self._members[part] = _archive_members(part, self._report)
+            self._members[part] = _archive_members(part, names, self._report)
         return self._members[part]
+
+    def _file_examples(self, paths: Sequence[Path]) -> Iterator[Example]:
+        """Yield the examples of files that have one stream each."""
+        streams = [
+            MODALITIES[modality].read(path) for modality, path in zip(self._streams.values(), paths, strict=True)
+        ]
+        count = 0
+        for values in zip_longest(*streams):
+            if None in values:
+                counts = [
+                    count if value is None else count + 1 + sum(1 for _ in stream)
+                    for value, stream in zip(values, streams, strict=True)
+                ]
+                raise ZooError(
+                    ", but ".join(f"`{path}` has {lines:,} lines" for path, lines in zip(paths, counts, strict=True)),
+                    hint="line n of the target must translate line n of the source: both need the same number of lines",
+                )
+            yield dict(zip(self._streams, values, strict=True))
+            count += 1
+        if not count:
+            unit = "<seg>" if is_sgml(paths[0]) else "line"
+            hint = "give another file, or remove this part of the corpus"
+            raise ZooError(f"`{paths[0]}` contains no {unit}", hint=hint)
+
+    def _table_examples(self, part: Table, split: Split) -> Iterator[Example]:
+        """Yield the examples of a TSV file. A missing cell of a training line is empty, so that cleaning drops it."""
+        path, columns = self._existing_file(part.tsv), {name: getattr(part, f"{name}_column") for name in self._streams}
+        last = max(columns.values())
+        for number, line in enumerate(read_sentences(path), start=1):
+            cells = line.split("\t")
+            # If the first line is too short, the file probably has another separator.
+            if len(cells) < last and (number == 1 or split != "train"):
+                hint = "separate the columns with tabs, or correct `source_column` and `target_column`"
+                raise ZooError(f"the line has no column {last}", where=f"{path}:{number}", hint=hint)
+            cells += [""] * (last - len(cells))
+            yield {name: cells[column - 1] for name, column in columns.items()}
 
     def _treebank_files(self, part: Treebank) -> list[Path]:
         """Return the files of a treebank, sorted by name."""
@@ -180,10 +220,10 @@ def missing_part(spec: Spec) -> str | None:
     for part in spec.corpus.parts:
         if isinstance(part, Archive):
             known = part.sha256 or recorded_sha256(part.archive)
-            if known is None or extracted(known, (part.source, part.target)) is None:
+            if known is None or extracted(known, tuple(getattr(part, name) for name in spec.task.streams)) is None:
                 return f"its corpus is missing: {os.path.basename(part.archive)} has not been downloaded"
         elif not isinstance(part, Grammar | HeldOut):
-            names = [getattr(part, field) for field in ("source", "target", "tsv", "trees") if hasattr(part, field)]
+            names = filter(None, (getattr(part, field, None) for field in (*spec.task.streams, "tsv", "trees")))
             for path in (corpus_path(spec.corpus, name) for name in names):
                 if not path.exists():
                     return f"its corpus is missing: `{path}` does not exist"
@@ -206,57 +246,18 @@ def corpus_name(corpus: Corpus) -> str:
     return f"{name} and {len(rest)} more" if rest else name
 
 
-def _is_turned(part: Grammar, corpus: Corpus) -> bool:
-    """Return whether a part of a corpus uses the built-in English-German pairs with German as the source."""
-    return corpus.direction(part)[0] == "de"
+def languages_of(corpus: Corpus, part: Part) -> dict[str, str]:
+    """Return the language of each stream of a part."""
+    return dict(zip(("source", "target"), corpus.direction(part), strict=True))
 
 
-def builtin_pairs(split: Split, count: int, *, trees: bool) -> Iterator[Pair]:
-    """Yield pairs of the built-in corpus: sentences with their translations or, if `trees`, with their trees."""
-    for source, target, tree in builtin.sentences(split, count):
-        yield (" ".join(builtin.words(tree)), f"({ROOT} {tree})") if trees else (source, target)
+def tree_example(tree: str) -> Example:
+    """Return the words of a tree as the source, and its bracketed notation as the target."""
+    return {"source": " ".join(map(unescape_brackets, words(tree))), "target": tree}
 
 
-def tree_pair(tree: Tree) -> Pair:
-    """Return the sentence of a tree as the source, and its bracketed notation as the target."""
-    return " ".join(map(unescape_brackets, tree.leaves())), str(tree)
-
-
-def _file_pairs(source: Path, target: Path) -> Iterator[Pair]:
-    sources, targets = read_sentences(source), read_sentences(target)
-    count = 0
-    for first, second in zip_longest(sources, targets):
-        if first is None or second is None:
-            longer = count + 1 + sum(1 for _ in (sources if second is None else targets))
-            counts = (count, longer) if first is None else (longer, count)
-            raise ZooError(
-                f"`{source}` has {counts[0]:,} lines, but `{target}` has {counts[1]:,}",
-                hint="line n of the target must translate line n of the source: both need the same number of lines",
-            )
-        yield first, second
-        count += 1
-    if not count:
-        unit = "<seg>" if is_sgml(source) else "line"
-        raise ZooError(f"`{source}` contains no {unit}", hint="give another file, or remove this part of the corpus")
-
-
-def _table_pairs(path: Path, part: Table, split: Split) -> Iterator[Pair]:
-    """Yield the pairs of a TSV file. A missing cell of a training line is empty, so that cleaning drops the pair."""
-    last = max(part.source_column, part.target_column)
-    for number, line in enumerate(read_sentences(path), start=1):
-        cells = line.split("\t")
-        # If the first line is too short, the file probably has another separator.
-        if len(cells) < last and (number == 1 or split != "train"):
-            hint = "separate the columns with tabs, or correct `source_column` and `target_column`"
-            raise ZooError(f"the line has no column {last}", where=f"{path}:{number}", hint=hint)
-        cells += [""] * (last - len(cells))
-        yield cells[part.source_column - 1], cells[part.target_column - 1]
-
-
-def _archive_members(part: Archive, report: Report) -> tuple[Path, Path]:
-    names = (part.source, part.target)
+def _archive_members(part: Archive, names: tuple[str, ...], report: Report) -> Sequence[Path]:
     known = part.sha256 or recorded_sha256(part.archive)
     members = extracted(known, names) if known else None
     # `fetch` raises an error if the archive does not have the hash in the spec.
-    source, target = members or extract(fetch(part.archive, part.sha256, report), names)
-    return source, target
+    return members or extract(fetch(part.archive, part.sha256, report), names)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import asdict
 from functools import cached_property, partial
@@ -14,21 +14,22 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from specs import Archive, Files, Parsing, Spec, Table, ZooError
+from specs import Archive, Files, Spec, Table, ZooError
 from specs.corpus import Direction
 from specs.corpus_paths import language_suffix
 from specs.notation import dump
 from zoo.data.cleaning import (
     REASONS,
     CleaningCounts,
-    PairStatus,
-    PairStatuses,
+    Status,
+    Statuses,
     apply_filters,
-    classify_pairs,
+    classify,
+    cleaned_example,
+    examples_with_status,
     filter_by_length,
-    pairs_with_status,
 )
-from zoo.data.corpus import Pair, ParallelCorpus, Split
+from zoo.data.corpus import CorpusReader, Example, Split, languages_of
 from zoo.data.languages import other_language
 from zoo.data.prefetch import prefetch
 from zoo.data.store import Store, StoreWriter
@@ -39,24 +40,26 @@ from zoo.files.reading import UnreadableError, read_json
 from zoo.files.storage import require_space
 from zoo.report import Report, size
 from zoo.text.languages import LanguagePair
-from zoo.text.lines import clean, read_lines
-from zoo.text.vocabulary import Vocabulary, check_learnable, learning_pairs
+from zoo.text.lines import read_lines
+from zoo.text.vocabulary import SIDES, Vocabulary, check_learnable, learning_examples
 
-_FORMAT = 2  # increase it whenever the same corpus gives other prepared files
-_CHUNK_PAIRS = 8192
-_LANGUAGE_PAIRS = 500  # number of pairs from which the languages are detected
+_FORMAT = 3  # increase it whenever the same corpus gives other prepared files
+_CHUNK_EXAMPLES = 8192
+_LANGUAGE_EXAMPLES = 500  # number of examples from which the languages are detected
 _CHUNK_CHARACTERS = 4_000_000  # encoding takes fifty bytes per character
 _MAX_SCORED_TEXT = 256_000_000
 _MAX_OVERLAP = 0.01  # warn if a larger fraction of dev or test is also in the training text
-_PAIR_OVERHEAD = 200  # bytes of memory per pair, in addition to its text
-_SCORED_SPLITS: dict[Split, PairStatus] = {"dev": PairStatus.DEV, "test": PairStatus.TEST}
+_EXAMPLE_OVERHEAD = 200  # bytes of memory per example, in addition to its text
+_SCORED_SPLITS: dict[Split, Status] = {"dev": Status.DEV, "test": Status.TEST}
 _COUNTS_FILE, _SECTIONS_FILE, _DROPPED_FILE = "counts.json", "sections.yaml", "dropped.txt"
 _EXAMPLES, _EXAMPLE_CHARACTERS = 3, 80
 # Opening a larger corpus checks only the sizes of its files. Training verifies their hashes in the background.
 _HASHED_BYTES = 1 << 30
 
-TokenChunk = tuple[list[list[int]], list[list[int]]]
-"""Token IDs of the sources and the targets of some sentence pairs."""
+Chunk = Mapping[str, list[list[int]]]
+"""Values of each stream of some examples."""
+Scored = list[tuple[Example, Direction]]
+"""Examples of dev or test, with their languages."""
 
 
 class PreparedCorpus:
@@ -113,13 +116,13 @@ class PreparedCorpus:
         """Return the token store of a split."""
         return Store(self.folder / split)
 
-    def texts(self, split: Split) -> tuple[list[str], list[str]]:
-        """Return the sources and the targets of dev or test as text, without control characters."""
-        source, target = (read_lines(self.folder / split / f"{side}.txt") for side in ("source", "target"))
-        return source, target
+    def texts(self, split: Split) -> dict[str, list[str]]:
+        """Return the raw data of each stream of dev or test, without control characters."""
+        streams = self.store(split).lengths
+        return {name: read_lines(self.folder / split / f"{name}.txt") for name in streams}
 
     def directions(self, split: Split) -> list[Direction]:
-        """Return the source and target language of each pair of dev or test, for a model of several languages."""
+        """Return the source and target language of each example of dev or test, for a model of several languages."""
         lines = read_lines(self.folder / split / "languages.txt")
         return [(source, target) for source, _, target in (line.partition(" ") for line in lines)]
 
@@ -157,7 +160,7 @@ def prepare(spec: Spec, report: Report, vocabulary: Vocabulary | None = None) ->
     if vocabulary is None:
         check_learnable(spec.vocabulary, spec.task)
     _check_suffixes(spec, report)
-    corpus = ParallelCorpus(spec, report)
+    corpus = CorpusReader(spec, report)
     folder = storage.prepared() / fingerprint(spec, corpus, vocabulary)
     if prepared := _open_existing(folder, report):
         return prepared
@@ -208,30 +211,23 @@ def _open_existing(folder: Path, report: Report) -> PreparedCorpus | None:
 
 def known_counts(spec: Spec) -> CleaningCounts | None:
     """Return the cleaning counts of a spec's prepared corpus, or None if the corpus is not prepared."""
-    path = storage.prepared() / fingerprint(spec, ParallelCorpus(spec, Report())) / _COUNTS_FILE
+    path = storage.prepared() / fingerprint(spec, CorpusReader(spec, Report())) / _COUNTS_FILE
     return CleaningCounts(**read_json(path)) if path.is_file() else None
 
 
-def fingerprint(spec: Spec, corpus: ParallelCorpus, vocabulary: Vocabulary | None = None) -> str:
+def fingerprint(spec: Spec, corpus: CorpusReader, vocabulary: Vocabulary | None = None) -> str:
     """Return a hash of all inputs that determine the content of a prepared corpus, as 16 hexadecimal digits."""
     section, tokens = spec.corpus, spec.vocabulary.model_dump(mode="json", exclude={"separate_models"})
-    # These fields were added later. Leave them out if they are not used, so that older fingerprints stay valid.
-    if not tokens["byte_fallback"]:
-        del tokens["byte_fallback"]
-    if tokens["target_size"] is None:
-        del tokens["target_size"]
-    if isinstance(spec.task, Parsing) and vocabulary is None:
-        tokens["linearisation"] = spec.task.linearisation
     parts = {
         "format": _FORMAT,
+        "streams": spec.task.streams,
         "text": corpus.identity(),
-        "cleaning": [section.max_length, section.max_ratio, section.deduplicate],
-        "vocabulary": tokens if vocabulary is None else vocabulary.digest,
+        "cleaning": [section.max_length, section.max_ratio, section.deduplicate, section.filters],
+        "vocabulary": [tokens, getattr(spec.task, "linearisation", None)] if vocabulary is None else vocabulary.digest,
     }
-    if section.filters:
-        parts["filters"] = [section.filters, *map(section.direction, section.parts)]
-    if spec.languages is not None:
-        parts["languages"] = [spec.languages.model_dump(mode="json"), *map(section.direction, section.parts)]
+    if section.filters or spec.languages is not None:
+        languages = spec.languages and spec.languages.model_dump(mode="json")
+        parts["languages"] = [languages, *map(section.direction, section.parts)]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:16]
 
 
@@ -239,38 +235,38 @@ class _Preparation:
     """Creates the files of one prepared corpus."""
 
     def __init__(
-        self, spec: Spec, corpus: ParallelCorpus, vocabulary: Vocabulary | None, folder: Path, report: Report
+        self, spec: Spec, corpus: CorpusReader, vocabulary: Vocabulary | None, folder: Path, report: Report
     ) -> None:
         self.spec, self.corpus, self.vocabulary, self.folder, self.report = spec, corpus, vocabulary, folder, report
         self.part_counts: list[int] = []
         """Number of training pairs that were read from each part of the corpus."""
-        self._first_pairs: dict[Direction, list[Pair]] = {}
-        """The first training pairs of each direction from files and archives, to detect the languages."""
-        self._scored_pairs: dict[Split, set[Pair]] = {}
-        """The pairs of dev and test, without the pairs that are held out from the training text."""
-        self._overlap: dict[Split, set[Pair]] = {"dev": set(), "test": set()}
-        """The pairs in `_scored_pairs` that are also in the training text."""
+        self._first_examples: dict[Direction, list[Example]] = {}
+        """The first training examples of each direction from files and archives, to detect the languages."""
+        self._scored: dict[Split, set[tuple[str, ...]]] = {}
+        """The examples of dev and test, without the examples that are held out from the training text."""
+        self._overlap: dict[Split, set[tuple[str, ...]]] = {"dev": set(), "test": set()}
+        """The examples in `_scored` that are also in the training text."""
         self._filtered = bytearray()
-        """Result of `apply_filters` for each training pair."""
-        self._dropped: dict[str, list[Pair]] = {}
-        """For each reason, some pairs that are dropped for it."""
+        """Result of `apply_filters` for each training example."""
+        self._dropped: dict[str, list[Example]] = {}
+        """For each reason, some examples that are dropped for it."""
 
     def write(self) -> None:
         """Read and clean the corpus, learn the vocabulary, encode the text, and write all files."""
         # Read the small sets first, to report their errors before the long work.
         scored = {split: self._read_scored(split) for split in _SCORED_SPLITS}
-        self._scored_pairs = {split: {pair for pair, _ in pairs} for split, pairs in scored.items()}
-        statuses, counts = classify_pairs(
+        self._scored = {split: {tuple(each.values()) for each, _ in known} for split, known in scored.items()}
+        statuses, counts = classify(
             self._with_progress("reading", self._read_train()),
             deduplicate=self.spec.corpus.deduplicate,
             dev=self.corpus.held_out("dev"),
             test=self.corpus.held_out("test"),
             filtered=self._filtered,
         )
-        _require_pairs(counts)
-        for status in map(PairStatus, np.unique(statuses)):
+        _require_examples(counts)
+        for status in map(Status, np.unique(statuses)):
             if (reason := status.name.lower()) in REASONS:
-                found = pairs_with_status(self.corpus.pairs("train"), statuses, status)
+                found = examples_with_status(self.corpus.examples("train"), statuses, status)
                 self._dropped[reason] = list(islice(found, _EXAMPLES))
         self._check_languages()
         self._check_overlap()
@@ -282,176 +278,177 @@ class _Preparation:
         parts = np.repeat(np.arange(len(self.part_counts), dtype=np.uint16), self.part_counts)
         counts = self._write_train(statuses, counts, vocabulary, languages, parts)
         for split, status in _SCORED_SPLITS.items():
-            pairs = scored[split]
+            examples = scored[split]
             if self.corpus.held_out(split):
-                held_out = pairs_with_status(self.corpus.pairs("train"), statuses, status)
+                held_out = examples_with_status(self.corpus.examples("train"), statuses, status)
                 directions = (
                     self.spec.corpus.direction(self.spec.corpus.train[part]) for part in parts[statuses == status]
                 )
-                pairs = [*pairs, *zip(held_out, directions, strict=True)]
-            self._write_scored(split, pairs, vocabulary)
+                examples = [*examples, *zip(held_out, directions, strict=True)]
+            self._write_scored(split, examples, vocabulary)
         self._write_description(counts)
 
-    def _read_scored(self, split: Split) -> list[tuple[Pair, Direction]]:
-        """Return the pairs of dev or test with their languages. Raise ZooError if they have too much text."""
-        pairs, memory = [], 0
+    def _read_scored(self, split: Split) -> Scored:
+        """Return the examples of dev or test with their languages. Raise ZooError if they have too much text."""
+        examples, memory = [], 0
         for number, part in enumerate(getattr(self.spec.corpus, split)):
             direction = self.spec.corpus.direction(part)
-            for source, target in self.corpus.part_pairs(split, number):
-                pairs.append(((clean(source), clean(target)), direction))
-                memory += len(source) + len(target) + _PAIR_OVERHEAD
+            for example in self.corpus.part_examples(split, number):
+                examples.append((cleaned_example(example), direction))
+                memory += sum(map(len, example.values())) + _EXAMPLE_OVERHEAD
                 if memory > _MAX_SCORED_TEXT:
                     hint = "use a few thousand pairs: all of them are translated and scored"
                     raise ZooError(f"`corpus.{split}` has more than {size(_MAX_SCORED_TEXT)} of text", hint=hint)
-        return pairs
+        return examples
 
-    def _read_train(self) -> Iterator[Pair]:
-        """Yield the training pairs. Count the pairs of each part of the corpus in `part_counts`."""
+    def _read_train(self) -> Iterator[Example]:
+        """Yield the training examples. Count the examples of each part of the corpus in `part_counts`."""
         for number, part in enumerate(self.spec.corpus.train):
             self.part_counts.append(0)
-            for pair in self.corpus.part_pairs("train", number):
+            for example in self.corpus.part_examples("train", number):
                 self.part_counts[number] += 1
-                for split, pairs in self._scored_pairs.items():
-                    if pair in pairs:
-                        self._overlap[split].add(pair)
+                for split, known in self._scored.items():
+                    if (values := tuple(example.values())) in known:
+                        self._overlap[split].add(values)
                 if filters := self.spec.corpus.filters:
-                    self._filtered.append(apply_filters(pair, filters, self.spec.corpus.direction(part)))
+                    self._filtered.append(apply_filters(example, filters, languages_of(self.spec.corpus, part)))
                 if isinstance(part, (Files, Archive, Table)):
-                    first_pairs = self._first_pairs.setdefault(self.spec.corpus.direction(part), [])
-                    if len(first_pairs) < _LANGUAGE_PAIRS:
-                        first_pairs.append(pair)
-                yield pair
+                    first = self._first_examples.setdefault(self.spec.corpus.direction(part), [])
+                    if len(first) < _LANGUAGE_EXAMPLES:
+                        first.append(example)
+                yield example
 
     def _check_overlap(self) -> None:
-        """Warn if many pairs of dev or test are also in the training text."""
-        for split, pairs in self._scored_pairs.items():
-            if len(self._overlap[split]) > _MAX_OVERLAP * len(pairs):
+        """Warn if many examples of dev or test are also in the training text."""
+        for split, known in self._scored.items():
+            if len(self._overlap[split]) > _MAX_OVERLAP * len(known):
                 self.report.warn(
-                    f"{len(self._overlap[split]):,} of {len(pairs):,} pairs of `corpus.{split}` are also in "
+                    f"{len(self._overlap[split]):,} of {len(known):,} pairs of `corpus.{split}` are also in "
                     "`corpus.train`, so the scores will be too high"
                 )
 
     def _check_languages(self) -> None:
         """Warn if the sources or the targets seem to be in a different language than the spec specifies."""
-        for direction, pairs in self._first_pairs.items():
-            for side, language, lines in zip(("source", "target"), direction, zip(*pairs, strict=True), strict=True):
-                if seen := other_language(lines, language):
+        for direction, examples in self._first_examples.items():
+            for side, language in zip(SIDES, direction, strict=True):
+                if seen := other_language([each[side] for each in examples if side in each], language):
                     self.report.warn(
                         f"the {side} text looks like `{seen}`, but `corpus.{side}` is `{language}`: set "
                         f"`corpus.{side}={seen}`, or correct the order of the files or columns"
                     )
 
-    def _learn_vocabulary(self, statuses: PairStatuses, counts: CleaningCounts) -> Vocabulary:
-        sample = learning_pairs(counts.kept)
+    def _learn_vocabulary(self, statuses: Statuses, counts: CleaningCounts) -> Vocabulary:
+        sample = learning_examples(counts.kept)
         of_pairs = f"{sample:,} of {counts.kept:,}" if sample < counts.kept else f"{counts.kept:,}"
         self.report.info(f"learning {self.spec.vocabulary.size:,} tokens from {of_pairs} pairs")
         languages = self.spec.languages
         tokens = [languages.token_of(code) for code in languages.codes] if languages else ()
-        pairs = partial(self._kept_pairs, statuses)
-        return Vocabulary.learn(pairs, self.spec.vocabulary, counts.kept, self.spec.task, tokens)
+        examples = partial(self._kept_examples, statuses)
+        return Vocabulary.learn(examples, self.spec.vocabulary, counts.kept, self.spec.task, tokens)
 
-    def _kept_pairs(self, statuses: PairStatuses) -> Iterator[Pair]:
-        return pairs_with_status(self.corpus.pairs("train"), statuses, PairStatus.KEPT)
+    def _kept_examples(self, statuses: Statuses) -> Iterator[Example]:
+        return examples_with_status(self.corpus.examples("train"), statuses, Status.KEPT)
 
     def _write_train(
         self,
-        statuses: PairStatuses,
+        statuses: Statuses,
         counts: CleaningCounts,
         vocabulary: Vocabulary,
         languages: Sequence[LanguagePair],
         all_parts: npt.NDArray[np.uint16],
     ) -> CleaningCounts:
         done, limit = 0, self.spec.corpus.max_length
-        parts = all_parts[statuses == PairStatus.KEPT]
+        parts = all_parts[statuses == Status.KEPT]
         with self._store_writer("train", vocabulary, len(self.part_counts)) as writer:
-            pairs = self._with_progress("encoding", self._kept_pairs(statuses), counts.kept)
-            for source, target in encode_pairs(pairs, vocabulary):
-                kept, counts = filter_by_length(source, target, self.spec.corpus, counts)
-                for index in set(range(len(source))).difference(kept):
-                    reason = "long" if max(len(source[index]), len(target[index])) > limit else "ratio"
-                    if len(pairs_so_far := self._dropped.setdefault(reason, [])) < _EXAMPLES:
-                        text = vocabulary.decode(source[index], "source"), vocabulary.decode(target[index])
-                        pairs_so_far.append(text)
-                kept_parts = parts[done : done + len(source)][kept]
-                pair_languages = [languages[part] for part in kept_parts]
-                writer.add(
-                    [[*own.source_tokens, *source[index]] for own, index in zip(pair_languages, kept, strict=True)],
-                    [[*own.target_tokens, *target[index]] for own, index in zip(pair_languages, kept, strict=True)],
-                    kept_parts,
-                )
-                done += len(source)
-        _require_pairs(counts)
+            examples = self._with_progress("encoding", self._kept_examples(statuses), counts.kept)
+            for values in encode_examples(examples, vocabulary):
+                kept, counts = filter_by_length(values, self.spec.corpus, counts)
+                count = len(next(iter(values.values())))
+                for index in set(range(count)).difference(kept):
+                    row = {name: rows[index] for name, rows in values.items()}
+                    reason = "long" if max(map(len, row.values())) > limit else "ratio"
+                    if len(so_far := self._dropped.setdefault(reason, [])) < _EXAMPLES:
+                        so_far.append({name: vocabulary.stream(name).decode(ids) for name, ids in row.items()})
+                kept_parts = parts[done : done + count][kept]
+                writer.add(_with_language_tokens(values, kept, [languages[part] for part in kept_parts]), kept_parts)
+                done += count
+        _require_examples(counts)
         return counts
 
-    def _write_scored(self, split: Split, pairs: list[tuple[Pair, Direction]], vocabulary: Vocabulary) -> None:
-        """Write tokens, text and languages of all pairs of dev or test."""
-        languages = (LanguagePair.of(self.spec, vocabulary, direction) for _, direction in pairs)
+    def _write_scored(self, split: Split, scored: Scored, vocabulary: Vocabulary) -> None:
+        """Write values, raw data and languages of all examples of dev or test."""
+        languages = (LanguagePair.of(self.spec, vocabulary, direction) for _, direction in scored)
         with self._store_writer(split, vocabulary) as writer:
-            for sources, targets in encode_pairs((pair for pair, _ in pairs), vocabulary):
-                own = list(islice(languages, len(sources)))
-                writer.add(
-                    [[*each.source_tokens, *row] for each, row in zip(own, sources, strict=True)],
-                    [[*each.target_tokens, *row] for each, row in zip(own, targets, strict=True)],
-                )
-        lines = {"source": [pair[0] for pair, _ in pairs], "target": [pair[1] for pair, _ in pairs]}
+            for values in encode_examples((example for example, _ in scored), vocabulary):
+                rows = range(len(next(iter(values.values()))))
+                writer.add(_with_language_tokens(values, rows, list(islice(languages, len(rows)))))
+        lines = {name: [example[name] for example, _ in scored] for name in self.spec.task.streams}
         if self.spec.languages:
-            lines["languages"] = [" ".join(direction) for _, direction in pairs]
+            lines["languages"] = [" ".join(direction) for _, direction in scored]
         for name, text in lines.items():
             content = "".join(f"{line}\n" for line in text)
             (self.folder / split / f"{name}.txt").write_text(content, encoding="utf-8", newline="\n")
 
     def _store_writer(self, split: Split, vocabulary: Vocabulary, parts: int = 1) -> StoreWriter:
         (self.folder / split).mkdir()
-        return StoreWriter(self.folder / split, max(vocabulary.sizes), parts)
+        dtypes = {name: vocabulary.stream(name).dtype for name in self.spec.task.streams}
+        return StoreWriter(self.folder / split, dtypes, parts)
 
     def _write_description(self, counts: CleaningCounts) -> None:
         sections = {key: getattr(self.spec, key).model_dump(mode="json") for key in ("corpus", "vocabulary")}
         (self.folder / _SECTIONS_FILE).write_text(dump(sections), encoding="utf-8")
         write_json(self.folder / _COUNTS_FILE, asdict(counts))
         examples = "".join(
-            f"{REASONS[reason]}: {source[:_EXAMPLE_CHARACTERS]} | {target[:_EXAMPLE_CHARACTERS]}\n"
-            for reason, pairs in self._dropped.items()
-            for source, target in pairs[:_EXAMPLES]
+            f"{REASONS[reason]}: {' | '.join(raw[:_EXAMPLE_CHARACTERS] for raw in example.values())}\n"
+            for reason, examples in self._dropped.items()
+            for example in examples[:_EXAMPLES]
         )
         (self.folder / _DROPPED_FILE).write_text(examples, encoding="utf-8")
         manifest.write(self.folder)
 
-    def _with_progress(self, label: str, pairs: Iterable[Pair], total: int | None = None) -> Iterator[Pair]:
+    def _with_progress(self, label: str, examples: Iterable[Example], total: int | None = None) -> Iterator[Example]:
         with self.report.progress(label, total, "pairs") as progress:
-            for chunk in _chunks(pairs):
+            for chunk in _chunks(examples):
                 yield from chunk
                 progress.advance(len(chunk))
 
 
-def _require_pairs(counts: CleaningCounts) -> None:
+def _require_examples(counts: CleaningCounts) -> None:
     if not counts.kept:
         hint = "check `corpus.train`, `corpus.max_length` and `corpus.max_ratio`"
         raise ZooError(f"there is nothing to train on: {counts}", hint=hint)
 
 
-def encode_pairs(pairs: Iterable[Pair], vocabulary: Vocabulary) -> Generator[TokenChunk, None, None]:
-    """Yield the token IDs of pairs, chunk by chunk.
+def encode_examples(examples: Iterable[Example], vocabulary: Vocabulary) -> Generator[Chunk, None, None]:
+    """Yield the values of examples, chunk by chunk.
 
     While the caller uses a chunk, background threads encode the next chunk and read the one after it.
     """
 
-    def encode() -> Iterator[TokenChunk]:
-        with closing(prefetch(_chunks(pairs))) as chunks:
+    def encode() -> Iterator[Chunk]:
+        with closing(prefetch(_chunks(examples))) as chunks:
             for chunk in chunks:
-                sources, targets = zip(*chunk, strict=True)
-                yield vocabulary.encode_all(sources, "source"), vocabulary.encode_all(targets, "target")
+                yield {name: vocabulary.stream(name).encode_all([each[name] for each in chunk]) for name in chunk[0]}
 
     return prefetch(encode())
 
 
-def _chunks(pairs: Iterable[Pair]) -> Iterator[list[Pair]]:
-    """Yield the pairs in chunks with limited numbers of pairs and characters."""
-    chunk: list[Pair] = []
+def _with_language_tokens(values: Chunk, rows: Sequence[int], languages: Sequence[LanguagePair]) -> Chunk:
+    """Return some rows of each stream, with the language tokens that precede them."""
+    return {
+        name: [[*own.tokens_of(name), *ids[row]] for own, row in zip(languages, rows, strict=True)]
+        for name, ids in values.items()
+    }
+
+
+def _chunks(examples: Iterable[Example]) -> Iterator[list[Example]]:
+    """Yield the examples in chunks with limited numbers of examples and characters."""
+    chunk: list[Example] = []
     characters = 0
-    for pair in pairs:
-        chunk.append(pair)
-        characters += len(pair[0]) + len(pair[1])
-        if len(chunk) == _CHUNK_PAIRS or characters >= _CHUNK_CHARACTERS:
+    for example in examples:
+        chunk.append(example)
+        characters += sum(map(len, example.values()))
+        if len(chunk) == _CHUNK_EXAMPLES or characters >= _CHUNK_CHARACTERS:
             yield chunk
             chunk, characters = [], 0
     if chunk:

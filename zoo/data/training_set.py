@@ -13,14 +13,14 @@ import sentencepiece
 from compiler.seeds import stream
 from specs import Corpus, Spec
 from specs.corpus import Direction
-from zoo.data.batches import BatchSize, EpochBatches, Pairs, Tokens, batch_pairs, epoch_batches
+from zoo.data.batches import BatchSize, EpochBatches, Examples, Tokens, batch_examples, epoch_batches
 from zoo.data.prefetch import prefetch
 from zoo.data.prepare import PreparedCorpus
 from zoo.data.store import Store
-from zoo.text.vocabulary import Side, Vocabulary
+from zoo.text.vocabulary import Vocabulary
 
 POOL_BATCHES = 64
-"""With subword regularisation, number of consecutive batches whose pairs are tokenised together (a pool).
+"""With subword regularisation, number of consecutive batches whose examples are tokenised together (a pool).
 
 With 25,000 tokens per side, sampling a pool takes some seconds and 30 MB, while the model trains on the previous pool.
 A larger pool would need less padding.
@@ -44,33 +44,28 @@ class SubwordSampler:
         """
         self._vocabulary, self._alpha, self._max_length = vocabulary, alpha, max_length
 
-    def __call__(self, pairs: Pairs, seed: int) -> Pairs:
-        """Return the same sentences with sampled tokens. For the same pairs, they only depend on the 63-bit seed."""
+    def __call__(self, examples: Examples, seed: int) -> Examples:
+        """Return the same examples with sampled tokens. For the same examples, they only depend on the 63-bit seed."""
         # SentencePiece seeds its random numbers once per thread, so each call needs a new thread.
         with ThreadPoolExecutor(1) as thread:
-            return thread.submit(self._sample_pairs, pairs, seed).result()
+            return thread.submit(self._sample_examples, examples, seed).result()
 
-    def _sample_pairs(self, pairs: Pairs, seed: int) -> Pairs:
+    def _sample_examples(self, examples: Examples, seed: int) -> Examples:
         sentencepiece.set_random_generator_seed(seed % 2**32)
-        return Pairs(
-            [self._sample(row, "source") for row in pairs.sources],
-            [self._sample(row, "target") for row in pairs.targets],
-        )
+        return Examples((name, [self._sample(row, name) for row in rows]) for name, rows in examples.items())
 
-    def _sample(self, row: Tokens, side: Side) -> Tokens:
-        sample = self._vocabulary.sample(row.tolist(), self._alpha, side)
+    def _sample(self, row: Tokens, stream: str) -> Tokens:
+        sample = self._vocabulary.stream(stream).sample(row.tolist(), self._alpha)
         return np.array(sample, np.int32) if 0 < len(sample) <= max(self._max_length, len(row)) else row
 
 
-class TrainingBatch(NamedTuple):
-    """Batch to train on, and the position in the training data after it, which checkpoints store."""
+class Position(NamedTuple):
+    """Position in the training data after a batch, which checkpoints store."""
 
-    pairs: Pairs
-    """Token IDs of the batch."""
     epoch: int
     batch: int
     """Number of finished batches in the epoch. With subword regularisation, only those before the current pool."""
-    pool_batch: int
+    drawn: int
     """Number of finished batches in the current pool (see POOL_BATCHES). 0 without subword regularisation."""
 
 
@@ -78,24 +73,25 @@ class TrainingSet:
     """Batches of a training run. Their content depends only on the data, the spec and the position in the data.
 
     Subword regularisation changes the lengths of sentences, so that batches planned for the stored lengths would not
-    fit. Therefore the pairs of POOL_BATCHES batches are sampled together, and divided into batches again.
+    fit. Therefore the examples of POOL_BATCHES batches are sampled together, and divided into batches again.
     """
 
     def __init__(
         self, spec: Spec, store: Store, sampler: SubwordSampler | None = None, verified: Future[None] | None = None
     ) -> None:
-        """Create the batches of a token store for the training settings of a spec.
+        """Create the batches of a store for the training settings of a spec.
 
         Args:
             spec: Spec with the sections `training` and `corpus`.
-            store: Tokens of the training text.
+            store: Values of the training text.
             sampler: Sampler for subword regularisation. None: no subword regularisation.
             verified: Future of a background check of the store's files, if any.
         """
         self._spec, self.store, self._sampler, self._verified = spec, store, sampler, verified
         self._packed = False
+        self._budgets = {name: getattr(spec.training, f"{name}_tokens") for name in store.lengths}
         self._epoch: tuple[int, EpochBatches] | None = None
-        self._pool: tuple[tuple[int, int], list[Pairs]] | None = None
+        self._pool: tuple[tuple[int, int], list[Examples]] | None = None
 
     @classmethod
     def from_prepared(cls, spec: Spec, prepared: PreparedCorpus, verified: Future[None] | None = None) -> Self:
@@ -133,8 +129,7 @@ class TrainingSet:
                 epoch,
                 epoch_batches(
                     self.store,
-                    training.source_tokens,
-                    training.target_tokens,
+                    self._budgets,
                     seed=training.seed,
                     epoch=epoch,
                     weights=part_weights(self._spec.corpus, self.store.parts),
@@ -151,31 +146,33 @@ class TrainingSet:
         """
         if not self.samples_subwords:
             return self.epoch_batches(epoch).mean
-        sizes = [pairs.size for pairs in self._sample_pool(*next(self._positions(epoch, batch, POOL_BATCHES)))]
+        sizes = [examples.size for examples in self._sample_pool(*next(self._positions(epoch, batch, POOL_BATCHES)))]
         return BatchSize(*(sum(numbers) for numbers in zip(*sizes, strict=True))).share(len(sizes))
 
-    def batches_from(self, epoch: int, batch: int = 0, pool_batch: int = 0) -> Generator[TrainingBatch, None, None]:
-        """Yield training batches endlessly, starting from a position.
+    def batches_from(
+        self, epoch: int, batch: int = 0, drawn: int = 0
+    ) -> Generator[tuple[Examples, Position], None, None]:
+        """Yield the examples of each batch and the position after it endlessly, starting from a position.
 
         No other thread may use the training set meanwhile.
 
         Args:
             epoch: Epoch of the first batch.
             batch: Number of finished batches of the epoch.
-            pool_batch: Number of finished batches of the pool that begins at `batch`.
+            drawn: Number of finished batches of the pool that begins at `batch`.
         """
         if self.samples_subwords:
-            yield from self._sampled_batches(epoch, batch, pool_batch)
+            yield from self._sampled_batches(epoch, batch, drawn)
         for at, number in self._positions(epoch, batch, 1):
-            yield TrainingBatch(Pairs.from_store(self.store, self.epoch_batches(at)[number]), at, number + 1, 0)
+            yield Examples.from_store(self.store, self.epoch_batches(at)[number]), Position(at, number + 1, 0)
 
-    def _sampled_batches(self, epoch: int, batch: int, pool_batch: int) -> Iterator[TrainingBatch]:
+    def _sampled_batches(self, epoch: int, batch: int, drawn: int) -> Iterator[tuple[Examples, Position]]:
         pools = ((*position, self._sample_pool(*position)) for position in self._positions(epoch, batch, POOL_BATCHES))
         with closing(prefetch(pools, max_items=1)) as prefetched:
             for at, start, pool in prefetched:
-                for number in range(pool_batch, len(pool)):
-                    yield TrainingBatch(pool[number], at, start, number + 1)
-                pool_batch = 0
+                for number in range(drawn, len(pool)):
+                    yield pool[number], Position(at, start, number + 1)
+                drawn = 0
 
     def _positions(self, epoch: int, batch: int, step: int) -> Iterator[tuple[int, int]]:
         """Yield epochs and batch numbers endlessly, starting from the given ones, in steps of `step` batches."""
@@ -184,21 +181,20 @@ class TrainingSet:
                 yield epoch, number
             epoch, batch = epoch + 1, 0
 
-    def _sample_pool(self, epoch: int, start: int) -> list[Pairs]:
+    def _sample_pool(self, epoch: int, start: int) -> list[Examples]:
         """Return the batches of the pool that begins at batch `start` of an epoch. The last pool is cached."""
         if self._pool is None or self._pool[0] != (epoch, start):
             assert self._sampler is not None
-            self._pool, training = None, self._spec.training
+            self._pool = None
             batches = self.epoch_batches(epoch)
             end = min(start + POOL_BATCHES, len(batches))
             indices = np.concatenate([batches[number] for number in range(start, end)])
             # The names of the streams must not change, because the sampled tokens depend on them.
-            token_seed, order_seed = (stream(training.seed, name, epoch, start) for name in ("pieces", "order"))
-            pairs = self._sampler(Pairs.from_store(self.store, indices), token_seed)
-            self._pool = (
-                (epoch, start),
-                batch_pairs(pairs, training.source_tokens, training.target_tokens, order_seed, packed=self.packed),
+            token_seed, order_seed = (
+                stream(self._spec.training.seed, name, epoch, start) for name in ("pieces", "order")
             )
+            examples = self._sampler(Examples.from_store(self.store, indices), token_seed)
+            self._pool = (epoch, start), batch_examples(examples, self._budgets, order_seed, packed=self.packed)
         return self._pool[1]
 
     def verify(self, *, wait: bool = True) -> None:
@@ -214,22 +210,22 @@ class TrainingSet:
             self._verified.result()
 
 
-def part_weights(corpus: Corpus, pairs: Sequence[int]) -> list[float]:
-    """Return how often an epoch contains the pairs of each part of the training set.
+def part_weights(corpus: Corpus, counts: Sequence[int]) -> list[float]:
+    """Return how often an epoch contains the examples of each part of the training set.
 
     For models of several languages, `corpus.temperature` T balances the translation directions: a fraction p of all
-    pairs becomes proportional to p^(1/T) (Arivazhagan et al. 2019, section 4.3). The number of pairs per epoch stays
-    the same.
+    examples becomes proportional to p^(1/T) (Arivazhagan et al. 2019, section 4.3). The number of examples per epoch
+    stays the same.
 
     Args:
         corpus: The corpus.
-        pairs: Number of sentence pairs in each part of the training set.
+        counts: Number of examples in each part of the training set.
     """
     weights = [getattr(part, "weight", 1.0) for part in corpus.train]
     if corpus.temperature == 1.0:
         return weights
     sizes: dict[Direction, float] = {}
-    for part, weight, count in zip(corpus.train, weights, pairs, strict=True):
+    for part, weight, count in zip(corpus.train, weights, counts, strict=True):
         direction = corpus.direction(part)
         sizes[direction] = sizes.get(direction, 0.0) + weight * count
     total = sum(sizes.values())

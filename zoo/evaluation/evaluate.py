@@ -7,7 +7,8 @@ from typing import Unpack
 
 from specs import HeldOut, Spec, ZooError
 from specs.corpus import Direction
-from zoo.data.corpus import Pair, ParallelCorpus, Split
+from zoo.data.cleaning import cleaned_example
+from zoo.data.corpus import CorpusReader, Example, Split
 from zoo.data.prepare import prepare
 from zoo.evaluation.outputs import EvaluationSet, ModelOutputs, format_examples, save_outputs
 from zoo.evaluation.scores import MACHINE_KEY, Scores, compute_scores
@@ -18,7 +19,6 @@ from zoo.models.folder import ModelFolder
 from zoo.models.weights import known_digest
 from zoo.report import Report
 from zoo.system.processors import device_name
-from zoo.text.lines import clean
 from zoo.text.vocabulary import Vocabulary
 
 
@@ -87,7 +87,7 @@ def check_split(name: str) -> Split:
 
 
 def read_split(spec: Spec, split: Split, report: Report, vocabulary: Vocabulary | None = None) -> EvaluationSet:
-    """Return the sources and references of the dev or test set and, for multilingual models, their language codes.
+    """Return the streams of the dev or test set and, for multilingual models, their language codes.
 
     If the set is split off from the training text (`held_out` in the spec), the whole corpus is prepared first.
     Otherwise, only the files of the set are read.
@@ -104,12 +104,12 @@ def read_split(spec: Spec, split: Split, report: Report, vocabulary: Vocabulary 
         raise ZooError(f"the corpus of `{spec.name}` has no {split} set", hint=hint)
     if any(isinstance(part, HeldOut) for part in parts):
         prepared = prepare(spec, report, vocabulary)
-        return EvaluationSet(*prepared.texts(split), prepared.directions(split) if spec.languages else None)
-    pairs: list[Pair] = []
+        return EvaluationSet(prepared.texts(split), prepared.directions(split) if spec.languages else None)
+    examples: list[Example] = []
     directions: list[Direction] = []
-    text = ParallelCorpus(spec, report)
+    reader = CorpusReader(spec, report)
     for number, part in enumerate(parts):
-        pairs += [(clean(source), clean(target)) for source, target in text.part_pairs(split, number)]
-        directions += [spec.corpus.direction(part)] * (len(pairs) - len(directions))
-    sources, references = [source for source, _ in pairs], [target for _, target in pairs]
-    return EvaluationSet(sources, references, directions if spec.languages else None)
+        examples += map(cleaned_example, reader.part_examples(split, number))
+        directions += [spec.corpus.direction(part)] * (len(examples) - len(directions))
+    streams = {name: [example[name] for example in examples] for name in spec.task.streams}
+    return EvaluationSet(streams, directions if spec.languages else None)

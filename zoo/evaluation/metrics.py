@@ -14,7 +14,7 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from specs import Task, ZooError
-from specs.spec import SCORES
+from specs.task import TASKS
 from zoo.evaluation.evalb.scores import score_brackets
 from zoo.evaluation.text_metrics import text_metric
 
@@ -153,7 +153,7 @@ METRICS = (
     ),
 )
 """All metrics, in the order in which they are shown."""
-_FIRST_METRICS = {scores[0] for scores in SCORES.values()}
+_FIRST_METRICS = {task.scores[0] for task in TASKS.values()}
 DEV_TITLES = {f"dev_{metric.name}": f"dev {metric.title}" for metric in METRICS}
 """Keys of dev scores in the training log, and their titles."""
 

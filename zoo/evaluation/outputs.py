@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -15,6 +15,7 @@ from pydantic.dataclasses import dataclass
 
 from specs import ZooError
 from specs.corpus import Direction
+from specs.task import OUTPUT
 from zoo.files.atomic import atomic_file
 from zoo.files.reading import read_bytes
 from zoo.generation.config import GenerationOptions
@@ -29,12 +30,21 @@ _MAX_FILE_BYTES = 1_000_000_000  # enough for millions of sentences
 
 
 class EvaluationSet(NamedTuple):
-    """Source texts, and one reference per text."""
+    """Texts of each stream of a dev or test set."""
 
-    sources: Sequence[str]
-    references: Sequence[str]
+    streams: Mapping[str, Sequence[str]]
     directions: Sequence[Direction] | None = None
-    """Source and target language of each text. None for a model of one direction."""
+    """Source and target language of each example. None for a model of one direction."""
+
+    @property
+    def sources(self) -> Sequence[str]:
+        """The texts that the model reads."""
+        return self.streams["source"]
+
+    @property
+    def references(self) -> Sequence[str]:
+        """The texts that the model should write."""
+        return self.streams[OUTPUT]
 
     def pairs(self, direction: Direction) -> list[tuple[str, str]]:
         """Return the (source, reference) pairs of one translation direction."""
@@ -61,9 +71,9 @@ class ModelOutputs:
             report: Receives the progress.
             **options: Generation options. Defaults come from the spec.
         """
-        self.sources, self.references, directions = texts
+        self.sources, self.references = texts.sources, texts.references
         own = translator.spec.corpus.source, translator.spec.corpus.target
-        self._directions = directions or [own] * len(self.sources)
+        self._directions = texts.directions or [own] * len(self.sources)
         self._translator, self._report, self._options = translator, report or Report(), options
 
     @cached_property

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import compiler
 from compiler.weights import check_weights
-from specs import Parsing, Spec, ZooError
+from specs import Spec, ZooError
+from specs.task import OUTPUT
 from zoo.files import manifest, storage
 from zoo.files.atomic import restore_replaced
 from zoo.files.manifest import Manifest
@@ -17,8 +18,7 @@ from zoo.models import shortlist, weights
 from zoo.models.folder import MAX_SPEC_BYTES, SPEC, WEIGHTS, ModelFolder
 from zoo.models.shortlist import Shortlist
 from zoo.models.weights import Weights
-from zoo.text.trees.tokenizer import TreeTokenizer
-from zoo.text.vocabulary import Vocabulary
+from zoo.text.vocabulary import MODALITIES, Vocabulary
 
 _MAX_ATTEMPTS = 20
 _RESTORE_HINT = "restore the folder from the source of the model"
@@ -125,12 +125,9 @@ def _require_matching_vocabulary(folder: Path, spec: Spec, vocabulary: Vocabular
             f"{_describe_layout(*expected_layout)}"
         )
         raise ZooError(problem, hint=_RESTORE_HINT, exit_code=1)
-    has_brackets = isinstance(vocabulary.target, TreeTokenizer)
-    if has_brackets != isinstance(spec.task, Parsing):
-        problem = (
-            f"the target tokens in `{folder}` are {'brackets of trees' if has_brackets else 'tokens of text'}, but the "
-            f"task of the spec is `{spec.task.kind}`"
-        )
+    if not isinstance(vocabulary.target, MODALITIES[spec.task.streams[OUTPUT]]):
+        other = "tokens of text" if spec.task.writes_trees else "brackets of trees"
+        problem = f"the target tokens in `{folder}` are {other}, but the task of the spec is `{spec.task.kind}`"
         raise ZooError(problem, hint=_RESTORE_HINT, exit_code=1)
 
 

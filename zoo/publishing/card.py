@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import compiler
 import specs
 from specs import Archive, Corpus, Files, Grammar, Parsing, Spec, Table, Task, Treebank
-from specs.spec import COMMANDS
 from zoo.evaluation.metrics import METRICS, metrics_for
 from zoo.evaluation.scores import MACHINE_KEY
 from zoo.publishing.provenance import CurvePoint, Provenance, TrainingProvenance
@@ -334,7 +333,7 @@ import zoo
 ```
 
 ```sh
-zoo {COMMANDS[spec.task.kind]} --model {spec.name}{option} < {words.files}
+zoo {spec.task.command} --model {spec.name}{option} < {words.files}
 zoo verify {spec.name}
 ```
 

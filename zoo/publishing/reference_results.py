@@ -347,5 +347,5 @@ def reproduce(reference: ReferenceOutputs, translator: Translator) -> Reproduced
 def _decode(translator: Translator, sources: Sequence[str], references: Sequence[str]) -> tuple[ModelOutputs, Metric]:
     metric, *_ = metrics_for(translator.spec.task)
     direction = translator.spec.default_direction
-    texts = EvaluationSet(sources, references, [direction] * len(sources))
+    texts = EvaluationSet({"source": sources, "target": references}, [direction] * len(sources))
     return ModelOutputs(translator, texts, search="beam", shortlist=False), metric

@@ -59,6 +59,10 @@ class LanguagePair:
     source_tokens: tuple[int, ...] = ()
     target_tokens: tuple[int, ...] = ()
 
+    def tokens_of(self, stream: str) -> tuple[int, ...]:
+        """Return the language tokens that precede a stream."""
+        return self.source_tokens if stream == "source" else self.target_tokens
+
     @classmethod
     def of(cls, spec: Spec, vocabulary: Vocabulary, direction: Direction) -> LanguagePair:
         """Return the two languages of a translation direction, with their language tokens.

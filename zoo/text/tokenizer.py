@@ -14,7 +14,9 @@ import sentencepiece
 import specs
 from specs import BOS, EOS, PAD, UNK, ZooError
 from zoo.text.added_tokens import AddedTokens
+from zoo.text.files import read_sentences
 from zoo.text.lines import clean, clean_with_positions, without_control
+from zoo.text.modality import Learning, Modality
 from zoo.text.model_check import check_model
 from zoo.text.sentences import check_length
 
@@ -39,8 +41,8 @@ The remaining, rare characters are encoded as bytes, so that a model learns the 
 """
 
 
-class Tokenizer:
-    """Tokenizer for raw text, based on a SentencePiece model. PAD, UNK, BOS and EOS have the IDs in `specs`.
+class Tokenizer(Modality):
+    """Modality `text`: a tokenizer based on a SentencePiece model. PAD, UNK, BOS and EOS have the IDs in `specs`.
 
     Text is first cleaned by `zoo.text.lines.clean`. The SentencePiece model does all other normalisation.
 
@@ -50,7 +52,10 @@ class Tokenizer:
         added: The added tokens of an imported vocabulary, or None.
     """
 
-    def __init__(self, content: bytes, *, name: str = "vocabulary.model") -> None:
+    suffix = ".model"
+    read = staticmethod(read_sentences)
+
+    def __init__(self, content: bytes, name: str = "vocabulary.model") -> None:
         """Load a SentencePiece model.
 
         Args:
@@ -90,6 +95,17 @@ class Tokenizer:
             ZooError: The text gives fewer tokens than `size`, or has too many different characters for it.
         """
         return cls(_train_model(lines, section, size, f"vocabulary.{field}", language_tokens))
+
+    @classmethod
+    def learned(cls, learning: Learning) -> Self:
+        """Return the tokenizer that is learned from the training data of a stream."""
+        lines, section = learning.lines(learning.step), learning.section
+        return cls.learn(lines, section, learning.size, learning.field, learning.language_tokens)
+
+    @classmethod
+    def from_content(cls, content: bytes, name: str) -> Self:
+        """Return the tokenizer with this content. See the constructor."""
+        return cls(content, name)
 
     def with_added_tokens(self, ids: Mapping[str, int | None], name: str) -> Tokenizer:
         """Return the same tokenizer with added tokens. `ids` are the arguments of `AddedTokens`."""

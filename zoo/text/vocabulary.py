@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Literal, Self
+from typing import Literal, Self, TypeVar
 
 import specs
-from specs import EOS, UNK, Parsing, Task, ZooError
+from specs import EOS, UNK, Task, Translation, ZooError
 from zoo.files.atomic import atomic_file
-from zoo.files.reading import MAX_BYTES, MAX_VOCABULARY_BYTES, file_exists, read_bytes
+from zoo.files.reading import MAX_VOCABULARY_BYTES, file_exists, read_bytes
 from zoo.text.lines import clean
-from zoo.text.tokenizer import BYTE_TOKENS, Tokenizer, damaged_vocabulary
+from zoo.text.modality import Learning, Modality
+from zoo.text.tokenizer import BYTE_TOKENS, Tokenizer
 from zoo.text.trees.tokenizer import TreeTokenizer
 
 Side = Literal["source", "target"]
-PairSource = Callable[[], Iterable[tuple[str, str]]]
+SIDES: tuple[Side, Side] = ("source", "target")
+Loaded = TypeVar("Loaded", bound=Modality)
+ExampleSource = Callable[[], Iterable[Mapping[str, str]]]
+MODALITIES: Mapping[str, type[Modality]] = {"text": Tokenizer, "trees": TreeTokenizer}
 
-MAX_PAIRS = 1_000_000
-"""Maximum number of sentence pairs to learn a vocabulary from. SentencePiece holds all of them in memory."""
-_SHARED_FILE, _SIDE_FILE, _TREE_FILE = "vocabulary.model", "vocabulary.{}.model", "vocabulary.target.json"
+MAX_EXAMPLES = 1_000_000
+"""Maximum number of examples to learn a vocabulary from. SentencePiece holds all of them in memory."""
+_SHARED_FILE, _SIDE_FILE = "vocabulary.model", "vocabulary.{}{}"
 
 
 def check_learnable(section: specs.Vocabulary, task: Task | None = None) -> None:
@@ -36,7 +40,7 @@ def check_learnable(section: specs.Vocabulary, task: Task | None = None) -> None
             hint="set `separate_models: false`, or set `training.start_from` to the model that has this vocabulary",
         )
     reserved, sizes = BYTE_TOKENS + EOS + 1, dict(zip(("size", "target_size"), section.sizes, strict=True))
-    if isinstance(task, Parsing):
+    if task is not None and task.writes_trees:
         del sizes["target_size"]  # the target consists of brackets and has no byte tokens
     for field, size in sizes.items():
         if section.byte_fallback and size <= reserved:
@@ -47,18 +51,17 @@ def check_learnable(section: specs.Vocabulary, task: Task | None = None) -> None
 
 
 class Vocabulary:
-    """Tokenizers for source and target text, which may be the same object.
+    """Modalities of source and target, such as tokenizers for text. They may be the same object.
 
-    PAD, UNK, BOS and EOS have the IDs of `specs`. The target tokenizer of a parser is a `TreeTokenizer`, which
-    encodes bracketed trees.
+    PAD, UNK, BOS and EOS have the IDs of `specs`.
 
     Attributes:
         source: Tokenizer for source text.
-        target: Tokenizer for target text.
+        target: Modality of the target: a tokenizer for text or for trees.
         shared: Whether both sides use the same tokenizer.
     """
 
-    def __init__(self, source: Tokenizer, target: Tokenizer | TreeTokenizer | None = None) -> None:
+    def __init__(self, source: Tokenizer, target: Modality | None = None) -> None:
         """Combine two tokenizers. If `target` is None, `source` is used for both sides."""
         self.shared = target is None
         self.source, self.target = source, source if target is None else target
@@ -101,19 +104,19 @@ class Vocabulary:
 
     def encode(self, text: str, side: Side = "source") -> list[int]:
         """Return the token IDs of a line, without BOS and EOS. The text of a parser's target is a bracketed tree."""
-        return self._side(side).encode(text)
+        return self.stream(side).encode(text)
 
     def encode_all(self, texts: Sequence[str], side: Side = "source") -> list[list[int]]:
         """Return the token IDs of each line, as `encode` does."""
-        return self._side(side).encode_all(texts)
+        return self.stream(side).encode_all(texts)
 
     def decode(self, ids: Iterable[int], side: Side = "target") -> str:
         """Return the text that the tokens encode. For a parser's target, it is a linearised tree without words."""
-        return self._side(side).decode(ids)
+        return self.stream(side).decode(ids)
 
     def token_strings(self, ids: Iterable[int], side: Side = "target") -> list[str]:
         """Return each token as a string. `▁` marks the beginning of a word, UNK is `⁇`."""
-        return self._side(side).token_strings(ids)
+        return self.stream(side).token_strings(ids)
 
     def unknown(self, text: str, side: Side = "source") -> list[str]:
         """Return the characters of a text that have no token, each once. If tokens are whole words, return words."""
@@ -122,17 +125,13 @@ class Vocabulary:
 
     def control_tokens(self, side: Side = "source") -> frozenset[int]:
         """Return the IDs of the tokens that stand for no text, such as EOS and the tokens of languages."""
-        tokenizer = self._side(side)
+        tokenizer = self.stream(side)
         return tokenizer.control_tokens if isinstance(tokenizer, Tokenizer) else frozenset()
 
     def is_word_level(self, side: Side) -> bool:
         """Return whether all source tokens, or all target tokens, are whole words."""
-        tokenizer = self._side(side)
+        tokenizer = self.stream(side)
         return isinstance(tokenizer, Tokenizer) and tokenizer.is_word_level
-
-    def sample(self, ids: list[int], alpha: float, side: Side = "source") -> list[int]:
-        """Sample a tokenisation of the same text at random, or return `ids` if there is only one tokenisation."""
-        return self._side(side).sample(ids, alpha)
 
     def save(self, folder: Path) -> None:
         """Write the vocabulary files into a folder.
@@ -156,36 +155,37 @@ class Vocabulary:
             ZooError: A file is missing, unreadable or damaged.
         """
 
-        def tokenizer(name: str) -> Tokenizer:
-            return Tokenizer(read(folder / name, MAX_VOCABULARY_BYTES), name=str(folder / name))
+        def load(modality: type[Loaded], name: str) -> Loaded:
+            return modality.from_content(read(folder / name, MAX_VOCABULARY_BYTES), str(folder / name))
 
-        source, target = (_SIDE_FILE.format(side) for side in ("source", "target"))
-        if file_exists(folder / _TREE_FILE):
-            return cls(tokenizer(source), _load_trees(read(folder / _TREE_FILE, MAX_BYTES), folder / _TREE_FILE))
-        if file_exists(folder / source) or file_exists(folder / target):
-            return cls(tokenizer(source), tokenizer(target))
-        return cls(tokenizer(_SHARED_FILE))
+        source = _SIDE_FILE.format("source", Tokenizer.suffix)
+        targets = {_SIDE_FILE.format("target", each.suffix): each for each in MODALITIES.values()}
+        existing = [name for name in targets if file_exists(folder / name)]
+        if not existing and not file_exists(folder / source):
+            return cls(load(Tokenizer, _SHARED_FILE))
+        target = next(iter([*existing, *targets]))
+        return cls(load(Tokenizer, source), load(targets[target], target))
 
     @classmethod
     def learn(
         cls,
-        pairs: PairSource,
+        examples: ExampleSource,
         section: specs.Vocabulary,
         count: int = 0,
         task: Task | None = None,
         language_tokens: Sequence[str] = (),
     ) -> Self:
-        """Return a vocabulary that is learned from sentence pairs.
+        """Return a vocabulary that is learned from examples.
 
-        The result is deterministic: the same pairs in the same order give identical files.
+        The result is deterministic: the same examples in the same order give identical files.
 
         Args:
-            pairs: Function that returns an iterator over the pairs. It is called once for a shared vocabulary, and
-                otherwise twice.
+            examples: Function that returns an iterator over the examples. It is called once for a shared vocabulary,
+                and otherwise once for each stream.
             section: Settings of the vocabulary.
-            count: Number of pairs, if known. If there are more than MAX_PAIRS, only every n-th pair is used (see
-                `learning_pairs`). The brackets of trees are always collected from all pairs.
-            task: Task of the model. For parsing, the target tokenizer is a `TreeTokenizer`.
+            count: Number of examples, if known. If there are more than MAX_EXAMPLES, only every n-th example is used
+                (see `learning_examples`). The brackets of trees are always collected from all examples.
+            task: Task of the model, which determines the modality of each stream. Default: translation.
             language_tokens: Language tokens, which are added to both tokenizers.
 
         Raises:
@@ -195,38 +195,36 @@ class Vocabulary:
         check_learnable(section, task)
         step = _sampling_step(count)
         if section.shared:
-            lines = (line for pair in islice(pairs(), 0, None, step) for line in pair)
+            lines = (line for example in islice(examples(), 0, None, step) for line in example.values())
             return cls(Tokenizer.learn(lines, section, section.size, language_tokens=language_tokens))
-        source_size, target_size = section.sizes
-        sources = (pair[0] for pair in islice(pairs(), 0, None, step))
-        source = Tokenizer.learn(sources, section, source_size, language_tokens=language_tokens)
-        if isinstance(task, Parsing):
-            return cls(source, TreeTokenizer.learn((pair[1] for pair in pairs()), task.linearisation, target_size))
-        field = "size" if section.target_size is None else "target_size"
-        targets = (pair[1] for pair in islice(pairs(), 0, None, step))
-        return cls(source, Tokenizer.learn(targets, section, target_size, field, language_tokens))
+        fields = {"source": "size", "target": "size" if section.target_size is None else "target_size"}
+        sizes = dict(zip(fields, section.sizes, strict=True))
 
-    def _side(self, side: Side) -> Tokenizer | TreeTokenizer:
-        return self.source if side == "source" else self.target
+        def learned(stream: str, modality: type[Loaded]) -> Loaded:
+            def lines(step: int) -> Iterator[str]:
+                return (example[stream] for example in islice(examples(), 0, None, step))
+
+            return modality.learned(
+                Learning(lines, step, section, task, sizes[stream], fields[stream], language_tokens)
+            )
+
+        streams = Translation.streams if task is None else task.streams
+        return cls(learned("source", Tokenizer), learned("target", MODALITIES[streams["target"]]))
+
+    def stream(self, name: str) -> Modality:
+        """Return the modality of a stream."""
+        return self.source if name == "source" else self.target
 
     def _files(self) -> dict[str, bytes]:
         if self.shared:
             return {_SHARED_FILE: self.source.content}
-        target = _TREE_FILE if isinstance(self.target, TreeTokenizer) else _SIDE_FILE.format("target")
-        return {_SIDE_FILE.format("source"): self.source.content, target: self.target.content}
+        return {_SIDE_FILE.format(side, self.stream(side).suffix): self.stream(side).content for side in SIDES}
 
 
-def learning_pairs(count: int) -> int:
-    """Return how many of `count` sentence pairs are used to learn a vocabulary."""
+def learning_examples(count: int) -> int:
+    """Return how many of `count` examples are used to learn a vocabulary."""
     return -(-count // _sampling_step(count))
 
 
 def _sampling_step(count: int) -> int:
-    return max(1, -(-count // MAX_PAIRS))
-
-
-def _load_trees(content: bytes, path: Path) -> TreeTokenizer:
-    try:
-        return TreeTokenizer.from_bytes(content)
-    except (ValueError, ZooError):
-        raise damaged_vocabulary(str(path), "it does not contain the brackets of trees") from None
+    return max(1, -(-count // MAX_EXAMPLES))

@@ -21,6 +21,7 @@ from compiler.program import TranslationModel
 from compiler.stream import Stream
 from compiler.switches import fast_float32
 from specs import BOS, EOS, PAD, UNK, Spec, ZooError
+from zoo.data.batches import Batch
 from zoo.data.store import Store, StoreWriter
 from zoo.data.training_set import TrainingSet
 from zoo.generation.batching import Source, pad_sequences
@@ -36,7 +37,7 @@ from zoo.system.device_memory import peak_memory
 from zoo.system.processors import Host, host, matrix_peak
 from zoo.training.distributed import Processes
 from zoo.training.run import Run
-from zoo.training.trainer import StepInput, Trainer
+from zoo.training.trainer import Trainer
 
 LENGTH = 27
 """Tokens of a translation including EOS, which is the number of decoding steps. Sources have up to four fewer."""
@@ -289,7 +290,7 @@ def benchmark_training(
         data = TrainingSet(bare, store)
         data.packed = Purpose.UPDATE in program.graphs
         trainer = Trainer(spec, data, run, Processes(device), report, program=program)
-        inputs = list(islice(trainer.inputs(), steps))
+        inputs = [batch for batch, _ in islice(trainer.inputs(), steps)]
         peak = matrix_peak(trainer.device, spec.training.precision)
         first, _ = timed(lambda: _round(trainer, inputs))
         with report.progress("train", rounds, "rounds") as progress:
@@ -298,10 +299,10 @@ def benchmark_training(
                 seconds, loss = timed(lambda: _round(trainer, inputs))
                 times.append(seconds)
                 progress.advance()
-    source = sum(step.size.source_tokens for step in inputs)
-    target = sum(step.size.target_tokens for step in inputs)
-    padded = sum(step.size.padded_tokens for step in inputs)
-    flops = sum(trainer.flops_of(step.size) for step in inputs)
+    source = sum(batch.size.source_tokens for batch in inputs)
+    target = sum(batch.size.target_tokens for batch in inputs)
+    padded = sum(batch.size.padded_tokens for batch in inputs)
+    flops = sum(trainer.flops_of(batch.size) for batch in inputs)
     return TrainingSpeed(
         name=spec.name,
         backend=trainer.program.backend,
@@ -322,10 +323,10 @@ def benchmark_training(
     )
 
 
-def _round(trainer: Trainer, inputs: list[StepInput]) -> float:
+def _round(trainer: Trainer, inputs: list[Batch]) -> float:
     """Compute all steps of a round, and wait until the device has finished. Return the last step's loss per token."""
-    for step in inputs:
-        result = trainer.step(step)
+    for number, batch in enumerate(inputs, start=1):
+        result = trainer.step(number, batch)
     return float(result.smoothed) / result.tokens
 
 
@@ -340,10 +341,12 @@ def random_pairs(spec: Spec, batches: int, folder: Path) -> Store:
     longest = min(_LONGEST - 1, spec.corpus.max_length)  # without EOS
     sources = np.clip(generator.lognormal(np.log(_MEDIAN), _SIGMA, count), 4, longest).astype(int)
     targets = np.clip(sources * generator.uniform(0.85, 1.15, count), 4, longest).astype(int)
-    source_size, target_size = spec.vocabulary.sizes
-    with StoreWriter(folder, max(spec.vocabulary.sizes)) as writer:
+    with StoreWriter(folder, {"source": "uint32", "target": "uint32"}) as writer:
+        sides = zip(("source", "target"), spec.vocabulary.sizes, (sources, targets), strict=True)
         writer.add(
-            [generator.integers(EOS + 1, source_size, length).tolist() for length in sources],
-            [generator.integers(EOS + 1, target_size, length).tolist() for length in targets],
+            {
+                name: [generator.integers(EOS + 1, size, length).tolist() for length in lengths]
+                for name, size, lengths in sides
+            }
         )
     return Store(folder)

@@ -27,7 +27,8 @@ class Aligner:
         """Estimate the models from pairs that are spread evenly over the training text."""
         indices = np.linspace(0, len(store) - 1, min(len(store), MAX_PAIRS)).astype(int)
         self._ignored = np.array(sorted(vocabulary.control_tokens("source")))
-        pairs = [(self._words(store.source(index)), self._words(store.target(index))) for index in indices]
+        sources, targets = ([self._words(store.row(name, index)) for index in indices] for name in ("source", "target"))
+        pairs = list(zip(sources, targets, strict=True))
         self._to_target = LexicalModel(pairs)
         self._to_source = LexicalModel([(target, source) for source, target in pairs])
 

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import torch
 
 import specs
 from compiler import EmittedProgram
 from specs import Spec, ZooError
 from zoo.data.batches import Batch
+from zoo.data.store import longest_input
 from zoo.data.training_set import TrainingSet
 from zoo.models.weights import Weights
 from zoo.report import LibraryReport, Report
@@ -39,8 +39,8 @@ def batches(spec: Spec | str | os.PathLike[str]) -> Iterator[Batch]:
     """
     loaded = spec if isinstance(spec, Spec) else specs.load(spec)
     data = TrainingSet.from_prepared(loaded, prepare_corpus(loaded, LibraryReport()))
-    for batch in data.batches_from(0):
-        yield batch.pairs.to_batch()
+    for examples, _ in data.batches_from(0):
+        yield examples.to_batch()
 
 
 def save(model: EmittedProgram, run: str | os.PathLike[str], *, steps: int) -> Run:
@@ -62,7 +62,7 @@ def save(model: EmittedProgram, run: str | os.PathLike[str], *, steps: int) -> R
         raise ZooError(f"the weights `{broken[0]}` are not finite numbers", hint=hint)
     chosen.check(spec)
     prepared = prepare_corpus(spec, Report())
-    longest = int(np.max(prepared.store("train").source_lengths))
+    longest = longest_input(prepared.store("train"))
     identity = RunIdentity(prepared.fingerprint, longest, model.backend, torch.get_num_threads(), processes=1)
     software, machine = f"zoo {__version__} and torch {torch.__version__}", device_name(str(model.device))
     with chosen.locked():

@@ -53,16 +53,15 @@ class RecordedUpdate:
         self._record: Recorder = CudaGraphRecorder(processes.device, releases_memory=True) if on_gpu else run_directly
         self._recorded: dict[Callable[[], None], Callable[[], object]] = {}
 
-    def step(self, batch: Batch, rate: float, tokens: int, seed: int) -> tuple[Tensor, Tensor]:
+    def step(self, batch: Batch, rate: float, seed: int) -> tuple[Tensor, Tensor]:
         """Compute one step. Return the two losses of all processes, and whether the weights were updated.
 
         Args:
             batch: This process's share of the batch.
             rate: The learning rate.
-            tokens: Number of target tokens in the whole batch.
             seed: Seed of the dropout masks.
         """
-        for number, part in enumerate(batch.split_packed(self.rows.source, self.rows.target)):
+        for number, part in enumerate(batch.split_packed({"source": self.rows.source, "target": self.rows.target})):
             source, target = part.source, part.target
             host = self.rows.host(
                 source.values,
@@ -71,7 +70,7 @@ class RecordedUpdate:
                 target.lengths,
                 seed=seed + number,
                 rate=rate,
-                tokens=tokens,
+                tokens=batch.size.target_tokens,
             )
             self.rows.buffer.copy_(host, non_blocking=True)
             if self.parts == self._processes.count == 1:

@@ -94,7 +94,7 @@ def _sample(store: Store, report: Report) -> Iterator[tuple[np.ndarray, np.ndarr
     indices = np.linspace(0, len(store) - 1, min(len(store), MAX_PAIRS)).astype(int)
     with report.progress("shortlist", len(indices), "pairs") as progress:
         for index in indices:
-            yield store.source(index), store.target(index)
+            yield store.row("source", index), store.row("target", index)
             progress.advance()
 
 

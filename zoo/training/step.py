@@ -95,7 +95,7 @@ class Updater:
         one = processes.count == 1 or sharded or self._packs
         self._module: torch.nn.Module = program if one else self._distributed()
 
-    def step(self, number: int, batch: Batch, tokens: int) -> StepResult:
+    def step(self, number: int, batch: Batch) -> StepResult:
         """Compute one step, update the weights, and return the losses.
 
         The batch is split into `training.accumulation_steps` parts, which are computed one after the other. The number
@@ -105,7 +105,6 @@ class Updater:
         Args:
             number: The step's number, from 1.
             batch: This process's share of the batch.
-            tokens: The number of target tokens in the whole batch.
 
         Raises:
             ZooError: A single sentence pair does not fit in memory. With several processes: a part does not fit.
@@ -113,7 +112,7 @@ class Updater:
         parts = self._parts
         while True:
             try:
-                return self._step(number, batch, tokens, parts)
+                return self._step(number, batch, parts)
             except MEMORY_ERRORS as error:
                 if not is_out_of_memory(error):
                     raise
@@ -124,16 +123,16 @@ class Updater:
             self._recorded = None
             self.optimiser.zero_grad(set_to_none=True)
             if parts >= len(batch):
-                longest = max(batch.source.values.shape[1], batch.target.values.shape[1])
-                hint = "lower `corpus.max_length`, or end other programs"
-                raise ZooError(f"a sentence pair of {longest:,} tokens does not fit in memory", hint=hint, exit_code=1)
+                problem = f"a sentence pair of {batch.longest:,} tokens does not fit in memory"
+                raise ZooError(problem, hint="lower `corpus.max_length`, or end other programs", exit_code=1)
             parts = min(2 * parts, len(batch))
             if self._packs:  # all batches need the same memory
                 self._parts = parts
             self.report.warn(f"step {number:,} does not fit in memory: splitting its batch into {parts} parts")
 
-    def _step(self, number: int, batch: Batch, tokens: int, parts: int) -> StepResult:
+    def _step(self, number: int, batch: Batch, parts: int) -> StepResult:
         training, device, rank = self.spec.training, self.processes.device, self.processes.rank
+        tokens = batch.size.target_tokens
         seed = stream(training.seed, "step", number, *([rank] if rank else []))
         self.program.train()
         if self._packs:
@@ -141,7 +140,7 @@ class Updater:
                 self._recorded = None  # free its memory first
                 self._recorded = RecordedUpdate(self.spec, self.program, self.optimiser, self.processes, parts)
             rate = learning_rate(number, self.spec)
-            losses, taken = self._recorded.step(batch, rate, tokens, seed)
+            losses, taken = self._recorded.step(batch, rate, seed)
             return StepResult(losses[0], losses[1], taken, tokens)
         torch.manual_seed(seed)
         sums = torch.zeros(2, device=device)
@@ -169,7 +168,7 @@ class Updater:
         With sharding, return exactly `parts` parts, because all processes must compute the same number of passes.
         """
         split = batch.split(parts)
-        return split + [Batch.empty()] * (parts - len(split)) if self._sharded else split
+        return split + [Batch.empty(batch.streams)] * (parts - len(split)) if self._sharded else split
 
     def _part(self, part: Batch, tokens: int) -> torch.Tensor:
         """Add the gradients of a part of the batch. Return its smoothed and plain loss as a tensor of shape [2]."""
@@ -177,7 +176,7 @@ class Updater:
         part = part.to(self.processes.device)
         bfloat16 = self.spec.training.precision == "bfloat16"
         with torch.autocast(self.processes.device.type, torch.bfloat16, enabled=bfloat16):
-            loss = self._module(part.source, part.target.values, alignment)
+            loss = self._module(part.streams.get("source"), part.target.values, alignment)
         # The all-reduce computes the mean of the gradients, but their sum is needed.
         (loss.smoothed * (self.processes.count / tokens)).backward()
         return torch.stack([loss.smoothed.detach(), loss.plain])
@@ -208,9 +207,9 @@ class Updater:
         passes a resumed run sums in the same order as one that was never stopped.
         """
         module = DistributedDataParallel(self.program, gradient_as_bucket_view=True)
-        empty = Batch.empty().to(self.processes.device)
+        empty = Batch.empty(self.spec.task.streams).to(self.processes.device)
         for _ in range(2):
-            module(empty.source, empty.target.values).smoothed.backward()
+            module(empty.streams.get("source"), empty.target.values).smoothed.backward()
         self.optimiser.zero_grad(set_to_none=True)
         return module
 

@@ -11,7 +11,6 @@ from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
 
-import numpy as np
 import torch
 
 import specs
@@ -20,6 +19,7 @@ from compiler.switches import fast_float32, matrix_libraries, matrix_library
 from specs import Spec, ZooError
 from zoo.data.prefetch import run_in_thread
 from zoo.data.prepare import PreparedCorpus, prepare
+from zoo.data.store import longest_input
 from zoo.data.training_set import TrainingSet
 from zoo.evaluation.evaluate import evaluate_model
 from zoo.evaluation.scores import summary_line
@@ -167,7 +167,7 @@ def _train(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report: R
     estimator = TrainingEstimator.measure(spec, program, report) if processes.first else None
     identity = RunIdentity(
         fingerprint=prepared.fingerprint,
-        longest_source=int(np.max(data.store.source_lengths)),
+        longest_source=longest_input(data.store),
         backend=program.backend,
         threads=torch.get_num_threads(),
         processes=processes.count,

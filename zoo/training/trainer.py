@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, nullcontext
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 
@@ -20,7 +20,7 @@ from compiler import EmittedProgram, Purpose, cost, trainable
 from specs import Spec, ZooError
 from zoo.data.batches import Batch, BatchSize
 from zoo.data.prefetch import prefetch
-from zoo.data.training_set import TrainingSet
+from zoo.data.training_set import Position, TrainingSet
 from zoo.generation.compilation import LAZY_BACKEND, LAZY_MESSAGE, message_if_slow
 from zoo.planning.training_estimate import Done, TrainingEstimator
 from zoo.report import Progress, Report
@@ -36,26 +36,6 @@ from zoo.training.step import StepResult, Updater, learning_rate
 
 MAX_SKIPPED = 10
 """Training ends with an error after this many consecutive steps in which loss or gradients are not finite."""
-
-
-class Position(NamedTuple):
-    """Number of finished steps, and the position in the training data. `TrainingProgress` explains the fields."""
-
-    step: int
-    epoch: int
-    batch: int
-    drawn: int
-
-
-class StepInput(NamedTuple):
-    """Input of a training step: this process's share of a batch, and the position in the data after it."""
-
-    batch: Batch
-    """This process's share of the batch."""
-    size: BatchSize
-    """Size of the whole batch."""
-    position: Position
-    """Position after the step."""
 
 
 class Trainer:
@@ -168,11 +148,11 @@ class Trainer:
         before = time.monotonic()
         with closing(prefetch(self.inputs())) as inputs:
             while not (ended or stop):
-                step = next(inputs)
-                result = self.step(step)
+                batch, position = next(inputs)
+                result = self.step(number := self.progress.step + 1, batch)
                 before = self._add_time(before)
-                tokens = self.progress.tokens + step.size.target_tokens
-                self.progress = replace(self.progress, **step.position._asdict(), tokens=tokens)
+                tokens = self.progress.tokens + batch.size.target_tokens
+                self.progress = replace(self.progress, step=number, **position._asdict(), tokens=tokens)
                 shown.advance(1, total=self._expected_steps())
                 due = self.progress.step % training.checkpoint_steps == 0
                 ended, stop = processes.any(processes.first and self.ended, stopped())
@@ -183,7 +163,7 @@ class Trainer:
                     before = self._add_time(before)
                 state = self._state(wait=True) if due else None
                 if log:
-                    log.add(step.size, result, self.flops_of(step.size))
+                    log.add(batch.size, result, self.flops_of(batch.size))
                     if logged:
                         figures = self._score_dev_set(self.dev, state.weights) if state and self.dev else {}
                         line = log.write(self.progress, learning_rate(self.progress.step, self.spec), figures)
@@ -215,10 +195,10 @@ class Trainer:
         share, _ = self.progress.finished_share(self.spec.training)
         return round(self.progress.step / share)
 
-    def step(self, step: StepInput) -> StepResult:
+    def step(self, number: int, batch: Batch) -> StepResult:
         """Compute one step, update the weights, and return the losses."""
         with message_if_slow(self.report, LAZY_MESSAGE) if self._compiles else nullcontext():
-            result = self.updater.step(step.position.step, step.batch, step.size.target_tokens)
+            result = self.updater.step(number, batch)
         self._compiles = False
         self._skipped += ~result.taken
         self._in_a_row = (self._in_a_row + 1) * ~result.taken
@@ -290,18 +270,17 @@ class Trainer:
     def flops_of(self, size: BatchSize) -> float:
         """Return the FLOPs of forward and backward pass over a batch.
 
-        All pairs are assumed to have the mean length, and padding is left out.
+        All examples are assumed to have the mean length, and padding is left out.
         """
         source, target = (round(tokens / size.rows) for tokens in (size.source_tokens, size.target_tokens))
         return 3 * self._flops(batch=size.rows, source=source, target=target)
 
-    def inputs(self) -> Iterator[StepInput]:
-        """Yield the inputs of the following steps. The iterator never ends."""
+    def inputs(self) -> Iterator[tuple[Batch, Position]]:
+        """Yield this process's share of each following batch, and the position after it. The iterator never ends."""
         start, rank, count = self.progress, self.processes.rank, self.processes.count
         with closing(self.data.batches_from(start.epoch, start.batch, start.drawn)) as batches:
-            for number, given in enumerate(batches, start=start.step + 1):
-                position = Position(number, given.epoch, given.batch, given.pool_batch)
-                yield StepInput(given.pairs.share(rank, count).to_batch(), given.pairs.size, position)
+            for examples, position in batches:
+                yield examples.to_batch(rank, count), position
 
 
 _DIVERGED_HINT = (

@@ -18,7 +18,7 @@ from compiler.backends.conformance import disagreement
 from compiler.initialization import initial_weights
 from specs import EOS, Spec
 from tests.benchmarks.gpu_parts.setting import ROOT, Figures, Setting, subprocess_environment
-from zoo.data.batches import Pairs
+from tests.examples import rows
 from zoo.generation.batching import Source
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.constraints import SuppressedTokens
@@ -81,8 +81,8 @@ def _updates(setting: Setting, dropout: float) -> Figures:
         for number in range(1, 6):
             lengths = generator.integers(1, 20, (2, 12))
             sides = [[generator.integers(5, 500, n).astype(np.int32) for n in side] for side in lengths]
-            batch = Pairs(*sides).to_batch()
-            result = updater.step(number, batch, batch.target_tokens)
+            batch = rows(*sides).to_batch()
+            result = updater.step(number, batch)
         weights = torch.cat([parameter.detach().flatten().cpu() for parameter in program.parameters()])
         trained.append((weights, float(result.smoothed) / result.tokens))
     (reference, expected), (weights, loss) = trained

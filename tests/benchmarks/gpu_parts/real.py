@@ -29,7 +29,8 @@ def real(setting: Setting) -> Iterator[tuple[str, Figures]]:
     seconds, run = timed(lambda: train(spec, run=folder, fresh=True, device=device, report=PlainReport()))
     yield "training", {"prepared, s": preparing, "s": seconds}
     translator = zoo.load(str(run.folder), device=device)
-    sources, references, _ = read_split(spec, "test", Report(), translator.vocabulary)
+    texts = read_split(spec, "test", Report(), translator.vocabulary)
+    sources, references = texts.sources, texts.references
     taken, found = timed(lambda: translator.translate(sources, protect=False))
     plain = text_metric("bleu").score(found, references)
     lowered = text_metric("bleu", lowercase=True).score(found, references)

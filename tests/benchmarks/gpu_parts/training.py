@@ -12,7 +12,7 @@ from compiler import Purpose, trainable
 from specs import Spec
 from tests.benchmarks.gpu_parts.profile import profiled
 from tests.benchmarks.gpu_parts.setting import Figures, Setting
-from zoo.data.batches import Pairs
+from zoo.data.batches import Examples
 from zoo.data.training_set import TrainingSet
 from zoo.report import Report
 from zoo.training.benchmarks import benchmark_training, random_pairs
@@ -77,11 +77,11 @@ def _kernels(setting: Setting, spec: Spec) -> Figures:
         bare = spec.model_copy(update={"corpus": spec.corpus.model_copy(update={"train": ()})})
         data = TrainingSet(bare, store)
         data.packed = Purpose.UPDATE in program.graphs
-        batch = Pairs.from_store(store, data.epoch_batches(0)[0]).to_batch()
+        batch = Examples.from_store(store, data.epoch_batches(0)[0]).to_batch()
 
     def steps() -> None:
         for number in range(1, 4):
-            updater.step(number, batch, batch.target_tokens)
+            updater.step(number, batch)
 
     steps()
     return profiled(setting, f"training {spec.name}", steps, 3)

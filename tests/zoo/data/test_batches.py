@@ -7,23 +7,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specs import BOS, EOS, PAD, ZooError
-from zoo.data.batches import Batch, Pairs, batch_pairs, epoch_batches
+from tests.examples import rows
+from zoo.data.batches import Batch, Examples, batch_examples, epoch_batches
 
 
 class ToyStore:
-    """Store in memory. Token p of pair i is 4 + (i + p) % 90."""
+    """Store in memory. Token p of source i is 4 + (i + p) % 90."""
 
     def __init__(self, source, target):
-        self.source_lengths, self.target_lengths = (np.array(each, np.int32) for each in (source, target))
+        self.lengths = {"source": np.array(source, np.int32), "target": np.array(target, np.int32)}
 
     def __len__(self):
-        return len(self.source_lengths)
+        return len(self.lengths["source"])
 
-    def source(self, index):
-        return 4 + (index + np.arange(self.source_lengths[index], dtype=np.int32)) % 90
+    def row(self, stream, index):
+        first = index if stream == "source" else 3 * index
+        return 4 + (first + np.arange(self.lengths[stream][index], dtype=np.int32)) % 90
 
-    def target(self, index):
-        return 4 + (3 * index + np.arange(self.target_lengths[index], dtype=np.int32)) % 90
+
+def budgets(source, target=None):
+    return {"source": source, "target": source if target is None else target}
 
 
 def realistic_store(count=3000, seed=0):
@@ -47,13 +50,13 @@ def require_within_budgets(batch, max_source, max_target):
 @settings(max_examples=200, deadline=None)
 @given(STORES, st.integers(20, 90), st.integers(20, 90), st.integers(0, 3), st.integers(0, 3))
 def test_each_pair_is_in_one_batch_and_each_batch_within_both_budgets(store, max_source, max_target, seed, epoch):
-    batches = epoch_batches(store, max_source, max_target, seed, epoch)
+    batches = epoch_batches(store, budgets(max_source, max_target), seed, epoch)
     assert sorted(index for batch in batches for index in batch) == list(range(len(store)))
-    padded_batches = [Pairs.from_store(store, batch).to_batch() for batch in batches]
+    padded_batches = [Examples.from_store(store, batch).to_batch() for batch in batches]
     for batch in padded_batches:
         require_within_budgets(batch, max_source, max_target)
     padded = sum(batch.source.values.numel() + batch.target.values.numel() - len(batch) for batch in padded_batches)
-    tokens = sum(batch.source_tokens + batch.target_tokens for batch in padded_batches)
+    tokens = sum(batch.size.source_tokens + batch.size.target_tokens for batch in padded_batches)
     assert batches.padding == pytest.approx(1 - tokens / padded if padded else 0.0)
     assert sum(batches.total[1:3]) == tokens
     assert (batches.total.rows, batches.total.padded_tokens) == (len(store), padded)
@@ -63,9 +66,9 @@ def test_each_pair_is_in_one_batch_and_each_batch_within_both_budgets(store, max
 @pytest.mark.parametrize("budget", [500, 2000])
 def test_batches_have_little_padding_and_use_the_budgets(budget):
     store = realistic_store(10_000)
-    batches = epoch_batches(store, budget, budget, 1, 0)
+    batches = epoch_batches(store, budgets(budget), 1, 0)
     assert batches.padding < 0.08
-    tokens = max(store.source_lengths.sum(), store.target_lengths.sum()) + len(store)
+    tokens = max(store.lengths["source"].sum(), store.lengths["target"].sum()) + len(store)
     assert len(batches) < 1.2 * tokens / budget
 
 
@@ -73,7 +76,7 @@ def test_batches_depend_on_seed_and_epoch_alone():
     store = realistic_store()
 
     def order(seed, epoch):
-        return [batch.tolist() for batch in epoch_batches(store, 1000, 1000, seed, epoch)]
+        return [batch.tolist() for batch in epoch_batches(store, budgets(1000), seed, epoch)]
 
     assert order(1, 2) == order(1, 2)
     others = [order(1, 3), order(2, 2), order(2, 1)]
@@ -86,8 +89,8 @@ def test_batches_depend_on_seed_and_epoch_alone():
 
 def test_batches_are_a_sequence_that_is_not_ordered_by_length():
     store = realistic_store()
-    batches = epoch_batches(store, 1000, 1000, 1, 0)
-    lengths = np.array([store.source_lengths[batch].mean() for batch in batches])
+    batches = epoch_batches(store, budgets(1000), 1, 0)
+    lengths = np.array([store.lengths["source"][batch].mean() for batch in batches])
     assert abs(np.corrcoef(lengths, np.arange(len(lengths)))[0, 1]) < 0.4
     assert len(batches) == len(list(batches)) > 3
     assert batches[-1].tolist() == list(batches)[-1].tolist()
@@ -99,14 +102,14 @@ def test_batches_are_a_sequence_that_is_not_ordered_by_length():
 def test_lengths_in_a_batch_are_similar(longest):
     """Lengths that fit into 16 bits are sorted in another way than larger ones."""
     lengths = np.random.default_rng(3).integers(1, longest + 1, 3000)
-    batches = epoch_batches(ToyStore(lengths, lengths), 9 * longest, 9 * longest, 1, 0)
+    batches = epoch_batches(ToyStore(lengths, lengths), budgets(9 * longest), 1, 0)
     assert np.median([np.ptp(lengths[batch]) for batch in batches]) < 0.1 * longest
 
 
 def test_batches_equal_those_of_a_simple_implementation():
     """A resumed run needs the same batches as before, so the order must not change between versions."""
     store = realistic_store(500)
-    source, target = store.source_lengths + 1, store.target_lengths + 1
+    source, target = store.lengths["source"] + 1, store.lengths["target"] + 1
     random = np.random.Generator(np.random.Philox(np.random.SeedSequence([7, 2])))
     order = random.permutation(500)
     keys = [np.rint(each * (1 + 0.05 * random.random(500, np.float32))).astype(int) for each in (source, target)]
@@ -121,93 +124,93 @@ def test_batches_equal_those_of_a_simple_implementation():
     starts = np.cumsum([0, *map(len, expected)])
     bounds = np.stack([starts[:-1], starts[1:]], 1)
     random.shuffle(bounds)
-    found = [batch.tolist() for batch in epoch_batches(store, 600, 700, 7, 2)]
+    found = [batch.tolist() for batch in epoch_batches(store, budgets(600, 700), 7, 2)]
     assert found == [order[start:end] for start, end in bounds]
 
 
 @settings(max_examples=100, deadline=None)
 @given(STORES, st.integers(20, 90), st.integers(20, 90), st.integers(0, 2**63 - 1))
-def test_batch_pairs_puts_each_pair_into_one_batch_within_both_budgets(store, max_source, max_target, seed):
-    pairs = Pairs.from_store(store, range(len(store)))
-    batches = batch_pairs(pairs, max_source, max_target, seed)
+def test_batch_examples_puts_each_pair_into_one_batch_within_both_budgets(store, max_source, max_target, seed):
+    pairs = Examples.from_store(store, range(len(store)))
+    batches = batch_examples(pairs, budgets(max_source, max_target), seed)
     for batch in batches:
         require_within_budgets(batch.to_batch(), max_source, max_target)
-    every = [(s.tolist(), t.tolist()) for batch in batches for s, t in zip(*batch, strict=True)]
-    assert sorted(every) == sorted((s.tolist(), t.tolist()) for s, t in zip(*pairs, strict=True))
+    every = [(s.tolist(), t.tolist()) for batch in batches for s, t in zip(*batch.values(), strict=True)]
+    assert sorted(every) == sorted((s.tolist(), t.tolist()) for s, t in zip(*pairs.values(), strict=True))
 
 
-def test_batch_pairs_gives_little_padding_in_an_order_by_the_seed():
-    pairs = Pairs.from_store(realistic_store(4000), range(4000))
-    batches = batch_pairs(pairs, 2000, 2000, 1)
+def test_batch_examples_gives_little_padding_in_an_order_by_the_seed():
+    pairs = Examples.from_store(realistic_store(4000), range(4000))
+    batches = batch_examples(pairs, budgets(2000), 1)
     sizes = [batch.size for batch in batches]
     tokens = sum(size.source_tokens + size.target_tokens for size in sizes)
     padded = sum(size.padded_tokens for size in sizes)
     assert 1 - tokens / padded < 0.1
-    lengths = [np.mean([len(row) for row in batch.sources]) for batch in batches]
+    lengths = [np.mean([len(row) for row in batch["source"]]) for batch in batches]
     assert abs(np.corrcoef(lengths, np.arange(len(lengths)))[0, 1]) < 0.4
-    again, other = ([b.size for b in batch_pairs(pairs, 2000, 2000, seed)] for seed in (1, 2))
+    again, other = ([b.size for b in batch_examples(pairs, budgets(2000), seed)] for seed in (1, 2))
     assert again == [b.size for b in batches] != other
     assert sorted(again) == sorted(other)
 
 
 def test_without_pairs_there_are_no_batches():
-    batches = epoch_batches(ToyStore([], []), 10, 10, 1, 0)
+    batches = epoch_batches(ToyStore([], []), budgets(10), 1, 0)
     assert (len(batches), batches.padding) == (0, 0.0)
-    assert batch_pairs(Pairs([], []), 10, 10, 1) == []
+    assert batch_examples(rows([], []), budgets(10), 1) == []
 
 
-@pytest.mark.parametrize(("side", "budgets"), [("source", (8, 100)), ("target", (100, 5))])
-def test_too_long_pairs_are_reported(side, budgets):
+@pytest.mark.parametrize(("side", "limits"), [("source", (8, 100)), ("target", (100, 5))])
+def test_too_long_pairs_are_reported(side, limits):
     store = ToyStore([3, 8], [5, 2])
     longest = {"source": 8, "target": 5}[side]
     with pytest.raises(ZooError, match=rf"a {side} of {longest} tokens .*`training.{side}_tokens`") as caught:
-        epoch_batches(store, *budgets, 1, 0)
+        epoch_batches(store, budgets(*limits), 1, 0)
     assert f"training.{side}_tokens={longest + 1}" in caught.value.hint
-    assert len(epoch_batches(store, 9, 6, 1, 0)) == 2
+    assert len(epoch_batches(store, budgets(9, 6), 1, 0)) == 2
 
 
 def test_rows_are_padded_with_bos_and_eos():
-    batch = Pairs.from_store(ToyStore([2, 4, 0], [3, 1, 0]), [1, 0, 2]).to_batch()
+    batch = Examples.from_store(ToyStore([2, 4, 0], [3, 1, 0]), [1, 0, 2]).to_batch()
     assert batch.source.values.tolist() == [[5, 6, 7, 8, EOS], [4, 5, EOS, PAD, PAD], [EOS, PAD, PAD, PAD, PAD]]
     assert batch.target.values.tolist() == [[BOS, 7, EOS, PAD, PAD], [BOS, 4, 5, 6, EOS], [BOS, EOS, PAD, PAD, PAD]]
     assert batch.source.values.dtype == batch.target.values.dtype == torch.int64
     assert (batch.source.lengths.tolist(), batch.target.lengths.tolist()) == ([5, 3, 1], [3, 5, 2])
-    assert (batch.source_tokens, batch.target_tokens) == (9, 7)
+    assert batch.size[1:3] == (9, 7)
     assert len(batch) == 3
 
 
 @pytest.mark.parametrize("parts", [1, 2, 3, 7, 20])
 def test_splitting_a_batch_keeps_its_rows(parts):
     store = realistic_store(7)
-    batch = Pairs.from_store(store, range(7)).to_batch()
+    batch = Examples.from_store(store, range(7)).to_batch()
     split = batch.split(parts)
     assert len(split) == min(parts, 7)
-    assert sum(part.source_tokens for part in split) == batch.source_tokens
-    assert sum(part.target_tokens for part in split) == batch.target_tokens
+    for side in (1, 2):
+        assert sum(part.size[side] for part in split) == batch.size[side]
     sizes = [len(part) for part in split]
     assert max(sizes) - min(sizes) <= 1
     first = 0
     for part in split:
-        alone = Pairs.from_store(store, range(first, first + len(part))).to_batch()
+        alone = Examples.from_store(store, range(first, first + len(part))).to_batch()
         for actual, expected in zip((*part.source, *part.target), (*alone.source, *alone.target), strict=True):
             assert torch.equal(actual, expected)
-        assert (part.source_tokens, part.target_tokens) == (alone.source_tokens, alone.target_tokens)
+        assert part.size == alone.size
         first += len(part)
 
 
 def test_batches_can_be_copied_to_a_device():
-    batch = Pairs.from_store(realistic_store(5), range(5)).to_batch()
+    batch = Examples.from_store(realistic_store(5), range(5)).to_batch()
     copy = batch.to("meta")
     assert isinstance(copy, Batch)
     assert {tensor.device.type for tensor in (*copy.source, *copy.target)} == {"meta"}
-    assert copy.target_tokens == batch.target_tokens
+    assert copy.size == batch.size
 
 
 def test_weights_decide_how_often_parts_occur_in_an_epoch():
     store = realistic_store(900)
     store.parts = (500, 300, 100)
     weights = [1.0, 0.25, 2.5]
-    epochs = [np.concatenate([*epoch_batches(store, 1000, 1000, 1, epoch, weights)]) for epoch in (0, 1)]
+    epochs = [np.concatenate([*epoch_batches(store, budgets(1000), 1, epoch, weights)]) for epoch in (0, 1)]
     for indices in epochs:
         of = np.bincount(indices, minlength=900)
         assert (of[:500] == 1).all()
@@ -222,30 +225,33 @@ def test_weights_decide_how_often_parts_occur_in_an_epoch():
 def test_too_small_and_too_large_weights_are_reported():
     store = realistic_store(5)
     for count, weight, problem in (
-        (5, 0.0001, "so small that an epoch has no pair"),
-        (5, 1e-300, "so small that an epoch has no pair"),
-        (5_000_000, 1e6, r"an epoch of 5,000,000,000,000 pairs needs 320\S* TB of memory"),
+        (5, 0.0001, "so small that an epoch has no example"),
+        (5, 1e-300, "so small that an epoch has no example"),
+        (5_000_000, 1e6, r"an epoch of 5,000,000,000,000 examples needs 320\S* TB of memory"),
     ):
         store.parts = (count,)
         with pytest.raises(ZooError, match=problem):
-            epoch_batches(store, 1000, 1000, 1, 0, weights=[weight])
+            epoch_batches(store, budgets(1000), 1, 0, weights=[weight])
 
 
 def test_weights_of_one_are_the_default():
     store = realistic_store(900)
     store.parts = (500, 400)
-    plain, weighted = (epoch_batches(store, 1000, 1000, 1, 3, weights=weights) for weights in ((), (1.0, 1.0)))
+    plain, weighted = (epoch_batches(store, budgets(1000), 1, 3, weights=weights) for weights in ((), (1.0, 1.0)))
     assert all(np.array_equal(a, b) for a, b in zip(plain, weighted, strict=True))
 
 
 def test_shares_divide_the_pairs_evenly():
-    pairs = Pairs.from_store(realistic_store(50), range(50))
-    shares = [pairs.share(rank, 3) for rank in range(3)]
-    assert sorted(len(row) for share in shares for row in share.sources) == sorted(map(len, pairs.sources))
-    assert [len(share.sources) for share in shares] == [17, 17, 16]
+    pairs = Examples.from_store(realistic_store(50), range(50))
+    shares = [pairs.to_batch(rank, 3) for rank in range(3)]
+    lengths = sorted(int(length) - 1 for share in shares for length in share.source.lengths)
+    assert lengths == sorted(map(len, pairs["source"]))
+    assert [len(share) for share in shares] == [17, 17, 16]
     assert pairs.size.rows == 50
     batch = pairs.to_batch()
     padded = batch.source.values.numel() + batch.target.values.numel() - 50
-    assert pairs.size == (50, batch.source_tokens, batch.target_tokens, padded)
-    empty = pairs.share(50, 60).to_batch()
-    assert (len(empty), empty.target_tokens) == (1, 0)
+    tokens = int(batch.source.lengths.sum()), int(batch.target.lengths.sum()) - 50
+    assert pairs.size == batch.size == shares[1].size == (50, *tokens, padded)
+    empty = pairs.to_batch(50, 60)
+    assert (len(empty), empty.size, int(empty.target.lengths.sum())) == (1, batch.size, 1)
+    assert Batch.empty(("source", "target")).size.target_tokens == 0

@@ -7,8 +7,9 @@ import pytest
 
 import specs
 from specs import ZooError
+from tests.examples import examples
 from zoo.data import builtin
-from zoo.data.corpus import ParallelCorpus, builtin_pairs, corpus_name, missing_part, tree_pair
+from zoo.data.corpus import CorpusReader, corpus_name, missing_part, tree_example
 from zoo.report import Report
 from zoo.text.trees.bracketed import read_tree, simplify
 
@@ -48,17 +49,21 @@ def corpus_of(folder, source="train.en", target="train.de", report=None, **corpu
             }
         },
     )
-    return ParallelCorpus(spec, report or Report())
+    return CorpusReader(spec, report or Report())
+
+
+def read(corpus, split="train"):
+    return [tuple(example.values()) for example in corpus.examples(split)]
 
 
 def pairs_of(folder, **options):
-    return list(corpus_of(folder, **options).pairs("train"))
+    return read(corpus_of(folder, **options))
 
 
 def treebank_of(folder, name):
     sets = {"train": [{"trees": name}], "dev": [{"grammar": 3}], "test": []}
     corpus = {"corpus": {"folder": str(folder), **sets}, "vocabulary.size": 60}
-    return ParallelCorpus(specs.load("parsing/tiny", corpus), Report())
+    return CorpusReader(specs.load("parsing/tiny", corpus), Report())
 
 
 def test_lines_with_the_same_number_are_pairs(tmp_path):
@@ -102,24 +107,24 @@ def test_empty_files_are_rejected(tmp_path):
 def table_of(folder, **part):
     corpus = {"corpus": {"folder": str(folder), "source": "en", "target": "fr", "dev": [], "test": []}}
     spec = specs.load("tiny", corpus | {"corpus.train": [{"tsv": "pairs.tsv", **part}]})
-    return ParallelCorpus(spec, Report())
+    return CorpusReader(spec, Report())
 
 
 def test_two_columns_of_a_table_are_pairs(tmp_path):
     write(tmp_path / "pairs.tsv", "a house\tune maison\t1\n\tvide\t2\n")
-    assert list(table_of(tmp_path).pairs("train")) == [("a house", "une maison"), ("", "vide")]
+    assert read(table_of(tmp_path)) == [("a house", "une maison"), ("", "vide")]
     turned = table_of(tmp_path, source_column=3, target_column=1)
-    assert list(turned.pairs("train")) == [("1", "a house"), ("2", "")]
+    assert read(turned) == [("1", "a house"), ("2", "")]
     assert turned.identity() != table_of(tmp_path).identity()
     assert turned.bytes() == (tmp_path / "pairs.tsv").stat().st_size
     assert corpus_name(turned.corpus) == tmp_path.name
     write(tmp_path / "pairs.tsv.gz", "a\tb\n")
-    assert list(table_of(tmp_path, tsv="pairs.tsv.gz").pairs("train")) == [("a", "b")]
+    assert read(table_of(tmp_path, tsv="pairs.tsv.gz")) == [("a", "b")]
 
 
 def test_cells_that_training_lines_of_a_table_lack_are_empty(tmp_path):
     write(tmp_path / "pairs.tsv", "\ufeffa\tb\tc\r\nd\te\r\nf\n\ng\th\n")
-    assert list(table_of(tmp_path).pairs("train")) == [("a", "b"), ("d", "e"), ("f", ""), ("", ""), ("g", "h")]
+    assert read(table_of(tmp_path)) == [("a", "b"), ("d", "e"), ("f", ""), ("", ""), ("g", "h")]
 
 
 @pytest.mark.parametrize(("split", "text", "line"), [("train", "a,b\nc\td\n", 1), ("dev", "a\tb\nc\n", 2)])
@@ -128,7 +133,7 @@ def test_the_first_line_of_a_table_and_all_lines_of_dev_need_both_columns(tmp_pa
     corpus = {"folder": str(tmp_path), "source": "en", "target": "fr", "train": [], "dev": [], "test": []}
     corpus[split] = [{"tsv": "pairs.tsv"}]
     with pytest.raises(ZooError, match="the line has no column 2") as caught:
-        list(ParallelCorpus(specs.load("tiny", {"corpus": corpus}), Report()).pairs(split))
+        read(CorpusReader(specs.load("tiny", {"corpus": corpus}), Report()), split)
     assert caught.value.where == f"{tmp_path}/pairs.tsv:{line}"
     assert "separate the columns with tabs" in caught.value.hint
 
@@ -142,7 +147,7 @@ def test_missing_tables_are_reported(tmp_path):
     write(tmp_path / "pairs.tsv", "a\tb\n")
     (tmp_path / "pairs.tsv").unlink()
     with pytest.raises(ZooError, match=r"pairs\.tsv` does not exist"):
-        list(table_of(tmp_path).pairs("train"))
+        read(table_of(tmp_path))
     assert "pairs.tsv` does not exist" in missing_part(specs.load("tiny", {"corpus": table_of(tmp_path).corpus}))
 
 
@@ -158,7 +163,7 @@ def test_missing_files_are_reported_with_their_path(tmp_path):
         with pytest.raises(ZooError, match="does not exist"):
             pairs_of(tmp_path, source=source)
         with pytest.raises(ZooError, match="does not exist"):
-            list(treebank_of(tmp_path, source).pairs("train"))
+            read(treebank_of(tmp_path, source))
     with pytest.raises(ZooError, match=r"the corpus file `~nosuchuser/train\.en` does not exist"):
         pairs_of("~nosuchuser")
 
@@ -194,7 +199,7 @@ def test_a_treebank_gives_sentences_and_trees(tmp_path, name):
     else:
         write(tmp_path / name, TREES)
     corpus = treebank_of(tmp_path, name)
-    assert list(corpus.pairs("train")) == TREE_PAIRS
+    assert read(corpus) == TREE_PAIRS
     assert corpus.bytes() > 0
     if name == "a.mrg":
         write(tmp_path / "same", TREES)
@@ -214,18 +219,18 @@ def test_a_treebank_gives_sentences_and_trees(tmp_path, name):
 def test_invalid_trees_are_rejected_with_file_and_line(tmp_path, content, problem):
     write(tmp_path / "bad.mrg", content)
     with pytest.raises(ZooError, match=problem):
-        list(treebank_of(tmp_path, "bad.mrg").pairs("train"))
+        read(treebank_of(tmp_path, "bad.mrg"))
 
 
 def test_byte_order_marks_between_trees_are_ignored(tmp_path):
     write(tmp_path / "joined", "\ufeff(S (NN dog))\n\ufeff(S (NN cat))\n")
-    assert [words for words, _ in treebank_of(tmp_path, "joined").pairs("train")] == ["dog", "cat"]
+    assert [words for words, _ in read(treebank_of(tmp_path, "joined"))] == ["dog", "cat"]
 
 
 def test_empty_treebanks_are_rejected(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(ZooError, match="contains no file"):
-        list(treebank_of(tmp_path, "empty").pairs("train"))
+        read(treebank_of(tmp_path, "empty"))
 
 
 def test_missing_parts_are_found_without_downloading():
@@ -251,13 +256,17 @@ def test_names_of_corpora():
 
 
 def test_pairs_of_the_builtin_corpus_are_sentences_with_translations_or_trees():
-    pairs = list(builtin_pairs("dev", 200, trees=False))
-    assert pairs == [(pair.source, pair.target) for pair in builtin.sentences("dev", 200)]
-    trees = [tree_pair(simplify(read_tree(pair.tree))) for pair in builtin.sentences("dev", 200)]
-    assert list(builtin_pairs("dev", 200, trees=True)) == trees
+    both = {"source": "en", "target": "de"}
+    known = list(builtin.sentences("dev", 200))
+    text = list(builtin.examples("dev", 200, {"source": "text", "target": "text"}, both))
+    assert text == examples((pair.source, pair.target) for pair in known)
+    turned = builtin.examples("dev", 200, {"source": "text", "target": "text"}, {"source": "de", "target": "en"})
+    assert list(turned) == examples((pair.target, pair.source) for pair in known)
+    trees = [tree_example(str(simplify(read_tree(pair.tree)))) for pair in known]
+    assert list(builtin.examples("dev", 200, {"source": "text", "target": "trees"}, both)) == trees
 
 
 def test_more_pairs_than_the_builtin_corpus_has_are_refused_before_anything_is_read():
     with pytest.raises(ZooError, match="has 2,000 pairs for `dev`, but 2,001 are requested") as caught:
-        ParallelCorpus(specs.load("tiny", {"corpus.dev": [{"grammar": 2001}]}), Report())
+        CorpusReader(specs.load("tiny", {"corpus.dev": [{"grammar": 2001}]}), Report())
     assert caught.value.hint == "request 0 to 2,000 pairs"

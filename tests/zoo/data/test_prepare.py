@@ -17,6 +17,7 @@ import pytest
 
 import specs
 from specs import UNK, ZooError
+from tests.examples import examples
 from zoo.data import prepare as prepare_module
 from zoo.data.prepare import PreparedCorpus, known_counts, prepare
 from zoo.files import manifest, storage
@@ -80,9 +81,13 @@ def text(prepared, split):
     store = prepared.store(split)
     decode = prepared.vocabulary.decode
     return [
-        (decode(store.source(index).tolist(), "source"), decode(store.target(index).tolist(), "target"))
+        (decode(store.row("source", index).tolist(), "source"), decode(store.row("target", index).tolist(), "target"))
         for index in range(len(store))
     ]
+
+
+def texts(pairs):
+    return {side: [pair[number] for pair in pairs] for number, side in enumerate(("source", "target"))}
 
 
 def tree():
@@ -97,8 +102,8 @@ def test_a_prepared_corpus_is_one_folder(folder):
     assert prepared.folder == storage.prepared() / prepared.fingerprint
     assert text(prepared, "train") == TRAIN
     assert text(prepared, "dev") == DEV
-    assert prepared.texts("dev") == ([source for source, _ in DEV], [target for _, target in DEV])
-    assert (len(prepared.store("test")), prepared.texts("test")) == (0, ([], []))
+    assert prepared.texts("dev") == texts(DEV)
+    assert (len(prepared.store("test")), prepared.texts("test")) == (0, texts([]))
     assert (prepared.vocabulary.sizes, prepared.vocabulary.shared) == ((120, 120), True)
     assert (prepared.counts.read, prepared.counts.kept) == (400, 400)
     names = {path.name for path in prepared.folder.iterdir()}
@@ -158,17 +163,17 @@ def test_only_train_is_cleaned(folder, report):
     assert (counts.read, counts.empty, counts.duplicate, counts.long, counts.ratio) == (405, 1, 1, 1, 1)
     assert counts.kept == len(prepared.store("train")) == 401
     assert text(prepared, "train")[-1] == ("a dog", "ein Hund")
-    assert prepared.texts("dev") == (
-        ["", "a dog", TRAIN[0][0], ("dog " * 60).strip(), "dog"],
-        ["leer", "ein Hund", TRAIN[0][1], "Hund", ("Hund " * 9).strip()],
-    )
+    assert prepared.texts("dev") == {
+        "source": ["", "a dog", TRAIN[0][0], ("dog " * 60).strip(), "dog"],
+        "target": ["leer", "ein Hund", TRAIN[0][1], "Hund", ("Hund " * 9).strip()],
+    }
     assert len(prepared.store("dev")) == 5
 
 
 def test_held_out_pairs_are_not_in_train(folder):
     write(folder, "train", TRAIN + [(source, f"{target} wieder") for source, target in TRAIN])
     prepared = prepared_of(folder, corpus__dev=[part("dev"), {"held_out": 30}], corpus__test=[{"held_out": 40}])
-    dev, test = (list(zip(*prepared.texts(split), strict=True)) for split in ("dev", "test"))
+    dev, test = (list(zip(*prepared.texts(split).values(), strict=True)) for split in ("dev", "test"))
     assert dev[:20] == DEV
     assert (len(dev), len(test)) == (50, 40)
     sets = [{source for source, _ in pairs} for pairs in (text(prepared, "train"), dev[20:], test)]
@@ -198,7 +203,7 @@ def test_errors_of_dev_are_reported_before_learning(folder, monkeypatch):
 
 
 def test_impossible_vocabularies_are_rejected_before_reading(monkeypatch):
-    monkeypatch.setattr(prepare_module, "ParallelCorpus", lambda *_: pytest.fail("it read the corpus"))
+    monkeypatch.setattr(prepare_module, "CorpusReader", lambda *_: pytest.fail("it read the corpus"))
     two_sizes = ("vocabulary={shared: false, target_size: 100}", "architecture.tied_embeddings=target")
     for problem, *fields in (
         ("`vocabulary.size` is 260", "vocabulary.size=260"),
@@ -212,7 +217,7 @@ def test_impossible_vocabularies_are_rejected_before_reading(monkeypatch):
 def test_damaged_folders_are_created_again_with_a_warning(folder, report):
     first = prepared_of(folder)
     damages = (
-        ("train/00000.source.tokens", lambda data: bytes([data[0] ^ 1]) + data[1:]),
+        ("train/00000.source.values", lambda data: bytes([data[0] ^ 1]) + data[1:]),
         ("vocabulary.model", lambda data: data[:-1]),
         ("dev/target.txt", lambda data: None),
         ("manifest.json", lambda data: b"{}"),
@@ -239,10 +244,10 @@ def test_files_whose_hashes_were_not_checked_can_be_verified(folder, monkeypatch
     monkeypatch.setattr("zoo.data.prepare._HASHED_BYTES", 10)
     prepared = prepared_of(folder)
     prepared.verify()
-    shard = prepared.folder / "train" / "00000.target.tokens"
+    shard = prepared.folder / "train" / "00000.target.values"
     shard.write_bytes(bytes([shard.read_bytes()[0] ^ 1]) + shard.read_bytes()[1:])
     trusting = PreparedCorpus(prepared.folder)
-    with pytest.raises(ZooError, match=r"00000\.target\.tokens` is damaged") as caught:
+    with pytest.raises(ZooError, match=r"00000\.target\.values` is damaged") as caught:
         trusting.verify()
     assert "zoo prepare" in caught.value.hint
 
@@ -262,7 +267,7 @@ def unreadable(path, error):
 def test_unreadable_files_are_not_damaged_files(folder, monkeypatch):
     monkeypatch.setattr("zoo.data.prepare._HASHED_BYTES", 10)
     prepared = prepared_of(folder)
-    (shard,) = prepared.folder.glob("train/*.target.tokens")
+    (shard,) = prepared.folder.glob("train/*.target.values")
     with unreadable(shard, PermissionError()), pytest.raises(UnreadableError, match="permission to read") as caught:
         prepared.verify()
     assert "remove" not in caught.value.hint
@@ -418,15 +423,15 @@ def test_the_built_in_corpus_can_be_prepared():
     assert (prepared.counts.read, prepared.counts.kept) == (500, 500)
     trained = {source for source, _ in text(prepared, "train")}
     for split, count in (("dev", 20), ("test", 30)):
-        sources, targets = prepared.texts(split)
+        sources, targets = prepared.texts(split).values()
         assert len(sources) == len(targets) == len(prepared.store(split)) == count
         assert not trained & set(sources)
 
 
 def test_chunks_are_bounded_by_pairs_and_characters(monkeypatch):
-    monkeypatch.setattr(prepare_module, "_CHUNK_PAIRS", 4)
+    monkeypatch.setattr(prepare_module, "_CHUNK_EXAMPLES", 4)
     monkeypatch.setattr(prepare_module, "_CHUNK_CHARACTERS", 100)
-    pairs = [("a", "b")] * 6 + [("x" * 110, "y"), ("x", "y" * 110), ("c", "d")]
+    pairs = examples([("a", "b")] * 6 + [("x" * 110, "y"), ("x", "y" * 110), ("c", "d")])
     chunks = list(prepare_module._chunks(pairs))
     assert [pair for chunk in chunks for pair in chunk] == pairs
     assert [len(chunk) for chunk in chunks] == [4, 3, 1, 1]
@@ -442,11 +447,11 @@ def test_trees_are_prepared_like_other_corpora(linearisation):
     assert isinstance(tokenizer, TreeTokenizer)
     assert tokenizer.linearisation == linearisation
     assert prepared.vocabulary.sizes == (90, 90)
-    sources, trees = prepared.texts("dev")
+    sources, trees = prepared.texts("dev").values()
     assert len(trees) == 5
     store = prepared.store("dev")
     for number, (source, text) in enumerate(zip(sources, trees, strict=True)):
-        ids, leaves = store.target(number).tolist(), list(read_tree(text).leaves())
+        ids, leaves = store.row("target", number).tolist(), list(read_tree(text).leaves())
         assert " ".join(leaves) == source
         assert UNK not in ids
         assert list(tokenizer.to_tree(ids, leaves).leaves()) == leaves

@@ -16,9 +16,10 @@ ROWS = st.lists(st.lists(st.integers(4, 99), max_size=6), max_size=12)
 
 def write(folder, chunks, size=100, **more):
     folder.mkdir(parents=True, exist_ok=True)
-    with StoreWriter(folder, size, **more) as writer:
+    one = "uint16" if size <= 1 << 16 else "uint32"
+    with StoreWriter(folder, {"source": one, "target": one}, **more) as writer:
         for source, target in chunks:
-            writer.add(source, target)
+            writer.add({"source": source, "target": target})
     return Store(folder)
 
 
@@ -26,39 +27,39 @@ def write(folder, chunks, size=100, **more):
 @given(
     chunks=st.lists(ROWS, max_size=3),
     size=st.sampled_from([100, 1 << 16, (1 << 16) + 1]),
-    shard_pairs=st.sampled_from([1, 2, 5, 1 << 22]),
+    shard_examples=st.sampled_from([1, 2, 5, 1 << 22]),
 )
-def test_stores_return_what_was_written(tmp_path_factory, chunks, size, shard_pairs):
+def test_stores_return_what_was_written(tmp_path_factory, chunks, size, shard_examples):
     pairs = [(rows, [[*row[::-1], 5] for row in rows]) for rows in chunks]
     folder = tmp_path_factory.mktemp("store")
-    store = write(folder, pairs, size, shard_pairs=shard_pairs)
+    store = write(folder, pairs, size, shard_examples=shard_examples)
     sources = [row for rows, _ in pairs for row in rows]
     targets = [row for _, rows in pairs for row in rows]
     assert len(store) == len(sources)
-    assert [store.source(index).tolist() for index in range(len(store))] == sources
-    assert [store.target(index).tolist() for index in range(len(store))] == targets
-    assert store.source_lengths.tolist() == [len(row) for row in sources]
-    assert store.target_lengths.tolist() == [len(row) for row in targets]
-    assert len(list(folder.glob("*.source.tokens"))) == -(-len(sources) // shard_pairs)
+    assert [store.row("source", index).tolist() for index in range(len(store))] == sources
+    assert [store.row("target", index).tolist() for index in range(len(store))] == targets
+    assert store.lengths["source"].tolist() == [len(row) for row in sources]
+    assert store.lengths["target"].tolist() == [len(row) for row in targets]
+    assert len(list(folder.glob("*.source.values"))) == -(-len(sources) // shard_examples)
 
 
 @pytest.mark.parametrize(("size", "width"), [(1 << 16, 2), ((1 << 16) + 1, 4)])
 def test_tokens_have_the_smallest_integer_type(tmp_path, size, width):
     store = write(tmp_path / "store", [([[size - 1]], [[4, size - 1]])], size)
-    assert (tmp_path / "store" / "00000.source.tokens").stat().st_size == width
-    assert store.source(0).dtype == np.int32
-    assert store.target(0).tolist() == [4, size - 1]
+    assert (tmp_path / "store" / "00000.source.values").stat().st_size == width
+    assert store.row("source", 0).dtype == np.int32
+    assert store.row("target", 0).tolist() == [4, size - 1]
 
 
 def test_stores_are_read_only_and_have_no_negative_indices(tmp_path):
     store = write(tmp_path / "store", [([[4, 5]], [[6]])])
     for index in (1, -1):
         with pytest.raises(IndexError):
-            store.source(index)
+            store.row("source", index)
     with pytest.raises(ValueError, match="read-only"):
-        store.source_lengths[0] = 7
-    store.source(0)[0] = 9
-    assert store.source(0).tolist() == [4, 5]
+        store.lengths["source"][0] = 7
+    store.row("source", 0)[0] = 9
+    assert store.row("source", 0).tolist() == [4, 5]
 
 
 def test_memory_does_not_grow_with_the_number_of_tokens(tmp_path):
@@ -68,21 +69,21 @@ def test_memory_does_not_grow_with_the_number_of_tokens(tmp_path):
     written = tracemalloc.get_traced_memory()[1]
     tracemalloc.reset_peak()
     for index in range(0, pairs, 7):
-        store.source(index)
+        store.row("source", index)
     read = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert (tmp_path / "store" / "00000.source.tokens").stat().st_size == 2_000_000
+    assert (tmp_path / "store" / "00000.source.values").stat().st_size == 2_000_000
     assert written < 1_000_000
     assert read < 500_000
 
 
 @pytest.fixture
 def folder(tmp_path):
-    write(tmp_path / "store", [([[4, 5], [6], [7]], [[7], [8, 9, 4], [5]])], shard_pairs=2)
+    write(tmp_path / "store", [([[4, 5], [6], [7]], [[7], [8, 9, 4], [5]])], shard_examples=2)
     return tmp_path / "store"
 
 
-@pytest.mark.parametrize("name", ["00000.source.tokens", "00001.target.offsets"])
+@pytest.mark.parametrize("name", ["00000.source.values", "00001.target.offsets"])
 def test_missing_files_and_files_of_the_wrong_size_are_rejected(folder, name):
     path = folder / name
     whole = path.read_bytes()
@@ -104,21 +105,22 @@ def test_invalid_offsets_are_rejected(folder, offsets):
         Store(folder)
 
 
-SHARDS = [{"pairs": 2, "source": 3, "target": 4}, {"pairs": 1, "source": 1, "target": 1}]
+SHARDS = [{"examples": 2, "source": 3, "target": 4}, {"examples": 1, "source": 1, "target": 1}]
 
 
 @pytest.mark.parametrize(
     "change",
     [
         {"format": 99},
-        {"dtype": "object"},
+        {"streams": {"source": "object", "target": "uint16"}},
+        {"streams": {"source": "uint16"}},
         {"shards": None},
         {"shards": SHARDS[:1]},
         {"shards": [SHARDS[1], SHARDS[0]]},
-        {"shards": [SHARDS[0], {"pairs": 1, "source": "x", "target": 1}]},
-        {"shards": [SHARDS[0], {"pairs": 1, "source": 1}]},
-        {"shard_pairs": 1},
-        {"shard_pairs": 0},
+        {"shards": [SHARDS[0], {"examples": 1, "source": "x", "target": 1}]},
+        {"shards": [SHARDS[0], {"examples": 1, "source": 1}]},
+        {"shard_examples": 1},
+        {"shard_examples": 0},
         {"parts": [4]},
         {"parts": [4, -1]},
     ],
@@ -132,8 +134,8 @@ def test_invalid_headers_are_rejected(folder, change):
 
 def test_an_unfinished_store_cannot_be_opened(tmp_path):
     def interrupted():
-        with StoreWriter(tmp_path, 100) as writer:
-            writer.add([[4]], [[5]])
+        with StoreWriter(tmp_path, {"source": "uint16"}) as writer:
+            writer.add({"source": [[4]]})
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):

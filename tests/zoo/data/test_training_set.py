@@ -9,8 +9,9 @@ import pytest
 
 import specs
 from specs import UNK, ZooError
+from tests.examples import examples, rows
 from zoo.data import training_set
-from zoo.data.batches import Pairs, epoch_batches
+from zoo.data.batches import Examples, epoch_batches
 from zoo.data.builtin import sentences
 from zoo.data.store import Store, StoreWriter
 from zoo.data.training_set import SubwordSampler, TrainingSet
@@ -23,41 +24,43 @@ SPEC = specs.load("tiny", ["training.source_tokens=80", "training.target_tokens=
 def store(tmp_path):
     random = np.random.default_rng(1)
     rows = [random.integers(4, 99, random.integers(1, 20)).tolist() for _ in range(60)]
-    with StoreWriter(tmp_path, 100, shard_pairs=25) as writer:
-        writer.add(rows, rows[::-1])
+    with StoreWriter(tmp_path, {"source": "uint16", "target": "uint16"}, shard_examples=25) as writer:
+        writer.add({"source": rows, "target": rows[::-1]})
     return Store(tmp_path)
 
 
 def as_lists(pairs):
-    return [[row.tolist() for row in side] for side in pairs]
+    return [[row.tolist() for row in side] for side in pairs.values()]
 
 
 def test_batches_are_those_of_the_epoch(store):
     data = TrainingSet(SPEC, store)
     for epoch in (3, 0, 3):
-        expected = epoch_batches(store, 80, 90, seed=SPEC.training.seed, epoch=epoch)
+        expected = epoch_batches(store, {"source": 80, "target": 90}, seed=SPEC.training.seed, epoch=epoch)
         assert [batch.tolist() for batch in data.epoch_batches(epoch)] == [batch.tolist() for batch in expected]
     assert data.epoch_batches(3) is data.epoch_batches(3)
     assert data.mean_size(3) == expected.mean
     count = len(expected)
     for start in (0, count - 1, count):
         positions = [*((3, number) for number in range(start, count)), (4, 0)]
-        for batch, (epoch, number) in zip(data.batches_from(3, start), positions, strict=False):
-            assert batch[1:] == (epoch, number + 1, 0)
+        for (found, position), (epoch, number) in zip(data.batches_from(3, start), positions, strict=False):
+            assert position == (epoch, number + 1, 0)
             indices = data.epoch_batches(epoch)[number]
-            assert as_lists(batch.pairs) == as_lists(Pairs.from_store(store, indices))
+            assert as_lists(found) == as_lists(Examples.from_store(store, indices))
 
 
 def lengthen(pairs, seed):
     """Replace the subword sampler: append up to four tokens, depending on the seed."""
     random = np.random.default_rng(seed)
-    sides = ([np.append(row, np.full(random.integers(5), 99))[:25] for row in side] for side in pairs)
-    return Pairs(*sides)
+    sides = ([np.append(row, np.full(random.integers(5), 99))[:25] for row in side] for side in pairs.values())
+    return Examples(zip(pairs, sides, strict=True))
 
 
 def original(pairs):
     """Return the pairs without the tokens that `lengthen` appends."""
-    return [tuple([token for token in row if token != 99] for row in pair) for pair in zip(*pairs, strict=True)]
+    return [
+        tuple([token for token in row if token != 99] for row in pair) for pair in zip(*pairs.values(), strict=True)
+    ]
 
 
 @pytest.fixture
@@ -69,13 +72,13 @@ def sampled(store, monkeypatch):
 
 def test_sampled_batches_are_within_the_budgets_and_contain_each_pair_once(store, sampled):
     epochs, sizes = [[], []], []
-    for batch in takewhile(lambda batch: batch.epoch < 2, sampled.batches_from(0)):
-        assert 0 < max(len(row) + 1 for row in batch.pairs.sources) * len(batch.pairs.sources) <= 80
-        assert max(len(row) + 1 for row in batch.pairs.targets) * len(batch.pairs.targets) <= 90
-        epochs[batch.epoch] += original(batch.pairs)
-        if (batch.epoch, batch.batch) == (0, 0):
-            sizes.append(batch.pairs.size)
-    all_pairs = sorted(original(Pairs.from_store(store, range(60))))
+    for batch, position in takewhile(lambda each: each[1].epoch < 2, sampled.batches_from(0)):
+        for side, budget in (("source", 80), ("target", 90)):
+            assert 0 < max(len(row) + 1 for row in batch[side]) * len(batch[side]) <= budget
+        epochs[position.epoch] += original(batch)
+        if position[:2] == (0, 0):
+            sizes.append(batch.size)
+    all_pairs = sorted(original(Examples.from_store(store, range(60))))
     assert [sorted(epoch) for epoch in epochs] == [all_pairs, all_pairs]
     assert epochs[0] != epochs[1]
     assert sampled.mean_size(0).source_tokens == -(-sum(size.source_tokens for size in sizes) // len(sizes))
@@ -83,19 +86,19 @@ def test_sampled_batches_are_within_the_budgets_and_contain_each_pair_once(store
 
 def test_sampled_batches_depend_on_the_position_alone(store, sampled):
     batches = list(islice(sampled.batches_from(0), 60))
-    assert {batch.epoch for batch in batches} >= {0, 1}
+    assert {position.epoch for _, position in batches} >= {0, 1}
     for index in range(0, 50, 7):
-        resumed = islice(TrainingSet(SPEC, store, lengthen).batches_from(*batches[index][1:]), 9)
-        expected = [(as_lists(pairs), *position) for pairs, *position in batches[index + 1 : index + 10]]
-        assert [(as_lists(pairs), *position) for pairs, *position in resumed] == expected
+        resumed = islice(TrainingSet(SPEC, store, lengthen).batches_from(*batches[index][1]), 9)
+        expected = [(as_lists(pairs), position) for pairs, position in batches[index + 1 : index + 10]]
+        assert [(as_lists(pairs), position) for pairs, position in resumed] == expected
 
 
 def test_a_pool_can_begin_at_any_batch(store, sampled):
     """A run that began without pools resumes with the remaining pairs of its epoch."""
-    rest = takewhile(lambda batch: batch.epoch == 0, sampled.batches_from(0, 4))
+    rest = takewhile(lambda each: each[1].epoch == 0, sampled.batches_from(0, 4))
     indices = [index for batch in islice(sampled.epoch_batches(0), 4, None) for index in batch]
-    pairs = [pair for batch in rest for pair in original(batch.pairs)]
-    assert sorted(pairs) == sorted(original(Pairs.from_store(store, indices)))
+    pairs = [pair for batch, _ in rest for pair in original(batch)]
+    assert sorted(pairs) == sorted(original(Examples.from_store(store, indices)))
     assert sampled.mean_size(0, len(sampled.epoch_batches(0))) == sampled.mean_size(1)
 
 
@@ -104,7 +107,7 @@ def test_the_result_of_the_verification_is_raised(store):
     verified = Future()
     data = TrainingSet(SPEC, store, verified=verified)
     data.verify(wait=False)  # the verification has not finished
-    verified.set_exception(ZooError("`00001.source.tokens` is damaged"))
+    verified.set_exception(ZooError("`00001.source.values` is damaged"))
     for wait in (False, True):
         with pytest.raises(ZooError, match="damaged"):
             data.verify(wait=wait)
@@ -114,12 +117,12 @@ def test_the_result_of_the_verification_is_raised(store):
 def vocabulary(request):
     text = [(pair.source, pair.target) for pair in sentences("train", 300)]
     section = specs.load("tiny", ["vocabulary.size=300", f"vocabulary.kind={request.param}"]).vocabulary
-    return request.param, Vocabulary.learn(lambda: text, section), text[:50]
+    return request.param, Vocabulary.learn(lambda: examples(text), section), text[:50]
 
 
 def test_subword_sampling(vocabulary):
     kind, vocabulary, text = vocabulary
-    pairs = Pairs(*([np.array(vocabulary.encode(line), np.int32) for line in side] for side in zip(*text, strict=True)))
+    pairs = rows(*([vocabulary.encode(line) for line in side] for side in zip(*text, strict=True)))
     sampler = SubwordSampler(vocabulary, 0.3, 100)
     sample = as_lists(sampler(pairs, 5))
     other_thread = []
@@ -134,10 +137,10 @@ def test_subword_sampling(vocabulary):
 
     # A small exponent flattens the probabilities of a unigram model, so that sentences have more tokens.
     little, much = (0.05, 0.6) if kind == "bpe" else (0.9, 0.05)
-    lengths = [sum(map(len, SubwordSampler(vocabulary, alpha, 500)(pairs, 1).sources)) for alpha in (little, much)]
+    lengths = [sum(map(len, SubwordSampler(vocabulary, alpha, 500)(pairs, 1)["source"])) for alpha in (little, much)]
     assert lengths[0] < lengths[1]
     limited = SubwordSampler(vocabulary, much, 1)(pairs, 1)
-    assert all(len(new) <= len(old) for new, old in zip(limited.sources, pairs.sources, strict=True))
+    assert all(len(new) <= len(old) for new, old in zip(limited["source"], pairs["source"], strict=True))
 
     unknown = np.array([*vocabulary.encode("the old dog sees a small house"), UNK])
-    assert sampler(Pairs([unknown], [unknown]), 1).sources[0].tolist() == unknown.tolist()
+    assert sampler(rows([unknown], [unknown]), 1)["source"][0].tolist() == unknown.tolist()

@@ -41,9 +41,8 @@ OF_TASK = {
 
 
 def scores_of(translator: Any, references: list[str] | None = None, **options: Any) -> Scores:
-    outputs = ModelOutputs(
-        translator, EvaluationSet(translator.sources, references or translator.references), **options
-    )
+    streams = {"source": translator.sources, "target": references or translator.references}
+    outputs = ModelOutputs(translator, EvaluationSet(streams), **options)
     return compute_scores(outputs, translator.spec.task)
 
 
@@ -212,18 +211,19 @@ def test_a_set_of_files_needs_no_training_text(trained: Callable[..., Run]) -> N
     missing = [{"source": "gone.en", "target": "gone.de"}]
     part = [{"source": "pairs.en", "target": "pairs.de"}]
     spec = trained(corpus={"train": missing, "dev": part, "test": part}).spec
-    sources, references, _ = read_split(spec, "dev", Report())
-    assert sources[1] == "we read two books today"
-    assert references[1] == "heute lesen wir zwei Bücher"
+    texts = read_split(spec, "dev", Report())
+    assert texts.sources[1] == "we read two books today"
+    assert texts.references[1] == "heute lesen wir zwei Bücher"
     assert not storage.prepared().exists()
 
 
 def test_a_held_out_set_is_that_of_training(trained: Callable[..., Run]) -> None:
     spec = trained(corpus=HELD_OUT, vocabulary={"size": 90}).spec
-    (source,), (reference,), _ = read_split(spec, "dev", Report())
+    texts = read_split(spec, "dev", Report())
+    (source,), (reference,) = texts.sources, texts.references
     prepared = prepare(spec, Report())
     train, decode = prepared.store("train"), prepared.vocabulary.decode
-    trained_on = {decode(train.source(index).tolist(), "source") for index in range(len(train))}
+    trained_on = {decode(train.row("source", index).tolist(), "source") for index in range(len(train))}
     sources, references = (Path(f"pairs.{language}").read_text("utf-8").splitlines() for language in ("en", "de"))
     assert trained_on == {*sources} - {source}
     assert reference == references[sources.index(source)]

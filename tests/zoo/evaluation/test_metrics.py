@@ -40,7 +40,7 @@ def test_lower_is_better_for_perplexity_and_ter() -> None:
 def test_a_metric_asks_only_for_what_it_needs(metric: Metric, parrot: Callable[..., Any]) -> None:
     """A score of a dev set must not translate where it need not; the program that forces may not be able to."""
     translator = parrot(metric.task or "translation")
-    outputs = ModelOutputs(translator, EvaluationSet(translator.sources, translator.references))
+    outputs = ModelOutputs(translator, EvaluationSet({"source": translator.sources, "target": translator.references}))
     entries = metric.compute(outputs)
     assert list(entries) == [metric.name, *metric.details, *([metric.signature] * (metric.signature in entries))]
     assert 0 < metric.score(outputs) == entries[metric.name] <= metric.max_value

@@ -9,6 +9,7 @@ import torch
 import specs
 from compiler.stream import Stream
 from specs import BOS, EOS, ZooError
+from tests.examples import examples
 from zoo.generation.constraints import BracketConstraint
 from zoo.generation.ensemble import Ensemble
 from zoo.generation.hypotheses import length_penalty
@@ -67,7 +68,7 @@ def test_an_ensemble_needs_one_vocabulary_and_one_device(tokens, home, toy):
     mine = Translator(toy(), tokens, spec)
     assert Translator.ensemble([mine, Translator(toy(), loaded, spec)]).vocabulary is tokens
     other = Vocabulary.learn(
-        lambda: [("abc abc", "abd dab")] * 5, specs.load("tiny", ["vocabulary.size=12"]).vocabulary
+        lambda: examples([("abc abc", "abd dab")] * 5), specs.load("tiny", ["vocabulary.size=12"]).vocabulary
     )
     with pytest.raises(ZooError, match="have different vocabularies"):
         Translator.ensemble([mine, Translator(toy(), other, spec)])

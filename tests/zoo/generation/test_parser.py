@@ -13,7 +13,7 @@ import specs
 from compiler import TRANSLATE, Purpose, build
 from specs import UNK, ZooError
 from zoo.data import builtin
-from zoo.data.corpus import tree_pair
+from zoo.data.corpus import tree_example
 from zoo.generation.parser import Parser
 from zoo.generation.search_tree import record_search
 from zoo.generation.streaming import translate_lines
@@ -23,7 +23,7 @@ from zoo.text.trees.tree import Tree
 from zoo.text.trees.words import tokenize_words
 from zoo.text.vocabulary import Vocabulary
 
-PAIRS = [tree_pair(simplify(read_tree(pair.tree))) for pair in builtin.sentences("dev", 60)]
+PAIRS = [tree_example(str(simplify(read_tree(pair.tree)))) for pair in builtin.sentences("dev", 60)]
 SMALL = {"d_model": 16, "d_ff": 24, "h": 2, "d_k": 6, "d_v": 4}
 SENTENCES = ["the dog ( IOP ) sleeps .", "Sleep !", "no", "a b c d e f g h i j k l m", "-LRB- x -RRB-"]
 

@@ -9,6 +9,7 @@ import specs
 from compiler import build
 from compiler.stream import Stream
 from specs import ZooError
+from tests.examples import examples
 from zoo.generation.sampling import Sampling
 from zoo.generation.scoring import TokenScores
 from zoo.generation.translation import Translation
@@ -244,7 +245,7 @@ def test_prefixes_are_normalised_and_checked(tokens, small):
 
 def test_prefixes_may_have_any_character_with_byte_fallback(small):
     section = specs.load("base", {"vocabulary.size": 285}).vocabulary
-    vocabulary = Vocabulary.learn(lambda: [("the old dog", "der alte Hund")] * 9, section)
+    vocabulary = Vocabulary.learn(lambda: examples([("the old dog", "der alte Hund")] * 9), section)
     sizes = {"architecture": small().architecture.model_dump(), "vocabulary": section.model_dump()}
     spec = specs.load("tiny", {**sizes, "compilation.backend": "eager"})
     translator = Translator(build(spec), vocabulary, spec)

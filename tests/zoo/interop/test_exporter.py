@@ -20,6 +20,7 @@ from compiler import build
 from compiler.assemble import prepare_build
 from compiler.backends import BACKENDS
 from specs import BOS, EOS, PAD, UNK, Spec, ZooError
+from tests.examples import examples
 from zoo.files import manifest
 from zoo.interop.ctranslate2.importer import open_translator
 from zoo.interop.exporter import export_model
@@ -145,7 +146,7 @@ def publish_multilingual(trained: Callable[..., Run], token: str, vocabulary: di
     names = [token.replace("{}", code) for code in ("en", "de")]
     spec = zoo.spec(run.spec_file)
     pairs = [*zip(sources(), Path("pairs.de").read_text(encoding="utf-8").splitlines(), strict=True)] * 3
-    Vocabulary.learn(lambda: iter(pairs), spec.vocabulary, language_tokens=names).save(run.folder)
+    Vocabulary.learn(lambda: examples(pairs), spec.vocabulary, language_tokens=names).save(run.folder)
     torch.manual_seed(3)
     tensors = {name: tensor + torch.randn_like(tensor) / 5 for name, tensor in build(spec).weights().items()}
     Weights(tensors, {"steps": "3", "longest_source": "31"}).write(run.weights)

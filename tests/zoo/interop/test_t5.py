@@ -210,7 +210,7 @@ def test_target_languages_are_chosen_as_in_transformers(
             assert names == [
                 name or f"<{id}>" for name, id in zip(tokenizer.convert_ids_to_tokens(theirs), theirs, strict=True)
             ]
-    sampled = model.vocabulary.sample([*tag, *model.vocabulary.encode(texts[0])], 0.1, "source")
+    sampled = model.vocabulary.source.sample([*tag, *model.vocabulary.encode(texts[0])], 0.1)
     assert tuple(sampled[: len(tag)]) == tag
     with pytest.raises(ZooError, match="the target language is not given"):
         translator.translate("the dog")

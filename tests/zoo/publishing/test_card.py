@@ -9,6 +9,7 @@ import pytest
 
 import specs
 from specs import Spec
+from tests.examples import examples
 from zoo.publishing.card import card, escape
 from zoo.publishing.provenance import CorpusProvenance, CurvePoint, NearestSpec, Provenance, TrainingProvenance
 from zoo.publishing.reference_results import ReferenceOutputs
@@ -31,7 +32,7 @@ def test_the_card_of_a_bundle(bundle: Path) -> None:
 
 def test_unknown_characters_depend_on_the_vocabulary(tokens: Vocabulary) -> None:
     section = specs.load("base", {"vocabulary.size": 285}).vocabulary
-    spelling = Vocabulary.learn(lambda: [("the old dog", "der alte Hund")] * 9, section)
+    spelling = Vocabulary.learn(lambda: examples([("the old dog", "der alte Hund")] * 9), section)
     texts = [card(specs.load("tiny"), vocabulary, {}, Provenance()) for vocabulary in (tokens, spelling)]
     assert ["outside the vocabulary are unknown" in text for text in texts] == [True, False]
     assert ["are read and written as bytes" in text for text in texts] == [False, True]

@@ -60,7 +60,9 @@ def test_other_text_is_included_only_on_request(trained: Callable[..., Run], mon
     folder = publish.publish(run.folder)
     assert not (folder / OUTPUTS_NAME).exists()
     sources, references = ["the old dog", "two books"], ["x" * 10_001, "zwei Bücher"]
-    monkeypatch.setattr(reference_results, "read_split", lambda *_: EvaluationSet(sources, references))
+    monkeypatch.setattr(
+        reference_results, "read_split", lambda *_: EvaluationSet({"source": sources, "target": references})
+    )
     assert publish.publish(run.folder, with_text=True) == folder
     values = read_outputs(folder)
     assert (values["sentences"], values["references"]) == (2, references[1:]), "a line is too long"

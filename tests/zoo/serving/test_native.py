@@ -9,7 +9,7 @@ import pytest
 
 import specs
 from compiler import build
-from zoo.data.corpus import builtin_pairs
+from zoo.data import builtin
 from zoo.generation.loading import open_model
 from zoo.models.weights import Weights
 from zoo.report import Report
@@ -171,11 +171,8 @@ def test_without_a_parser_nothing_is_parsed(client):
 def test_sentences_are_parsed(client_of, home):
     fields = {"architecture": {"N": 1, "d_model": 16, "d_ff": 24, "h": 2, "d_k": 8, "d_v": 8}}
     fields |= {"vocabulary": {"size": 101}, "decoding": {"extra_length": 12}, "compilation": {"backend": "eager"}}
-    spec, pairs, run = (
-        specs.load("parsing/tiny", fields),
-        list(builtin_pairs("train", 50, trees=True)),
-        Run(Path("runs/p")),
-    )
+    spec, run = specs.load("parsing/tiny", fields), Run(Path("runs/p"))
+    pairs = list(builtin.examples("train", 50, spec.task.streams, {}))
     run.folder.mkdir(parents=True)
     run.spec_file.write_text(spec.yaml(), encoding="utf-8")
     Vocabulary.learn(lambda: pairs, spec.vocabulary, len(pairs), spec.task).save(run.folder)

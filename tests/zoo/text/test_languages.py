@@ -11,6 +11,7 @@ import torch
 import specs
 from compiler.stream import Stream
 from specs import EOS, UNK, ZooError
+from tests.examples import examples
 from zoo.data.builtin import sentences
 from zoo.data.prepare import prepare
 from zoo.data.training_set import SubwordSampler, part_weights
@@ -48,7 +49,7 @@ def imported(**languages):
 def vocabulary_of(spec):
     tokens = [spec.languages.token_of(code) for code in spec.languages.codes]
     pairs = [(pair.source, pair.target) for pair in islice(sentences("train", 200), 200)]
-    return Vocabulary.learn(lambda: iter(pairs), spec.vocabulary, language_tokens=tokens)
+    return Vocabulary.learn(lambda: examples(pairs), spec.vocabulary, language_tokens=tokens)
 
 
 @pytest.mark.parametrize(
@@ -138,17 +139,17 @@ def test_prepared_sources_start_with_the_token_of_their_target_language(home):
     vocabulary = prepared.vocabulary
     to_de, to_en = (LanguagePair.of(spec, vocabulary, d).source_tokens[0] for d in (("en", "de"), ("de", "en")))
     store = prepared.store("train")
-    assert [int(store.source(index)[0]) for index in range(100)] == [to_de] * 60 + [to_en] * 40
+    assert [int(store.row("source", index)[0]) for index in range(100)] == [to_de] * 60 + [to_en] * 40
     built_in = [(pair.source, pair.target) for pair in sentences("train", 60)]
     for index, expected in ((7, built_in[7]), (60 + 7, built_in[7][::-1])):
-        row = vocabulary.decode(store.source(index)), vocabulary.decode(store.target(index))
+        row = vocabulary.decode(store.row("source", index)), vocabulary.decode(store.row("target", index))
         assert row == expected
     assert prepared.directions("dev") == [("en", "de")] * 4 + [("de", "en")] * 3
-    assert int(prepared.store("dev").source(6)[0]) == to_en
+    assert int(prepared.store("dev").row("source", 6)[0]) == to_en
     texts = read_split(spec, "dev", Report())
-    assert (list(texts.sources), list(texts.references)) == prepared.texts("dev")
+    assert texts.streams == prepared.texts("dev")
     assert texts.directions == prepared.directions("dev")
-    assert [target for _, target in texts.pairs(("en", "de"))] == prepared.texts("dev")[1][:4]
+    assert [target for _, target in texts.pairs(("en", "de"))] == prepared.texts("dev")["target"][:4]
 
 
 def test_pairs_that_are_held_out_keep_their_languages(home):
@@ -157,7 +158,7 @@ def test_pairs_that_are_held_out_keep_their_languages(home):
     directions = prepared.directions("dev")
     assert set(directions) == {("en", "de"), ("de", "en")}
     english = {pair.source for pair in sentences("train", 60)}
-    for source, (language, _) in zip(prepared.texts("dev")[0], directions, strict=True):
+    for source, (language, _) in zip(prepared.texts("dev")["source"], directions, strict=True):
         assert (source in english) == (language == "en")
 
 
@@ -215,7 +216,9 @@ def test_translations_start_with_the_token_of_their_language_and_do_not_show_it(
 def test_scores_of_several_directions_are_means_of_each(parrot):
     translator = parrot("translation")
     directions = [("en", "de"), ("de", "en")]
-    outputs = ModelOutputs(translator, EvaluationSet(translator.sources, translator.references, directions))
+    outputs = ModelOutputs(
+        translator, EvaluationSet({"source": translator.sources, "target": translator.references}, directions)
+    )
     entries = compute_text_metric(outputs, name="chrf")
     single = [
         text_metric("chrf").score([output], [reference])

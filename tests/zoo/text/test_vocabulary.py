@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 import specs
 from specs import BOS, EOS, PAD, UNK, ZooError
+from tests.examples import examples
 from zoo.text.tokenizer import Tokenizer
-from zoo.text.vocabulary import Vocabulary, learning_pairs
+from zoo.text.vocabulary import Vocabulary, learning_examples
 
 WORDS = {
     "source": ["the", "old", "dog", "sees", "a", "small", "house", "and", "many", "cats", "sleep", "in", "gardens"],
@@ -28,7 +29,8 @@ PAIRS = list(zip(lines("source"), lines("target"), strict=True))
 
 def learn(size=80, pairs=PAIRS, **section):
     return Vocabulary.learn(
-        lambda: iter(pairs), specs.load("tiny", {"vocabulary": {"size": size, **section}}).vocabulary
+        lambda: (each for pair in pairs for each in examples([pair])),
+        specs.load("tiny", {"vocabulary": {"size": size, **section}}).vocabulary,
     )
 
 
@@ -41,7 +43,7 @@ def shared():
 def separate(request):
     spec = specs.load("tiny", {"architecture.tied_embeddings": "none", "vocabulary.shared": False})
     section = spec.vocabulary.model_copy(update={"size": 32, "kind": request.param})
-    return Vocabulary.learn(lambda: iter(PAIRS), section)
+    return Vocabulary.learn(lambda: examples(PAIRS), section)
 
 
 def test_vocabularies_restore_text_and_are_restored(shared, separate, tmp_path):
@@ -106,7 +108,7 @@ def test_errors_name_the_size_of_the_target():
         own = {"size": 80, "shared": False, "target_size": size}
         spec = specs.load("tiny", {"vocabulary": own, "architecture.tied_embeddings": "target"})
         with pytest.raises(ZooError, match=rf"`vocabulary\.target_size` is {size:,}") as caught:
-            Vocabulary.learn(lambda: iter(PAIRS), spec.vocabulary)
+            Vocabulary.learn(lambda: examples(PAIRS), spec.vocabulary)
         assert caught.value.hint.startswith("set `vocabulary.target_size=")
 
 
@@ -138,7 +140,7 @@ def test_errors_of_the_text_iterator_are_raised(error):
 
 
 def test_large_corpora_are_sampled(monkeypatch):
-    monkeypatch.setattr("zoo.text.vocabulary.MAX_PAIRS", 100)
+    monkeypatch.setattr("zoo.text.vocabulary.MAX_EXAMPLES", 100)
     taken = []
 
     def learned(texts, section, size, field, language_tokens):
@@ -147,11 +149,11 @@ def test_large_corpora_are_sampled(monkeypatch):
 
     monkeypatch.setattr("zoo.text.tokenizer._train_model", learned)
     with pytest.raises(ZooError, match="damaged"):
-        Vocabulary.learn(lambda: iter(PAIRS), specs.load("tiny").vocabulary, 300)
+        Vocabulary.learn(lambda: examples(PAIRS), specs.load("tiny").vocabulary, 300)
     assert taken == [line for pair in PAIRS[::3] for line in pair]
-    assert learning_pairs(300) == 100
-    assert learning_pairs(301) == 76  # every fourth
-    assert learning_pairs(7) == 7
+    assert learning_examples(300) == 100
+    assert learning_examples(301) == 76  # every fourth
+    assert learning_examples(7) == 7
 
 
 def test_learning_and_loading_are_quiet(capfd, tmp_path):
@@ -186,7 +188,7 @@ def test_unknown_characters_are_reported_or_encoded_as_bytes(shared, with_bytes)
         assert with_bytes.unknown(text) == []
         assert with_bytes.decode(with_bytes.encode(text)) == unicodedata.normalize("NFKC", text)
     assert all(with_bytes.source.model.is_byte(id) for id in with_bytes.encode("Ж")[-2:])
-    assert with_bytes.sample(with_bytes.encode("Ω dog"), 0.5) != []
+    assert with_bytes.source.sample(with_bytes.encode("Ω dog"), 0.5) != []
 
 
 @settings(max_examples=100, deadline=None)

@@ -119,7 +119,7 @@ def test_program_is_built_for_what_the_metric_needs(
     fields = {"training.dev_score": name}
     spec = parsing(**fields) if name == "f1" else specs.load("tiny", fields)
     built: list[Any] = []
-    texts = EvaluationSet(translator.sources, translator.references)
+    texts = EvaluationSet({"source": translator.sources, "target": translator.references})
     monkeypatch.setattr("zoo.training.dev_set.read_split", lambda *_: texts)
     monkeypatch.setattr(
         "zoo.training.dev_set.build_with_message", lambda spec, purposes, *_, **__: built.extend(purposes)

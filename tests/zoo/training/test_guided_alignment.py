@@ -32,16 +32,14 @@ class PairStore:
     def __len__(self) -> int:
         return len(self.sources)
 
-    def source(self, index: int):
-        return torch.tensor(self.sources[index], dtype=torch.int32).numpy()
-
-    def target(self, index: int):
-        return self.source(index)[::-1] + 20
+    def row(self, stream: str, index: int):
+        source = torch.tensor(self.sources[index], dtype=torch.int32).numpy()
+        return source if stream == "source" else source[::-1] + 20
 
     def batch(self, count: int) -> Batch:
-        sources = [[*self.source(index).tolist(), EOS] for index in range(count)]
-        targets = [[BOS, *self.target(index).tolist(), EOS] for index in range(count)]
-        return Batch.of(Stream.pad(sources), Stream.pad(targets))
+        sources = [[*self.row("source", index).tolist(), EOS] for index in range(count)]
+        targets = [[BOS, *self.row("target", index).tolist(), EOS] for index in range(count)]
+        return Batch.of({"source": Stream.pad(sources), "target": Stream.pad(targets)})
 
 
 @pytest.fixture
@@ -99,7 +97,7 @@ def test_a_head_learns_to_align(small, store: PairStore, tokens: Vocabulary) -> 
 
     before = attention()
     for number in range(300, 420):
-        updater.step(number, batch, batch.target_tokens)
+        updater.step(number, batch)
     assert attention() > 1.5 * before
 
 

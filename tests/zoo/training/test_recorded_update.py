@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ from torch import Tensor
 
 from compiler import EmittedProgram, Purpose, trainable
 from specs import Spec
-from zoo.data.batches import Batch, Pairs
+from tests.examples import rows
+from zoo.data.batches import Batch, Examples
 from zoo.data.prepare import prepare
 from zoo.data.training_set import TrainingSet
 from zoo.report import Report
@@ -34,7 +36,7 @@ def batch(number: int, sentences: int = 6) -> Batch:
         [generator.integers(4, 101, length).astype(np.int32) for length in generator.integers(1, 15, sentences)]
         for _ in range(2)
     ]
-    return Pairs(*sides).to_batch()
+    return rows(*sides).to_batch()
 
 
 def spec_for(small: Callable[..., Spec], parts: int = 1, **training: Any) -> Spec:
@@ -48,8 +50,7 @@ def weights_after(spec: Spec, purposes: Any, steps: int, processes: Processes | 
     program = trainable(spec, purposes)
     updater = Updater(spec, program, processes or Processes("cpu"), Report())
     for number in range(1, steps + 1):
-        given = batch(number)
-        updater.step(number, given, given.target_tokens)
+        updater.step(number, batch(number))
     return weights(program), updater
 
 
@@ -76,13 +77,13 @@ def test_a_step_that_is_not_finite_changes_nothing(small: Callable[..., Spec]) -
         kept = updater.parameters[0].clone()
         updater.parameters[0].fill_(torch.inf)
     given = batch(4)
-    assert not bool(updater.step(4, given, given.target_tokens).taken)
+    assert not bool(updater.step(4, given).taken)
     with torch.no_grad():
         updater.parameters[0].copy_(kept)
     assert torch.equal(before, weights(updater.program))
     for state, moment in zip(updater.optimiser.state.values(), moments, strict=True):
         assert torch.equal(state["exp_avg"], moment)
-    assert bool(updater.step(5, given, given.target_tokens).taken)
+    assert bool(updater.step(5, given).taken)
 
 
 class TwinProcesses(Processes):
@@ -133,8 +134,9 @@ def test_processes_sum_gradients_and_losses(small: Callable[..., Spec]) -> None:
     updater = Updater(spec, program, TwinProcesses(), Report())
     for number in range(1, 6):
         given = batch(number)
-        result = updater.step(number, given, 2 * given.target_tokens)
-    assert result.tokens == 2 * given.target_tokens
+        size = given.size._replace(target_tokens=2 * given.size.target_tokens)
+        result = updater.step(number, replace(given, size=size))
+    assert result.tokens == size.target_tokens
     torch.testing.assert_close(weights(program), one, rtol=1e-3, atol=1e-4)
 
 
@@ -164,8 +166,8 @@ def test_packed_batches_contain_each_pair_once_and_fill_both_budgets(world: Call
     data = TrainingSet(spec, store)
     data.packed = True
     batches = list(data.epoch_batches(0))
-    assert sorted(np.concatenate(batches).tolist()) == list(range(len(store.source_lengths)))
-    sizes = [Pairs.from_store(store, indices).size for indices in batches]
+    assert sorted(np.concatenate(batches).tolist()) == list(range(len(store)))
+    sizes = [Examples.from_store(store, indices).size for indices in batches]
     assert max(size.source_tokens for size in sizes) <= spec.training.source_tokens
     assert max(size.target_tokens for size in sizes) <= spec.training.target_tokens
     assert len(batches) <= padded

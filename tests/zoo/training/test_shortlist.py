@@ -13,6 +13,7 @@ import safetensors.numpy
 import specs
 from specs import EOS, Spec, ZooError
 from tests.conftest import PAIRS
+from tests.examples import examples
 from zoo.data.prepare import prepare
 from zoo.generation.loading import open_model
 from zoo.models.shortlist import NAME, Shortlist
@@ -57,7 +58,7 @@ def test_blocks_of_pairs_give_the_lists_of_all_pairs(tokens: Vocabulary, monkeyp
 
 def test_a_byte_gets_all_bytes() -> None:
     section = specs.load("tiny", {"vocabulary": {"size": 400, "byte_fallback": True}}).vocabulary
-    vocabulary = Vocabulary.learn(lambda: PAIRS * 30, section.model_copy(update={"size": 340}))
+    vocabulary = Vocabulary.learn(lambda: examples(PAIRS * 30), section.model_copy(update={"size": 340}))
     shortlist = estimate_shortlist(vocabulary, [])
     snowman = vocabulary.encode("☃")
     assert len(snowman) > 2

@@ -18,7 +18,7 @@ from zoo.data.batches import Batch
 from zoo.generation import compilation
 from zoo.training import trainer as trainers
 from zoo.training.step import Updater, learning_rate
-from zoo.training.trainer import StepInput, Trainer
+from zoo.training.trainer import Trainer
 
 pytestmark = pytest.mark.integration
 Make = Callable[..., Trainer]
@@ -45,10 +45,10 @@ def test_adam_equals_the_update_written_out(trainer: Make, parts: int) -> None:
     parameters = list(one.program.parameters())
     twins = [p.detach().clone().double() for p in parameters]
     moments = [(torch.zeros_like(t), torch.zeros_like(t)) for t in twins]
-    for number, step in enumerate(inputs_of(one, 10), 1):
-        loss = one.program(step.batch.source, step.batch.target.values).smoothed / step.size.target_tokens
+    for number, batch in enumerate(inputs_of(one, 10), 1):
+        loss = one.program(batch.source, batch.target.values).smoothed / batch.size.target_tokens
         gradients = torch.autograd.grad(loss, parameters)
-        result = one.step(step)
+        result = one.step(number, batch)
         assert float(result.smoothed) / result.tokens == pytest.approx(loss.item(), abs=1e-4)
         if number == 1:
             first_moments = [one.updater.optimiser.state[parameter]["exp_avg"] for parameter in parameters]
@@ -71,18 +71,18 @@ def state_of(trainer: Trainer) -> list[Tensor]:
     return [t.detach().clone() for t in (*parameters, *moments)]
 
 
-def inputs_of(trainer: Trainer, count: int) -> list[StepInput]:
-    return list(islice(trainer.inputs(), count))
+def inputs_of(trainer: Trainer, count: int) -> list[Batch]:
+    return [batch for batch, _ in islice(trainer.inputs(), count)]
 
 
 @pytest.mark.parametrize("where", ["loss", "gradient"])
 def test_step_that_is_not_finite_changes_nothing(trainer: Make, monkeypatch: pytest.MonkeyPatch, where: str) -> None:
     one = trainer()
     first, second, third, fourth = inputs_of(one, 4)
-    assert bool(one.step(first).taken)
+    assert bool(one.step(1, first).taken)
     before = state_of(one)
     original = Updater._part
-    for value, step in ((math.nan, second), (math.inf, third)):
+    for number, value, batch in ((2, math.nan, second), (3, math.inf, third)):
 
         def spoilt(updater: Updater, part: Batch, tokens: int, value: float = value) -> Tensor:
             sums = original(updater, part, tokens)
@@ -95,9 +95,9 @@ def test_step_that_is_not_finite_changes_nothing(trainer: Make, monkeypatch: pyt
 
         with monkeypatch.context() as patch:
             patch.setattr(Updater, "_part", spoilt)
-            assert not bool(one.step(step).taken)
+            assert not bool(one.step(number, batch).taken)
         assert all(torch.equal(a, b) for a, b in zip(state_of(one), before, strict=True))
-    assert bool(one.step(fourth).taken)
+    assert bool(one.step(4, fourth).taken)
     assert not torch.equal(state_of(one)[0], before[0])
 
 
@@ -126,7 +126,7 @@ def test_gradients_are_clipped_to_a_norm(trainer: Make, clip: float) -> None:
     """After one step, the first moment is (1 - beta1) times the gradient."""
     moments = []
     for one in (trainer(), trainer(f"training.clip_norm={clip}")):
-        one.step(inputs_of(one, 1)[0])
+        one.step(1, inputs_of(one, 1)[0])
         state = one.updater.optimiser.state
         moments.append(torch.cat([state[p]["exp_avg"].flatten() for p in one.updater.parameters]) / 0.1)
     expected = moments[0] * min(1.0, clip / float(moments[0].norm()))
@@ -136,18 +136,18 @@ def test_gradients_are_clipped_to_a_norm(trainer: Make, clip: float) -> None:
 def test_step_that_exhausts_the_memory_is_split(trainer: Make, words: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """A batch that fits only in quarters gives the same step. A single pair that does not fit is an error."""
     whole, split = trainer("architecture.dropout=0.0"), trainer("architecture.dropout=0.0")
-    step = inputs_of(whole, 1)[0]
-    whole.step(step)
-    max_rows, errors = -(-len(step.batch) // 4), [MemoryError(), RuntimeError("DefaultCPUAllocator: not enough memory")]
+    batch = inputs_of(whole, 1)[0]
+    whole.step(1, batch)
+    max_rows, errors = -(-len(batch) // 4), [MemoryError(), RuntimeError("DefaultCPUAllocator: not enough memory")]
     original = Updater._part
 
     def small(updater: Updater, part: Batch, tokens: int) -> Tensor:
         if len(part) > max_rows:
-            raise errors[0] if len(part) == len(step.batch) else errors[1]
+            raise errors[0] if len(part) == len(batch) else errors[1]
         return original(updater, part, tokens)
 
     monkeypatch.setattr(Updater, "_part", small)
-    split.step(step)
+    split.step(1, batch)
     assert [line.split()[-2] for line in words.said] == ["2", "4"]
     # The order of the sums differs, and Adam divides by the root of tiny second moments.
     moments = [[t.optimiser.state[p]["exp_avg"] for p in t.parameters] for t in (whole.updater, split.updater)]
@@ -155,18 +155,18 @@ def test_step_that_exhausts_the_memory_is_split(trainer: Make, words: Any, monke
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-7)
     max_rows = 0
     with pytest.raises(ZooError, match="does not fit in memory") as caught:
-        split.step(step)
+        split.step(1, batch)
     assert caught.value.exit_code == 1
     max_rows, errors = 1, [RuntimeError("shapes differ")] * 2
     with pytest.raises(RuntimeError, match="shapes differ"):
-        split.step(step)
+        split.step(1, batch)
 
 
 def test_empty_batch_has_no_loss_and_no_gradient(trainer: Make) -> None:
-    one, nothing = trainer(), Batch.empty()
+    one, nothing = trainer(), Batch.empty(("source", "target"))
     loss = one.program(nothing.source, nothing.target.values)
     loss.smoothed.backward()
-    assert nothing.target_tokens == 0
+    assert nothing.size.target_tokens == 0
     assert loss.smoothed.item() == loss.plain.item() == 0.0
     assert all(p.grad is None or not p.grad.any() for p in one.program.parameters())
 
@@ -176,9 +176,9 @@ def test_only_the_first_step_reports_compilation(trainer: Make, monkeypatch: pyt
     monkeypatch.setattr(trainers, "message_if_slow", lambda report, text: reported.append(text) or nullcontext())
     one = trainer()
     first, second, third = inputs_of(one, 3)
-    one.step(first)
+    one.step(1, first)
     assert reported == []  # the backend eager compiles nothing
     one._compiles = True
-    one.step(second)
-    one.step(third)
+    one.step(2, second)
+    one.step(3, third)
     assert reported == [compilation.LAZY_MESSAGE]

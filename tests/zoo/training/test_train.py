@@ -21,6 +21,7 @@ from safetensors.torch import load_file
 
 import specs
 from specs import Spec, ZooError
+from zoo.data.batches import Batch
 from zoo.data.builtin import sentences
 from zoo.data.prepare import PreparedCorpus, prepare
 from zoo.evaluation.evaluate import evaluate_model
@@ -34,7 +35,7 @@ from zoo.training.run import Run
 from zoo.training.run_log import RunLog
 from zoo.training.step import StepResult
 from zoo.training.train import _stop_requested, train, train_steps
-from zoo.training.trainer import StepInput, Trainer
+from zoo.training.trainer import Trainer
 
 pytestmark = pytest.mark.integration
 World = Callable[..., Spec]
@@ -261,8 +262,8 @@ def test_diverging_run_keeps_its_last_finite_checkpoint(finished_run: Run, train
     one: Any = trainer("training.steps=30", run=finished_run.folder)
     original = one.step
 
-    def spoilt(step: StepInput) -> StepResult:
-        result: StepResult = original(step)
+    def spoilt(number: int, batch: Batch) -> StepResult:
+        result: StepResult = original(number, batch)
         if one.progress.step == 25:
             with torch.no_grad():
                 next(one.program.parameters()).fill_(float("nan"))

@@ -1,4 +1,4 @@
-"""Tokenizer for a parser's output. It converts trees to token IDs for brackets and words, and back (section 6.3)."""
+"""The modality `trees`, a parser's output: trees as token IDs for brackets and words (section 6.3)."""
 
 from __future__ import annotations
 
@@ -7,12 +7,17 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
+from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from specs import EOS, UNK, ZooError
-from zoo.text.trees.bracketed import read_tree
+from specs import EOS, UNK, Parsing, ZooError
+from zoo.text.files import read_sentences
+from zoo.text.lines import without_control
+from zoo.text.modality import Learning, Modality
+from zoo.text.tokenizer import damaged_vocabulary
+from zoo.text.trees.bracketed import read_tree, read_treebank
 from zoo.text.trees.tree import ESCAPED, MAX_DEPTH, ROOT, XX, Tree, leaf, node, with_root
 
 Linearisation = Literal["vinyals", "tensor2tensor", "initials"]
@@ -38,8 +43,8 @@ class _StoredTokenizer(BaseModel):
     tags: Annotated[list[_Name], Field(min_length=1)]
 
 
-class TreeTokenizer:
-    """Tokenizer for trees. Each constituent label has an opening and a closing bracket token.
+class TreeTokenizer(Modality):
+    """Modality `trees`: each constituent label has an opening and a closing bracket token.
 
     The linearisation determines the tokens that stand for words:
 
@@ -56,6 +61,8 @@ class TreeTokenizer:
         words: IDs of the tokens that stand for words, one per tag.
         max_opening_run: Maximum number of constituents that begin at one word, or None if it is unknown.
     """
+
+    suffix = ".json"
 
     def __init__(
         self,
@@ -94,6 +101,21 @@ class TreeTokenizer:
         opens, closes = ("{}", "/{}") if linearisation == "tensor2tensor" else ("({}", "){}")
         names = [*map(opens.format, labels), *map(closes.format, labels), *tags]
         self._names = dict(enumerate(names, start=_FIRST))
+        run = {} if max_opening_run is None else {"in_a_row": max_opening_run}
+        fields = {"linearisation": linearisation, "size": self.size, **run, "labels": self.labels, "tags": self.tags}
+        self.content = (json.dumps(fields, ensure_ascii=False, indent=1) + "\n").encode()
+
+    @staticmethod
+    def read(path: Path) -> Iterator[str]:
+        """Yield the trees of a treebank file, simplified."""
+        # Clean lines before parsing, so that a control character in a word is an error with a line number.
+        return map(str, read_treebank(map(without_control, read_sentences(path)), str(path)))
+
+    @classmethod
+    def learned(cls, learning: Learning) -> Self:
+        """Return the tokenizer that is learned from the training data of a stream. All examples are used."""
+        assert isinstance(learning.task, Parsing)
+        return cls.learn(learning.lines(1), learning.task.linearisation, learning.size)
 
     @classmethod
     def learn(cls, lines: Iterable[str], linearisation: Linearisation, size: int) -> Self:
@@ -122,24 +144,19 @@ class TreeTokenizer:
         return cls(sorted(+labels), sorted(tags), linearisation, size, known_run)
 
     @classmethod
-    def from_bytes(cls, content: bytes) -> Self:
-        """Return the tokenizer that the property `content` has stored as JSON.
+    def from_content(cls, content: bytes, name: str) -> Self:
+        """Return the tokenizer that the attribute `content` has stored as JSON.
 
         Raises:
-            ValueError: The content is damaged.
-            ZooError: The size is smaller than the number of tokens.
+            ZooError: The content is damaged. `name` is the file in the error message.
         """
-        stored = _StoredTokenizer.model_validate_json(content)
-        if len({*stored.labels}) < len(stored.labels) or len({*stored.tags}) < len(stored.tags):
-            raise ValueError("a label occurs twice")
-        return cls(stored.labels, stored.tags, stored.linearisation, stored.size, stored.in_a_row)
-
-    @property
-    def content(self) -> bytes:
-        """The tokenizer as JSON, which `from_bytes` reads."""
-        run = {} if self.max_opening_run is None else {"in_a_row": self.max_opening_run}
-        fields = {"linearisation": self.linearisation, "size": self.size, **run, "labels": self.labels}
-        return (json.dumps({**fields, "tags": self.tags}, ensure_ascii=False, indent=1) + "\n").encode()
+        try:
+            stored = _StoredTokenizer.model_validate_json(content)
+            if len({*stored.labels}) < len(stored.labels) or len({*stored.tags}) < len(stored.tags):
+                raise ValueError("a label occurs twice")
+            return cls(stored.labels, stored.tags, stored.linearisation, stored.size, stored.in_a_row)
+        except (ValueError, ZooError):
+            raise damaged_vocabulary(name, "it does not contain the brackets of trees") from None
 
     def encode(self, text: str) -> list[int]:
         """Return the token IDs of a bracketed tree. Labels and words without a token become UNK.
@@ -148,14 +165,6 @@ class TreeTokenizer:
             ZooError: The text is not exactly one tree.
         """
         return list(self._ids(with_root(read_tree(text))))
-
-    def encode_all(self, texts: Iterable[str]) -> list[list[int]]:
-        """Return the token IDs of each bracketed tree, as `encode` does."""
-        return list(map(self.encode, texts))
-
-    def sample(self, ids: list[int], alpha: float) -> list[int]:
-        """Return `ids` unchanged, because a tree has only one tokenisation."""
-        return ids
 
     def _ids(self, tree: Tree) -> Iterator[int]:
         hidden = tree if _hides_root(tree) else None

@@ -110,6 +110,14 @@ def unescape_brackets(word: str) -> str:
     return word
 
 
+_WORD = re.compile(r" ([^()]+)\)")
+
+
+def words(bracketed: str) -> list[str]:
+    """Return the words of a tree in bracketed notation, from left to right, with escaped brackets."""
+    return _WORD.findall(bracketed)
+
+
 def capitalise(text: str) -> str:
     """Return the text with its first letter in upper case and all others unchanged."""
     return text[0].upper() + text[1:]

@@ -79,7 +79,7 @@ def test_trees_of_one_word():
 
 def test_content_is_restored_and_damage_is_detected():
     known = tokenizer_of(SENTENCE, linearisation="tensor2tensor")
-    again = TreeTokenizer.from_bytes(known.content)
+    again = TreeTokenizer.from_content(known.content, "brackets")
     assert again.content == known.content
     assert again.encode(SENTENCE) == known.encode(SENTENCE)
     for damaged in (
@@ -92,20 +92,20 @@ def test_content_is_restored_and_damage_is_detected():
         known.content.replace(b"64", b"true"),
         known.content.replace(b"64", b"9"),
     ):
-        with pytest.raises((ValueError, ZooError)):
-            TreeTokenizer.from_bytes(damaged)
+        with pytest.raises(ZooError, match="`brackets` is damaged"):
+            TreeTokenizer.from_content(damaged, "brackets")
 
 
 def test_the_longest_opening_run_is_learned_and_stored():
     known = tokenizer_of(SENTENCE, "(TOP (S (NP (NP (NN a)) (NN b))))")
     assert known.max_opening_run == 4  # includes TOP
-    assert TreeTokenizer.from_bytes(known.content).max_opening_run == 4
+    assert TreeTokenizer.from_content(known.content, "brackets").max_opening_run == 4
     assert tokenizer_of("(TOP " + "(S " * 90 + "(NN a)" + ")" * 91).max_opening_run is None
     older = known.content.replace(b' "in_a_row": 4,\n', b"")
-    assert TreeTokenizer.from_bytes(older).max_opening_run is None
+    assert TreeTokenizer.from_content(older, "brackets").max_opening_run is None
     for wrong in (b"0", b"65", b"true", b'"4"'):
-        with pytest.raises(ValueError, match="in_a_row"):
-            TreeTokenizer.from_bytes(known.content.replace(b'row": 4', b'row": ' + wrong))
+        with pytest.raises(ZooError, match="`brackets` is damaged"):
+            TreeTokenizer.from_content(known.content.replace(b'row": 4', b'row": ' + wrong), "brackets")
 
 
 def test_too_small_sizes_are_rejected():

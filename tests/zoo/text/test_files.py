@@ -8,8 +8,8 @@ import sys
 import pytest
 
 from specs import ZooError
-from zoo.data import text_files
-from zoo.data.text_files import MAX_LINE_BYTES, digest, read_sentences
+from zoo.text import files as text_files
+from zoo.text.files import MAX_LINE_BYTES, digest, read_sentences
 
 SGML = """<srcset setid="newstest" srclang="any">
 <doc sysid="ref" docid="1" genre="news" origlang="en">
@@ -123,7 +123,7 @@ def test_decompression_bombs_take_no_memory(tmp_path, content):
     script = f"""
 import pathlib, resource
 from zoo.files import archive
-from zoo.data.text_files import read_sentences
+from zoo.text.files import read_sentences
 from specs import ZooError
 used = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 before = used()

@@ -1,0 +1,88 @@
+"""Modalities: how the raw data of a stream is read, turned into values and back, stored, and shown.
+
+A modality is one file: `zoo/text/tokenizer.py` is `text`, and `zoo/text/trees/tokenizer.py` is `trees`. The table
+`MODALITIES` in `zoo/text/vocabulary.py` lists them, and `specs/task.py` gives each stream of a task its modality.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import ClassVar, NamedTuple, Self
+
+import specs
+from specs import Task
+
+
+class Learning(NamedTuple):
+    """Everything that a modality learns from: the raw data of its stream, and the settings of the spec."""
+
+    lines: Callable[[int], Iterable[str]]
+    """Function that returns the raw data of every n-th example."""
+    step: int
+    """The n that leaves as many examples as SentencePiece can hold in memory."""
+    section: specs.Vocabulary
+    task: Task | None
+    size: int
+    """Number of values, including the special tokens."""
+    field: str
+    """Field of the section that contains the size, for error messages."""
+    language_tokens: Sequence[str]
+
+
+class Modality(ABC):
+    """Modality of a stream, with everything that was learned for it, such as its tokens.
+
+    Raw data is a string, such as a line of text or a tree in brackets. Values are token IDs without BOS and EOS, which
+    batches add. Padding is PAD, and an example costs a batch one position per value.
+
+    Attributes:
+        content: What was learned, as the content of a file.
+        size: Number of different values, including the special tokens.
+    """
+
+    suffix: ClassVar[str]
+    """Suffix of the file with the content."""
+    content: bytes
+    size: int
+
+    @staticmethod
+    @abstractmethod
+    def read(path: Path) -> Iterator[str]:
+        """Yield the raw data of the examples in a file."""
+
+    @classmethod
+    @abstractmethod
+    def learned(cls, learning: Learning) -> Self:
+        """Return the modality that is learned from the training data."""
+
+    @classmethod
+    @abstractmethod
+    def from_content(cls, content: bytes, name: str) -> Self:
+        """Return the modality with this content. `name` is the file in error messages."""
+
+    @abstractmethod
+    def encode(self, text: str) -> list[int]:
+        """Return the values of one example. Raise ZooError if it cannot be encoded."""
+
+    def encode_all(self, texts: Sequence[str]) -> list[list[int]]:
+        """Return the values of each example."""
+        return list(map(self.encode, texts))
+
+    @abstractmethod
+    def decode(self, ids: Iterable[int]) -> str:
+        """Return values as raw data, or as similar text for people."""
+
+    @abstractmethod
+    def token_strings(self, ids: Iterable[int]) -> list[str]:
+        """Return each value as a string."""
+
+    def sample(self, ids: list[int], alpha: float) -> list[int]:
+        """Return other values of the same example at random. By default there are none, and `ids` is returned."""
+        return ids
+
+    @property
+    def dtype(self) -> str:
+        """Data type of the values in the store."""
+        return "uint16" if self.size <= 1 << 16 else "uint32"
