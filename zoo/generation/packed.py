@@ -22,7 +22,7 @@ from compiler.artefact import Artefact
 from compiler.host import cpp_compiler, may_have_gpu
 from compiler.kernels.library import kernels_artefact, load_kernels
 from compiler.kernels.program import KernelProgram, PackedModel
-from specs import Parsing
+from specs import Translation
 from zoo.files import storage
 from zoo.models import weights
 from zoo.models.loading import Outline
@@ -70,7 +70,7 @@ def artefact(outline: Outline, device: str, precision: str | None, backend: str 
     precision = precision or compilation.precision
     is_native = (backend or compilation.backend) in BACKENDS
     on_cpu = device == "cpu" or (device == "auto" and not may_have_gpu())
-    is_translator = not isinstance(outline.spec.task, Parsing)
+    is_translator = isinstance(outline.spec.task, Translation)
     if not (is_native and on_cpu and outline.digest and is_translator and cpp_compiler()):
         return None
     kernels = kernels_artefact(storage.compiled()).folder.name

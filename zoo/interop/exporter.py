@@ -63,6 +63,7 @@ def export_model(name: str, to: str, folder: Path, report: Report) -> ExportResu
         raise ZooError(f"`{folder}` already exists", hint="give a new folder with `-o`")
     path = find.published_model(name, report)
     model = read_model(path)
+    model.spec.require_source("each export format")
     manifest.read(path).check_file(proof.NAME)
     bundle = Bundle(model.spec, model.vocabulary, model.weights.tensors, proof.read(path / proof.NAME, model.spec))
     require_space(folder, 2 * sum(tensor.nbytes for tensor in bundle.tensors.values()), "the export")

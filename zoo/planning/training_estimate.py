@@ -209,7 +209,8 @@ def training_bytes(spec: Spec, size: BatchSize, shards: int = 1) -> int:
 def full_batch(spec: Spec, length: int) -> BatchSize:
     """Return the size of a batch that fills the token budget with sentences of `length` tokens."""
     rows, _ = batch_rows(spec, length)
-    return BatchSize(rows, rows * length, rows * length, 2 * rows * length)
+    source = rows * length if spec.task.reads else 0
+    return BatchSize(rows, source, rows * length, source + rows * length)
 
 
 def _train_cost(spec: Spec) -> Cost:
@@ -275,7 +276,7 @@ class _Passes:
         source, target = (EOS + numbers % (size - EOS) for size in self.spec.vocabulary.sizes)
         start = time.perf_counter()
         with fast_float32(library), torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"):
-            loss = self._program.train()(Stream.full(source[:, 1:]), target)
+            loss = self._program.train()(Stream.full(source[:, 1:]) if self.spec.task.reads else None, target)
             (loss.smoothed / loss.tokens).backward()
         seconds = time.perf_counter() - start
         self._program.zero_grad(set_to_none=True)
