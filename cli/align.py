@@ -50,7 +50,10 @@ def align(
     with pairs.open_pairs(source, target) as (read, paused), open_output(output, inputs, flush=True) as write:
         for chunk, _ in available_chunks(read, _CHUNK_LINES, paused):
             sources, targets = zip(*chunk, strict=True)
-            for pair, tokens in zip(chunk, translator.align(sources, targets, source=from_, target=to), strict=True):
+            aligned = translator.align(sources, targets, source=from_, target=to)
+            for text, translation, tokens in zip(sources, targets, aligned, strict=True):
                 fields = [token._asdict() for token in tokens]
-                links = "" if json else " ".join(f"{one}-{other}" for one, other in word_links(*pair, tokens))
+                links = (
+                    "" if json else " ".join(f"{one}-{other}" for one, other in word_links(text, translation, tokens))
+                )
                 write(dumps(fields) if json else links)

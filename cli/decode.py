@@ -38,7 +38,7 @@ PARSE_EXAMPLES = (
     "\n\nzoo parse --model parser-tiny --n-best 3 --json < words.txt"
 )
 _SAMPLING_PANEL = "Sampling"
-_VERBS = {"translation": "translates", "parsing": "parses"}
+_VERBS = {"translation": "translates", "parsing": "parses", "language_modelling": "continues"}
 _EXAMPLE_SPECS = {"translation": "tiny", "parsing": "parsing/tiny"}
 
 _Prefix = Annotated[
@@ -176,6 +176,8 @@ def decode(
     trained on longer texts, if the line has a prefix, or with --no-split. But a line of more than
     decoding.max_source_length tokens is always split.
 
+    A language model continues each line instead, and also empty lines. It never splits them.
+
     With --json, each line becomes an object with `source` and `translations`. Each translation has `text`, `score`
     (length-penalised) and `log_probability` (natural logarithm, of the whole translation). If a translation lacks
     numbers, links or the like, or has added numbers, `unkept` lists them. `uncertain` lists the sentences of the line
@@ -312,7 +314,7 @@ def _open_model(folders: list[Path], task: str, how: BackendOptions, input: Path
 
     for folder in folders:
         actual = ModelFolder(folder).spec.task.kind
-        if actual != task:
+        if TASKS[actual].command != TASKS[task].command:
             alternative = f"train another model with `zoo train {_EXAMPLE_SPECS[task]}`"
             raise ZooError(
                 f"the model `{folder}` {_VERBS[actual]}, so `zoo {TASKS[task].command}` cannot use it",
@@ -321,7 +323,8 @@ def _open_model(folders: list[Path], task: str, how: BackendOptions, input: Path
     messages = report()
     models = [open_model(folder, **how, report=messages) for folder in folders]
     if is_typed(input):
-        messages.info(f"{', '.join(map(str, folders))} {_VERBS[task]} each line that you type; Ctrl-D ends the input")
+        verb = _VERBS[models[0].spec.task.kind]
+        messages.info(f"{', '.join(map(str, folders))} {verb} each line that you type; Ctrl-D ends the input")
     return type(models[0]).ensemble(models) if len(models) > 1 else models[0]
 
 

@@ -43,15 +43,21 @@ def check_options(source: Path | None, target: Path | None, name: str | None, mo
 
 @contextmanager
 def open_pairs(
-    source: Path | None, target: Path | None
-) -> Iterator[tuple[Iterator[tuple[str, str]], Callable[[], bool]]]:
-    """Yield an iterator over (source, target) pairs, and a function that returns whether the input has paused."""
+    source: Path | None, target: Path | None, *, reads: bool = True
+) -> Iterator[tuple[Iterator[tuple[str, ...]], Callable[[], bool]]]:
+    """Yield an iterator over (source, target) pairs, and a function that returns whether the input has paused.
+
+    If `reads` is false, the model reads no source, and each line is a text to score.
+    """
     from cli.streams import open_lines
 
     if source is None or target is None:
         with open_lines(None) as lines:
-            yield _split_pairs(lines), lines.paused
+            yield (_split_pairs(lines) if reads else ((line,) for line in lines)), lines.paused
         return
+    if not reads:
+        problem = "a language model scores texts without a source"
+        raise ZooError(problem, hint="leave `--source` and `--target` out, and write the texts to stdin, one per line")
     with open_lines(source) as sources, open_lines(target) as targets:
         yield _zip_pairs(sources, targets, source, target), sources.paused
 

@@ -40,7 +40,8 @@ def score(
     """Print the log-probability of given translations or trees.
 
     Select a model by MODEL, --model or --spec. Pairs come from stdin, as source and target separated by a tab, or
-    from --source and --target. Each pair gives one line with the natural logarithm of its probability.
+    from --source and --target. Each pair gives one line with the natural logarithm of its probability. A language model
+    scores each line of stdin as a text.
 
     With --json, each line becomes an object with `log_probability`, `tokens` (the target's tokens and the end of
     sentence) and `token_log_probabilities`.
@@ -64,7 +65,11 @@ def score(
     score_tokens = partial(translator.score_tokens, source=from_, target=to, report=progress)
     inputs = [source, target] if source else [None]
     names = [str(path or "<stdin>") for path in inputs]
-    with pairs.open_pairs(source, target) as (read, paused), open_output(output, inputs, flush=True) as write:
+    reads = translator.spec.task.reads
+    with (
+        pairs.open_pairs(source, target, reads=reads) as (read, paused),
+        open_output(output, inputs, flush=True) as write,
+    ):
         first = 1
         for chunk, _ in available_chunks(read, _CHUNK_LINES, paused):
             for forced in _score_pairs(score_tokens, chunk, first, names):
@@ -73,19 +78,18 @@ def score(
 
 
 def _score_pairs(
-    score_tokens: Callable[..., list[TokenScores]], pairs: Sequence[tuple[str, str]], first: int, files: Sequence[str]
+    score_tokens: Callable[..., list[TokenScores]], pairs: Sequence[tuple[str, ...]], first: int, files: Sequence[str]
 ) -> Iterator[TokenScores]:
     """Yield the scores of all pairs. If a pair is invalid, raise ZooError after the scores of the pairs before it.
 
     Args:
         score_tokens: `Translator.score_tokens` with its options.
-        pairs: Sources and targets.
+        pairs: Sources and targets or, for a language model, texts.
         first: Line number of the first pair.
         files: Names of the input files, for error messages.
     """
-    sources, targets = zip(*pairs, strict=True)
     try:
-        scores = score_tokens(sources, targets, first=first)
+        scores = score_tokens(*zip(*pairs, strict=True), first=first)
     except ZooError as error:
         if len(pairs) == 1:
             where = error.where or ", ".join(f"{file}:{first}" for file in files)

@@ -14,7 +14,6 @@ from torch.nn import functional
 from compiler.graph import Graph
 from compiler.operations.operation import ValueKind, ValueType
 from compiler.size import BEAMS, CAPACITY, PAST, SOURCE, Size
-from compiler.stream import Stream
 
 CACHE_BLOCK = 16
 """Number of positions by which a full preallocated cache grows."""
@@ -49,17 +48,21 @@ class Decoder:
     def __init__(self, step: Graph) -> None:
         self._step = step
 
-    def begin(self, source: Stream, memory: Mapping[str, Tensor]) -> State:
+    def begin(
+        self, sentences: int, device: torch.device, memory: Mapping[str, Tensor], dtype: torch.dtype = torch.float32
+    ) -> State:
         """Return the state before the first step, with one hypothesis per sentence.
 
         Args:
-            source: The source sentences.
+            sentences: The number of sentences.
+            device: The device of the state.
             memory: The encoder's outputs.
+            dtype: The data type of caches, if there are no encoder's outputs to take it from.
         """
-        step, sentences, device = self._step, source.lengths.shape[0], source.lengths.device
+        step = self._step
         memory = {name: value for name, value in memory.items() if name in step.inputs}
         sizes = {"batch": sentences, "beams": 1, "past": 0, "capacity": CACHE_BLOCK}
-        dtype = next((value.dtype for value in memory.values() if value.is_floating_point()), torch.float32)
+        dtype = next((value.dtype for value in memory.values() if value.is_floating_point()), dtype)
         carried = {
             name: torch.zeros(
                 [size(**sizes) for size in type_.shape],

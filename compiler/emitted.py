@@ -101,27 +101,27 @@ class EmittedProgram(nn.Module):
 
     def forward(
         self,
-        source: Stream,
+        source: Stream | None,
         target: Int[Tensor, "batch target+1"],
         alignment: Float[Tensor, "batch target source"] | None = None,
     ) -> Loss:
         """Return the loss of a batch.
 
         Args:
-            source: Sources that end with EOS.
+            source: Sources that end with EOS. None if the model has no encoder.
             target: Targets that start with BOS and end with EOS, padded with PAD. Labels that are PAD are ignored.
             alignment: If the spec has `training.guided_alignment`, the probability that a target token comes from a
                 source token; 0 in the row of a token without links. None: no token has links.
         """
         inputs = {**self._inputs(source), "target": target}
-        if self.spec.training.guided_alignment is not None:
+        if source is not None and self.spec.training.guided_alignment is not None:
             empty = torch.zeros(len(target), target.shape[1] - 1, source.values.shape[1], device=target.device)
             inputs["alignment"] = empty if alignment is None else alignment
         smoothed, plain = self.run(Purpose.TRAIN, **inputs)["loss"].unbind()
         # Clone, because full backward hooks do not accept views.
         return Loss(smoothed.clone(), plain.detach(), (target[:, 1:] != PAD).sum())
 
-    def score(self, source: Stream, target: Int[Tensor, "batch target+1"]) -> Float[Tensor, "batch target"]:
+    def score(self, source: Stream | None, target: Int[Tensor, "batch target+1"]) -> Float[Tensor, "batch target"]:
         """Return the log-probability of each token in target[:, 1:], given the tokens before it.
 
         Unit: nats. The value is 0 at PAD.
@@ -142,7 +142,12 @@ class EmittedProgram(nn.Module):
 
     def encode(self, source: Stream) -> State:
         """Encode sources that end with EOS. Return the state before the first step, with one row per sentence."""
-        return self._decoder.begin(source, self.run(Purpose.ENCODE, **self._inputs(source)))
+        outputs = self.run(Purpose.ENCODE, **self._inputs(source))
+        return self._decoder.begin(source.lengths.shape[0], source.lengths.device, outputs)
+
+    def begin(self, rows: int) -> State:
+        """Return the state before the first step of a model without an encoder (see `DecoderOnly`)."""
+        return self._decoder.begin(rows, self.device, {}, self._dtype)
 
     def advance(self, state: State, tokens: Int[Tensor, "rows k"]) -> tuple[Float[Tensor, "rows k V"], State]:
         """Read `tokens`. Return the float32 log-probabilities of the token after each, and the next state.
@@ -179,12 +184,18 @@ class EmittedProgram(nn.Module):
         """Return one state with the sentences of two states. Both states must have the same number of beams."""
         return self._decoder.join(first, second)
 
-    def _inputs(self, source: Stream) -> dict[str, Tensor]:
+    def _inputs(self, source: Stream | None) -> dict[str, Tensor]:
         """Return the graph inputs `source` and `source_length`. Features are converted to the type of the weights."""
+        if source is None:
+            return {}
         if source.values.is_floating_point():
-            dtype = torch.bfloat16 if self.precision == "bfloat16" else torch.float32
-            source = source._replace(values=source.values.to(dtype))
+            source = source._replace(values=source.values.to(self._dtype))
         return source.inputs
+
+    @property
+    def _dtype(self) -> torch.dtype:
+        """The data type of values between operations."""
+        return torch.bfloat16 if self.precision == "bfloat16" else torch.float32
 
     def run(self, purpose: Purpose, **inputs: Tensor) -> dict[str, Tensor]:
         """Run the graph of a purpose, and return its outputs by name."""

@@ -100,6 +100,13 @@ class StepwiseDecoder(Protocol[State]):
         """
 
 
+class DecoderOnly(Protocol):
+    """Method of a program without an encoder, in place of `StepwiseDecoder.encode`."""
+
+    def begin(self, rows: int, /) -> Any:
+        """Return the state before the first token, with one row per sentence."""
+
+
 class BeamOptions(NamedTuple):
     """Options of the beam search for one sentence in a `SearchingDecoder`."""
 
@@ -217,10 +224,11 @@ class Scorer(Protocol):
     def concurrent(self) -> bool:
         """Whether several threads can use the program at the same time, and are faster than one thread."""
 
-    def score(self, source: Stream, target: Int[Tensor, "rows 1+target"], /) -> Float32[Tensor, "rows target"]:
+    def score(self, source: Stream | None, target: Int[Tensor, "rows 1+target"], /) -> Float32[Tensor, "rows target"]:
         """Return the log-probability of each token in target[:, 1:], in nats. The value is 0 at PAD.
 
-        A target starts with BOS and ends with EOS, after which PAD may follow.
+        A target starts with BOS and ends with EOS, after which PAD may follow. `source` is None if the program has no
+        encoder.
         """
 
 

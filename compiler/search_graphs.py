@@ -47,6 +47,8 @@ def search_graphs(spec: Spec, purposes: Iterable[Purpose], precision: str) -> Gr
     Raises:
         Unpackable: A part of the model has no kernel. The message is the reason.
     """
+    if not spec.architecture.encoder:
+        raise Unpackable("it has no encoder")
     if spec.architecture.source.kind != "tokens":
         raise Unpackable("its source is not text")
     disabled = (*spec.compilation.disabled_passes, *_PASSES)

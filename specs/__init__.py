@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         Ssru,
         Sublayer,
     )
-    from specs.task import Parsing, Task, Translation
+    from specs.task import LanguageModelling, Parsing, Task, Translation
     from specs.training import Training
     from specs.vocabulary import BOS, EOS, PAD, UNK, Vocabulary
 
@@ -65,7 +65,7 @@ _NAMES = {
         "Ssru",
         "Sublayer",
     ),
-    "task": ("Parsing", "Task", "Translation"),
+    "task": ("LanguageModelling", "Parsing", "Task", "Translation"),
     "training": ("Training",),
     "vocabulary": ("BOS", "EOS", "PAD", "UNK", "Vocabulary"),
 }
@@ -94,6 +94,7 @@ __all__ = [
     "Files",
     "Grammar",
     "HeldOut",
+    "LanguageModelling",
     "Languages",
     "Learned",
     "Lstm",

@@ -39,9 +39,9 @@ class Architecture(Section):
         "differ, write `{encoder: 12, decoder: 2}`. Unit: layers."
     )
     encoder: Annotated[tuple[EncoderSubLayer, ...], Field(strict=False)] = Field(
-        min_length=1,
         max_length=MAX_SUBLAYERS,
-        description="Sub-layers of each encoder layer, in order (section 3.1: self-attention, feed-forward).",
+        description="Sub-layers of each encoder layer, in order (section 3.1: self-attention, feed-forward). An empty "
+        "list: the model has no encoder, as the task `language_modelling` requires.",
     )
     decoder: Annotated[tuple[DecoderSubLayer, ...], Field(strict=False)] = Field(
         min_length=1,
@@ -167,7 +167,17 @@ class Architecture(Section):
                         problem=f"the gate cannot select {sublayer.top_k} of {sublayer.experts} experts",
                         hint=f"write `top_k: {sublayer.experts}` or a smaller number",
                     )
-        if all(sublayer.kind not in ("cross_attention", "aligned_memory") for sublayer in self.decoder):
+        readers = [
+            index for index, each in enumerate(self.decoder) if each.kind in ("cross_attention", "aligned_memory")
+        ]
+        if not self.encoder and readers:
+            reject(
+                f"decoder.{readers[0]}",
+                "encoder",
+                problem=f"`architecture.encoder` is empty, so `{self.decoder[readers[0]].kind}` has nothing to read",
+                hint="remove the sub-layer from `architecture.decoder`, or add sub-layers to `architecture.encoder`",
+            )
+        if self.encoder and not readers:
             reject(
                 "decoder",
                 problem="`architecture.decoder` has no `cross_attention`, so it would never read the source",

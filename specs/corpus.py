@@ -70,7 +70,7 @@ class Directed(Weighted):
     )
 
 
-_DEFAULTS = (("weight", 1.0), ("source_language", None), ("target_language", None))
+_DEFAULTS = (("weight", 1.0), ("source_language", None), ("target_language", None), ("source", None))
 
 
 class Grammar(Directed):
@@ -84,11 +84,15 @@ class Grammar(Directed):
 
 
 class Files(Directed):
-    """Two local text files with one sentence per line. Line n of one is the translation of line n of the other."""
+    """Two local text files with one sentence per line. Line n of one is the translation of line n of the other.
 
-    source: Path = Field(
+    For a language model, only `target` is given.
+    """
+
+    source: Path | None = Field(
+        default=None,
         description="Path of the file with the source sentences, relative to `corpus.folder`. It may "
-        "be a .gz or .sgm file."
+        "be a .gz or .sgm file. A language model has none.",
     )
     target: Path = Field(
         description="Path of the file with the target sentences, relative to `corpus.folder`. It may "
@@ -114,8 +118,10 @@ class Archive(Directed):
         description="SHA-256 of the archive, in lower-case hexadecimal. null: the hash of the first download is "
         "stored in the file `corpus.lock`, and later downloads must match it."
     )
-    source: Path = Field(
-        description="Path of the file with the source sentences inside the archive. It may be a .gz or .sgm file."
+    source: Path | None = Field(
+        default=None,
+        description="Path of the file with the source sentences inside the archive. It may be a .gz or .sgm file. A "
+        "language model has none.",
     )
     target: Path = Field(
         description="Path of the file with the target sentences inside the archive. It may be a .gz or .sgm file."
@@ -173,7 +179,8 @@ class Corpus(Section):
 
     source: Language = Field(description="Source language (section 5.1), as a code such as en.")
     target: Language = Field(
-        description="Target language (section 5.1), as a code such as de. For a parser, the same as `source`."
+        description="Target language (section 5.1), as a code such as de. For a parser, the same as `source`. It is "
+        "the language of a language model."
     )
     folder: Path = Field(
         description="Folder from which the paths in `train`, `dev` and `test` start. If `folder` is relative, it "

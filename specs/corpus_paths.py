@@ -143,5 +143,4 @@ def _is_relative(path: str) -> bool:
 
 def _has_paths(part: Any) -> bool:
     """Return whether a corpus part contains paths of local files."""
-    names = {"source", "trees", "tsv"}
-    return isinstance(part, Mapping) and "archive" not in part and not names.isdisjoint(part)
+    return isinstance(part, Mapping) and "archive" not in part and any(field in part for field in _PATH_FIELDS)

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self, Union, get_args
 from pydantic import Field, PrivateAttr, model_validator
 
 from specs.architecture import Architecture
-from specs.corpus import Corpus, Directed, Direction, Grammar, HeldOut, Treebank
+from specs.corpus import Archive, Corpus, Directed, Direction, Files, Grammar, HeldOut, Treebank
 from specs.decoding import Decoding
 from specs.errors import ZooError
 from specs.history import FORMAT, WRITTEN_BY
@@ -14,7 +14,7 @@ from specs.notation import dump
 from specs.parts import Tokens
 from specs.section import Section, reject
 from specs.sublayers import Sublayer
-from specs.task import Task
+from specs.task import Task, Translation
 from specs.training import Training
 from specs.vocabulary import EOS, Vocabulary
 
@@ -54,7 +54,9 @@ class Spec(Section):
         description="Licence of the published weights, for the model card: an SPDX identifier such as CC-BY-4.0, or a "
         "phrase. null: not specified."
     )
-    task: Task = Field(description="What the model learns: translation (section 6.1) or parsing (section 6.3).")
+    task: Task = Field(
+        description="What the model learns: translation (section 6.1), parsing (section 6.3) or language modelling."
+    )
     architecture: Architecture = Field(description="Layers and dimensions of the network (section 3).")
     vocabulary: Vocabulary = Field(description="How text is split into subword tokens (section 5.1).")
     languages: Languages | None = Field(
@@ -124,11 +126,11 @@ class Spec(Section):
 
     @model_validator(mode="after")
     def _check_languages(self) -> Self:
-        if self.languages is not None and self.task.writes_trees:
+        if self.languages is not None and not isinstance(self.task, Translation):
             reject(
                 "languages",
                 "task.kind",
-                problem="a parser has one language, but `languages` has several",
+                problem=f"the task `{self.task.kind}` has one language, but `languages` has several",
                 hint="write `languages: null`",
             )
         for split in ("train", "dev", "test"):
@@ -169,7 +171,17 @@ class Spec(Section):
                         f"{needed}",
                         hint=f"write {fields} in this part, or set another `task`",
                     )
+                if isinstance(part, (Files, Archive)) and (part.source is not None) is not self.task.reads:
+                    reject(
+                        f"corpus.{split}.{index}",
+                        "task.kind",
+                        problem=f"the task `{self.task.kind}` reads {'a' if self.task.reads else 'no'} source, but "
+                        f"this part of `corpus.{split}` has {'none' if self.task.reads else 'one'}",
+                        hint=f"{'write' if self.task.reads else 'remove'} `source` in this part, or set another `task`",
+                    )
         directions = [("en", "en")] if parsing else [("en", "de"), *([("de", "en")] if self.languages else [])]
+        if not self.task.reads:
+            directions = [(corpus.source, "en"), (corpus.source, "de")]
         for split in ("train", "dev", "test"):
             for index, part in enumerate(getattr(corpus, split)):
                 if isinstance(part, Grammar) and corpus.direction(part) not in directions:
@@ -204,8 +216,33 @@ class Spec(Section):
                 "whose `architecture.source` has the kind `tokens`",
             )
 
+    def require_source(self, purpose: str) -> None:
+        """Raise ZooError if the model has no encoder. `purpose` says what needs one, such as "this benchmark"."""
+        if not self.task.reads:
+            problem = (
+                f"{purpose} needs a model that reads a source, but the task of `{self.name}` is `{self.task.kind}`"
+            )
+            raise ZooError(problem, hint="use a model whose task is `translation` or `parsing`")
+
     @model_validator(mode="after")
     def _check_task(self) -> Self:
+        if bool(self.architecture.encoder) is not self.task.reads:
+            reject(
+                "architecture.encoder",
+                "task.kind",
+                problem=f"the task `{self.task.kind}` reads {'a' if self.task.reads else 'no'} source, but the model "
+                f"has {'no' if self.task.reads else 'an'} encoder",
+                hint="write sub-layers in `architecture.encoder` and a `cross_attention` in `architecture.decoder`"
+                if self.task.reads
+                else "write `architecture: {encoder: [], decoder: [{kind: self_attention}, {kind: feed_forward}]}`",
+            )
+        if not self.task.reads and not self.vocabulary.shared:
+            reject(
+                "vocabulary.shared",
+                "task.kind",
+                problem=f"the task `{self.task.kind}` has one stream, but `vocabulary.shared` is false",
+                hint="write `vocabulary: {shared: true}`",
+            )
         if self.task.writes_trees and not self.reads_text:
             reject(
                 "architecture.source.kind",

@@ -22,6 +22,11 @@ class BaseTask(Section):
     """Permitted values of `training.dev_score`, the main score first."""
 
     @property
+    def reads(self) -> bool:
+        """Whether the model reads a source, so that it has an encoder."""
+        return "source" in self.streams
+
+    @property
     def writes_trees(self) -> bool:
         """Whether the model writes trees."""
         return self.streams[OUTPUT] == "trees"
@@ -54,6 +59,21 @@ class Parsing(BaseTask):
     )
 
 
-Task = Annotated[Translation | Parsing, Field(discriminator="kind")]
-TASKS: Mapping[str, type[BaseTask]] = {"translation": Translation, "parsing": Parsing}
+class LanguageModelling(BaseTask):
+    """Task of predicting the next token of a text. The model has a decoder only (not in the paper)."""
+
+    streams: ClassVar[Mapping[str, str]] = {OUTPUT: "text"}
+    command = "decode"
+    scores = ("perplexity",)
+    kind: Literal["language_modelling"] = Field(
+        description="Predict the next token of a text, without reading a source (not in the paper)."
+    )
+
+
+Task = Annotated[Translation | Parsing | LanguageModelling, Field(discriminator="kind")]
+TASKS: Mapping[str, type[BaseTask]] = {
+    "translation": Translation,
+    "parsing": Parsing,
+    "language_modelling": LanguageModelling,
+}
 """Classes of tasks, by kind."""

@@ -59,7 +59,7 @@ class Backend:
         if not self.can_train and Purpose.TRAIN in request.graphs:
             return "it can only translate, not train: use the backend `eager`"
         if not self.can_train and not {Purpose.ENCODE, Purpose.DECODE_STEP} <= request.graphs.keys():
-            return "it can only translate: use the backend `eager`"
+            return "it needs an encoder and a decoder: use the backend `eager`"
         if request.precision not in self.precisions:
             other = "native" if request.precision == "int8" else "eager"
             return f"it computes in {' or '.join(self.precisions)}; for {request.precision}, use the backend `{other}`"

@@ -110,7 +110,7 @@ class NativeProgram(KernelProgram):
         score = {Purpose.SCORE: self.graphs[Purpose.SCORE]}
         return build_eager(BuildRequest(self.spec, score, self.request.weights, precision=self.precision))
 
-    def score(self, source: Stream, target: Int[Tensor, "batch target+1"]) -> Float[Tensor, "batch target"]:
+    def score(self, source: Stream | None, target: Int[Tensor, "batch target+1"]) -> Float[Tensor, "batch target"]:
         """Return the log-probability of each token in target[:, 1:], given the tokens before it.
 
         Unit: nats. The value is 0 at PAD.

@@ -80,7 +80,10 @@ PREFIXES = {
 
 
 def lower(spec: Spec, purpose: Purpose) -> Graph:
-    """Return the graph of a spec for one purpose. It follows the paper's figures, and no pass has changed it yet."""
+    """Return the graph of a spec for one purpose. It follows the paper's figures, and no pass has changed it yet.
+
+    A model without an encoder has no graph for the purpose `encode`, and its other graphs have no inputs of a source.
+    """
     builder = GraphBuilder(purpose)
     transformer = _Transformer(spec, builder)
     build = {
@@ -129,9 +132,11 @@ class _Transformer:
 
     def decode_step(self) -> None:
         token, position = self.tokens("token", NEW), self.tokens("position", NEW)
-        memory = self.b.input("memory", BATCH, SOURCE, self.a.d_model)
-        padding = self.b.input("source_padding", BATCH, 1, 1, SOURCE, kind=ValueKind.MASK)
-        logits = self.logits(self.decoder(token, Memory(memory, padding), position))
+        memory = None
+        if self.a.encoder:
+            padding = self.b.input("source_padding", BATCH, 1, 1, SOURCE, kind=ValueKind.MASK)
+            memory = Memory(self.b.input("memory", BATCH, SOURCE, self.a.d_model), padding)
+        logits = self.logits(self.decoder(token, memory, position))
         self.b.output("log_probabilities", self.b.node("log_softmax", LogSoftmax(), (logits,)))
 
     def _teacher_forced(self) -> tuple[Value, Value]:
@@ -140,9 +145,9 @@ class _Transformer:
         In an update, both are inputs, because packed rows contain several sentences.
         """
         if self.b.purpose is Purpose.UPDATE:
-            memory, target = self.encoder(), self.tokens("target", TARGET)
+            memory, target = self.memory(), self.tokens("target", TARGET)
             return self.logits(self.decoder(target, memory)), self.tokens("labels", TARGET)
-        memory, target = self.encoder(), self.tokens("target", TARGET + 1)
+        memory, target = self.memory(), self.tokens("target", TARGET + 1)
         shifted = self.b.node("shifted", Slice(dimension=1, stop=-1), (target,))
         labels = self.b.node("labels", Slice(dimension=1, start=1), (target,))
         return self.logits(self.decoder(shifted, memory)), labels
@@ -151,6 +156,10 @@ class _Transformer:
         return self.b.input(name, BATCH, length, kind=ValueKind.INTEGER)
 
     # Figure 1, left: the encoder (3.1)
+
+    def memory(self) -> Memory | None:
+        """Return the output of the encoder. None if the model has no encoder."""
+        return self.encoder() if self.a.encoder else None
 
     def encoder(self) -> Memory:
         if self.a.source.kind == "tokens":
@@ -170,7 +179,7 @@ class _Transformer:
 
     # Figure 1, right: the decoder (3.1)
 
-    def decoder(self, target: Value, memory: Memory, position: Value | None = None) -> Value:
+    def decoder(self, target: Value, memory: Memory | None, position: Value | None = None) -> Value:
         y = self.with_positions("decoder", self.look_up("target", target), position)
         positions = self.positions("decoder")
         context = LayerContext(self.b, self.a, positions, target, position=position, memory=memory, embedded=y)

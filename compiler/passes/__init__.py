@@ -76,14 +76,14 @@ def graphs(
 
     Args:
         spec: The spec.
-        purposes: The purposes. There is one graph for each of them.
+        purposes: The purposes. There is one graph for each of them, except for ENCODE if the model has no encoder.
         device: The device that the graphs will run on.
         precision: Overrides the spec's precision.
 
     Raises:
         ZooError: The precision or the name of a disabled pass is invalid.
     """
-    purposes = tuple(purposes)
+    purposes = tuple(each for each in purposes if each is not Purpose.ENCODE or spec.architecture.encoder)
     options = compile_options(spec, purposes, device, precision)
     return optimise({purpose: lower(spec, purpose) for purpose in purposes}, spec, options)
 

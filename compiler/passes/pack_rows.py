@@ -54,7 +54,9 @@ def pack_rows(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
 
 def pack(graph: Graph) -> Graph:
     """Replace attention and positions by operations on packed rows."""
-    if "source" not in graph.inputs or graph.inputs["source"].kind is not ValueKind.INTEGER:
+    if "source" not in graph.inputs:
+        raise Unpackable("it has no encoder")
+    if graph.inputs["source"].kind is not ValueKind.INTEGER:
         raise Unpackable("its source is not text")
     graph = replace(graph, inputs={**graph.inputs, **_INPUTS})
     by_name = {node.name: node for node in graph.nodes}

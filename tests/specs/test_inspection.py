@@ -91,6 +91,6 @@ def test_schema_describes_files_that_extend_others() -> None:
     for section in ("Architecture", "Vocabulary", "Corpus", "Training", "Decoding", "Compilation", "Parsing"):
         assert "required" not in schema["$defs"][section], section
         assert schema["$defs"][section]["additionalProperties"] is False
-    assert schema["$defs"]["Archive"]["required"] == ["archive", "sha256", "source", "target"]
+    assert schema["$defs"]["Archive"]["required"] == ["archive", "sha256", "target"]
     assert schema["$defs"]["Depths"]["required"] == ["encoder", "decoder"]
     assert schema["$defs"]["SelfAttention"]["required"] == ["kind"]

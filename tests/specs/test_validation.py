@@ -62,7 +62,7 @@ MISTAKES = [
     ("name: a..b", "`name` cannot be `a..b`", 2, "two successive dots"),
     ("corpus: {source: English}", "`corpus.source` cannot be `English`", 2, "code such as en"),
     ("corpus: {folder: ''}", "`corpus.folder` is empty", 2, "Folder"),
-    ("architecture: {encoder: []}", "`architecture.encoder` is empty", 2, "Sub-layers"),
+    ("architecture: {encoder: []}", "`architecture.encoder` is empty", 2, "add sub-layers"),
     ("architecture: {d_model: 511}", "`architecture.d_model` is odd (511)", 2, "write `d_model: 512`"),
     ("vocabulary: {shared: false}", "`vocabulary.shared` is false", 2, "write `vocabulary: {shared: true}`"),
     ("vocabulary: {target_size: 9}", "a shared vocabulary has one size", 2, "`target_size: null`"),
@@ -235,9 +235,9 @@ def test_errors_are_in_the_order_of_files_and_overrides(write: Write) -> None:
 
 def test_a_misspelt_field_comes_before_the_field_that_it_misses(write: Write) -> None:
     with pytest.raises(ZooError) as error:
-        load(write("mine.yaml", "extends: base\ncorpus: {train: [{sorce: a, target: b}]}\n"))
-    assert error.value.problem == "`corpus.train[0].sorce` is not a field of this spec"
-    assert [each.problem for each in error.value.additional] == ["`corpus.train[0].source` is missing"]
+        load(write("mine.yaml", "extends: base\ncorpus: {train: [{source: a, taget: b}]}\n"))
+    assert error.value.problem == "`corpus.train[0].taget` is not a field of this spec"
+    assert [each.problem for each in error.value.additional] == ["`corpus.train[0].target` is missing"]
 
 
 def test_contradictions_are_located_at_the_field_written_last(write: Write) -> None:

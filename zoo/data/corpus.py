@@ -241,8 +241,8 @@ def corpus_name(corpus: Corpus) -> str:
     if not isinstance(first, Archive) and folder:
         return folder
     assert not isinstance(first, HeldOut)
-    field = {Archive: "archive", Files: "source", Table: "tsv", Treebank: "trees"}[type(first)]
-    name = os.path.basename(getattr(first, field))
+    paths = (getattr(first, field, None) for field in ("archive", "source", "target", "tsv", "trees"))
+    name = os.path.basename(next(filter(None, paths)))
     return f"{name} and {len(rest)} more" if rest else name
 
 

@@ -186,7 +186,7 @@ def _check_suffixes(spec: Spec, report: Report) -> None:
             languages = spec.corpus.direction(part)
             for side, own, other in (("source", *languages), ("target", *languages[::-1])):
                 file = getattr(part, side)
-                if own != other and language_suffix(file) == other:
+                if own != other and file is not None and language_suffix(file) == other:
                     report.warn(
                         f"`corpus.{split}[{number}].{side}` is `{file}`, but the {side} language is `{own}`: "
                         "correct the languages, or the order of the files"

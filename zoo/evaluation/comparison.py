@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, Unpack
 
-from specs import METADATA_FIELDS, Parsing, ZooError, difference
+from specs import METADATA_FIELDS, Translation, ZooError, difference
 from specs.notation import quote_in_full
 from zoo.data.corpus import MissingFileError
 from zoo.evaluation.bootstrap import SEED, interval_half_width, p_value, sample_counts
@@ -124,9 +124,9 @@ def compare_models(
     translators = []
     for folder in (first, second):
         translator = open_model(folder, max_batch_tokens=max_batch_tokens, report=report, **options)
-        if isinstance(translator.spec.task, Parsing):
-            problem = f"`{folder}` is a parser, and only translations are compared"
-            raise ZooError(problem, hint=f"score the parser with `zoo evaluate --model {folder}`")
+        if not isinstance(translator.spec.task, Translation):
+            problem = f"the task of `{folder}` is `{translator.spec.task.kind}`, and only translations are compared"
+            raise ZooError(problem, hint=f"score the model with `zoo evaluate --model {folder}`")
         translators.append(translator)
     sets: list[EvaluationSet] = []
     for folder, each in zip((first, second), translators, strict=True):

@@ -52,14 +52,15 @@ def evaluate_model(
     digest = known_digest(model_folder.weights)
     translator = open_model(folder, max_batch_tokens=max_batch_tokens, report=report, **options)
     outputs = ModelOutputs(translator, read_split(translator.spec, known_split, report, translator.vocabulary), report)
-    if show:
+    if show and translator.spec.task.reads:
         report.info(format_examples(outputs.sources, outputs.references, outputs.texts))
     scores = compute_scores(outputs, translator.spec.task)
     precision = options.get("precision") or translator.spec.compilation.precision
     scores[MACHINE_KEY] = f"{device_name(str(translator.device))}, {translator.backend}, {precision}"
     is_run = model_folder.trained and not model_folder.published
     if precision == "float32" and is_run and weights_unchanged(model_folder, digest, report):
-        save_outputs(model_folder.answers(split), outputs)
+        if translator.spec.task.reads:
+            save_outputs(model_folder.answers(split), outputs)
         write_json(model_folder.scores, {**model_folder.known_scores, split: scores})
     return scores
 

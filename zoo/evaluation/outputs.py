@@ -46,11 +46,11 @@ class EvaluationSet(NamedTuple):
         """The texts that the model should write."""
         return self.streams[OUTPUT]
 
-    def pairs(self, direction: Direction) -> list[tuple[str, str]]:
-        """Return the (source, reference) pairs of one translation direction."""
-        directions = self.directions or [direction] * len(self.sources)
-        rows = zip(self.sources, self.references, directions, strict=True)
-        return [(source, reference) for source, reference, of_row in rows if of_row == direction]
+    def examples(self, direction: Direction) -> list[tuple[str, ...]]:
+        """Return the texts of each stream of the examples of one translation direction."""
+        directions = self.directions or [direction] * len(self.references)
+        rows = zip(zip(*self.streams.values(), strict=True), directions, strict=True)
+        return [example for example, of_row in rows if of_row == direction]
 
 
 class ModelOutputs:
@@ -71,10 +71,15 @@ class ModelOutputs:
             report: Receives the progress.
             **options: Generation options. Defaults come from the spec.
         """
-        self.sources, self.references = texts.sources, texts.references
+        self.streams, self.references = texts.streams, texts.references
         own = translator.spec.corpus.source, translator.spec.corpus.target
-        self._directions = texts.directions or [own] * len(self.sources)
+        self._directions = texts.directions or [own] * len(self.references)
         self._translator, self._report, self._options = translator, report or Report(), options
+
+    @property
+    def sources(self) -> Sequence[str]:
+        """The texts that the model reads."""
+        return self.streams["source"]
 
     @cached_property
     def rows_by_direction(self) -> dict[Direction, list[int]]:
@@ -118,15 +123,14 @@ class ModelOutputs:
         scores: dict[int, TokenScores] = {}
         for (source, target), rows in self.rows_by_direction.items():
             in_direction = self._translator.score_tokens(
-                [self.sources[row] for row in rows],
-                [self.references[row] for row in rows],
+                *([lines[row] for row in rows] for lines in self.streams.values()),
                 source=source,
                 target=target,
                 max_batch_tokens=self._options.get("max_batch_tokens"),
                 report=self._report,
             )
             scores |= zip(rows, in_direction, strict=True)
-        return [scores[row] for row in range(len(self.sources))]
+        return [scores[row] for row in range(len(self.references))]
 
 
 @dataclass(frozen=True, slots=True, config=ConfigDict(strict=True))

@@ -27,9 +27,9 @@ def compute_scores(outputs: ModelOutputs, task: Task) -> Scores:
     scores: Scores = {}
     for metric in metrics_for(task):
         scores |= metric.compute(outputs)
-    sentences = len(outputs.sources)
-    scores |= {"sentences": sentences, "seconds": outputs.seconds}
-    scores["sentences_per_second"] = sentences / outputs.seconds
+    scores["sentences"] = sentences = len(outputs.references)
+    if task.reads:
+        scores |= {"seconds": outputs.seconds, "sentences_per_second": sentences / outputs.seconds}
     return {
         name: None if isinstance(value, float) and not math.isfinite(value) else value for name, value in scores.items()
     }

@@ -127,7 +127,7 @@ def attend(
         ((best, *_),) = translator.hypotheses([text], source=source, target=target, split=False, protect=False)
         output, target_ids = best.text, best.tokens
     else:
-        _, (output,) = translator.check_pairs([text], [translation])
+        _, (output,) = translator.check_examples([text], [translation])
         ((_, *target_ids, _),) = preprocessor.encode_pairs_side([output], "target")
         with preprocessor.warnings:
             preprocessor.warnings.count([encoded])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Generic, Self, cast
 import numpy as np
 
 from compiler.lazy import no_grad
-from compiler.program import ShortlistDecoder, State, StepwiseDecoder
+from compiler.program import DecoderOnly, ShortlistDecoder, State, StepwiseDecoder
 from compiler.stream import Stream
 from specs import BOS, EOS, ZooError
 from zoo.generation.batching import Source
@@ -62,7 +62,10 @@ class Batch(Generic[State]):
         sources, rule = [history.source for history in histories], histories[0].strategy.constraint
         token = torch.full((len(sources),), BOS, device=device)
         totals = torch.zeros(len(sources), 1, device=device)
-        state = program.encode(Stream.pad([source.values for source in sources], device))
+        if inputs := [source.inputs["source"] for source in sources if source.inputs]:
+            state = program.encode(Stream.pad(inputs, device))
+        else:
+            state = cast(DecoderOnly, program).begin(len(sources))
         if shortlist := histories[0].strategy.shortlist:
             lists = [shortlist.tokens_of(source.tokens, source.prefix) for source in sources]
             state = cast(ShortlistDecoder[State], program).restrict(state, lists)

@@ -27,7 +27,7 @@ class Source:
 
     Attributes:
         index: Position of the text that the sentence belongs to, from 0.
-        tokens: Token IDs, EOS last if the model reads it.
+        tokens: Token IDs, EOS last if the model reads it. Empty if the model has no encoder.
         max_length: Maximum number of tokens in the translation, without EOS.
         prefix: Token IDs that the translation must start with.
         text: The sentence as text, for error messages.
@@ -49,6 +49,11 @@ class Source:
     part: int = 0
     required: tuple[Span, ...] = ()
     features: Float[Tensor, "frames width"] | None = field(default=None, compare=False)
+
+    @property
+    def inputs(self) -> dict[str, tuple[int, ...] | Tensor]:
+        """The values of each stream that the encoder reads. Empty if the model has no encoder."""
+        return {"source": self.values} if len(self) else {}
 
     @property
     def values(self) -> tuple[int, ...] | Tensor:

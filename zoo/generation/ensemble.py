@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from compiler.program import TopK, TranslationModel
+from compiler.program import DecoderOnly, TopK, TranslationModel
 from compiler.stream import Stream
 from specs import ZooError
 
@@ -42,6 +42,10 @@ class Ensemble:
         """Return the decoder state of each program before the first token."""
         return tuple(program.encode(source) for program in self.programs)
 
+    def begin(self, rows: int) -> States:
+        """Return the decoder state of each program before the first token, if the programs have no encoder."""
+        return tuple(cast(DecoderOnly, program).begin(rows) for program in self.programs)
+
     def advance(self, state: States, tokens: Int[Tensor, "rows k"]) -> tuple[Float32[Tensor, "rows k V"], States]:
         """Return the log-probabilities of the next token after each of `tokens`, and the new states."""
         steps = [program.advance(own, tokens) for program, own in zip(self.programs, state, strict=True)]
@@ -70,7 +74,7 @@ class Ensemble:
         """Return the states of a batch with the sentences of `first`, followed by the sentences of `second`."""
         return tuple(p.join(*states) for p, *states in zip(self.programs, first, second, strict=True))
 
-    def score(self, source: Stream, target: Int[Tensor, "rows 1+target"]) -> Float32[Tensor, "rows target"]:
+    def score(self, source: Stream | None, target: Int[Tensor, "rows 1+target"]) -> Float32[Tensor, "rows target"]:
         """Return the log-probability of each target token."""
         return self._mean([program.score(source, target) for program in self.programs])
 

@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import compiler
-from specs import Parsing, Task, ZooError
+from specs import Task, ZooError
 from zoo.generation import packed
 from zoo.generation.alignment import AlignmentHead
 from zoo.generation.compilation import BackendOptions, build_with_message
+from zoo.generation.language_model import LanguageModel
 from zoo.generation.parser import Parser
 from zoo.generation.translator import Translator
 from zoo.models.loading import Model, read_model
@@ -33,8 +34,8 @@ Compiling a program for one text would take too long.
 
 
 def translator_class(task: Task) -> type[Translator]:
-    """Return the translator class for a task: `Parser` for parsing, otherwise `Translator`."""
-    return Parser if isinstance(task, Parsing) else Translator
+    """Return the class of the translator, parser or language model for a task."""
+    return {"parsing": Parser, "language_modelling": LanguageModel}.get(task.kind, Translator)
 
 
 def open_model(

@@ -22,7 +22,7 @@ from compiler.artefact import Artefact
 from compiler.host import cpp_compiler, may_have_gpu
 from compiler.kernels.library import kernels_artefact, load_kernels
 from compiler.kernels.program import KernelProgram, PackedModel
-from specs import Parsing
+from specs import Translation
 from zoo.files import storage
 from zoo.models import weights
 from zoo.models.loading import Model
@@ -70,7 +70,7 @@ def artefact(model: Model, device: str, precision: str | None, backend: str | No
     precision = precision or compilation.precision
     is_native = (backend or compilation.backend) in BACKENDS
     on_cpu = device == "cpu" or (device == "auto" and not may_have_gpu())
-    is_translator = not isinstance(model.spec.task, Parsing)
+    is_translator = isinstance(model.spec.task, Translation)
     if not (is_native and on_cpu and model.digest and is_translator and cpp_compiler()):
         return None
     kernels = kernels_artefact(storage.compiled()).folder.name

@@ -115,16 +115,14 @@ class Parser(Translator):
         arguments = (self.vocabulary, self.spec, self.positions, self.longest_source, self.report, languages)
         return ParserPreprocessor(self.symbols.word_ids, self.constraint is not None, *arguments)
 
-    def check_pairs(
-        self, sources: Iterable[str], targets: Iterable[str], *, first: int = 1
-    ) -> tuple[list[str], list[str]]:
+    def check_examples(self, *texts: Iterable[str], first: int = 1) -> tuple[list[str], ...]:
         """Check sentences and the trees to score, and return both. Trees are simplified as for training.
 
         Raises:
             ZooError: A target is not a tree with the words of its sentence.
         """
-        texts, trees = super().check_pairs(sources, targets, first=first)
-        return texts, [str(_tree_over(text, tree)) for text, tree in zip(texts, trees, strict=True)]
+        sentences, trees = super().check_examples(*texts, first=first)
+        return sentences, [str(_tree_over(text, tree)) for text, tree in zip(sentences, trees, strict=True)]
 
     def _to_translations(
         self, preprocessor: Preprocessor, source: Source, hypotheses: Sequence[Hypothesis]

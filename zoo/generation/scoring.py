@@ -40,7 +40,7 @@ class TokenScores:
 @no_grad
 def score_targets(
     program: Scorer,
-    sources: Sequence[Sequence[int]],
+    sources: Sequence[Sequence[int]] | None,
     targets: Sequence[Sequence[int]],
     *,
     max_batch_tokens: int,
@@ -52,7 +52,7 @@ def score_targets(
 
     Args:
         program: The program that computes the log-probabilities.
-        sources: Token IDs of each source.
+        sources: Token IDs of each source. None if the model has no encoder.
         targets: Token IDs of each target, from BOS to EOS.
         max_batch_tokens: Maximum number of tokens in a batch, on each side, counting padding.
         device: Device of the program.
@@ -62,7 +62,9 @@ def score_targets(
     Raises:
         ZooError: A pair does not fit into memory alone.
     """
-    lengths = [max(map(len, pair)) for pair in zip(sources, targets, strict=True)]
+    lengths = [
+        max(map(len, row)) for row in zip(*(side for side in (sources, targets) if side is not None), strict=True)
+    ]
     scores = [TokenScores(())] * len(lengths)
     for group in group_by_length(lengths, max_batch_tokens):
         rows = _score_group(program, sources, targets, group, device, first)
@@ -74,7 +76,7 @@ def score_targets(
 
 def _score_group(
     program: Scorer,
-    sources: Sequence[Sequence[int]],
+    sources: Sequence[Sequence[int]] | None,
     targets: Sequence[Sequence[int]],
     group: Sequence[int],
     device: torch.device | str,
@@ -83,7 +85,7 @@ def _score_group(
     """Return the scores of a batch of pairs, one row per pair. Halve the batch if it does not fit into memory."""
     try:
         target = pad_sequences([targets[index] for index in group], device)
-        source = Stream.pad([sources[index] for index in group], device)
+        source = None if sources is None else Stream.pad([sources[index] for index in group], device)
         rows: list[list[float]] = program.score(source, target).tolist()
         return rows
     except MEMORY_ERRORS as error:
@@ -94,9 +96,10 @@ def _score_group(
         halves = (group[:middle], group[middle:])
         return [row for half in halves for row in _score_group(program, sources, targets, half, device, first)]
     index = group[0]
+    read = "" if sources is None else f"{len(sources[index]):,} source tokens and "
     raise ZooError(
-        f"there is not enough memory to score pair {index + first:,} alone: {len(sources[index]):,} source tokens "
-        f"and {len(targets[index]) - 1:,} target tokens, with EOS",
+        f"there is not enough memory to score pair {index + first:,} alone: {read}{len(targets[index]) - 1:,} target "
+        "tokens, with EOS",
         hint="split the line into sentences, one per line",
         exit_code=1,
     )

@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Self, Unpack, overload
 
 from specs import ZooError
+from specs.task import OUTPUT
 from zoo.generation.alignment import AlignedToken, AlignmentHead, align
 from zoo.generation.attention import Attention, attend
 from zoo.generation.config import (
@@ -202,9 +203,7 @@ class Translator(TextSearch):
 
     def score_tokens(
         self,
-        sources: Iterable[str],
-        targets: Iterable[str],
-        *,
+        *texts: Iterable[str],
         source: str | None = None,
         target: str | None = None,
         max_batch_tokens: int | None = None,
@@ -214,8 +213,7 @@ class Translator(TextSearch):
         """Return the log-probability of each token of given translations.
 
         Args:
-            sources: The texts.
-            targets: Their translations.
+            *texts: The texts of each stream: the sources and their translations.
             source: Code of the language of the texts (see `translate`).
             target: Code of the language of the translations.
             max_batch_tokens: Maximum number of tokens in a batch, with padding. None for the translator's default.
@@ -225,15 +223,17 @@ class Translator(TextSearch):
         Raises:
             ZooError: The same errors as `score`.
         """
-        source_texts, target_texts = self.check_pairs(sources, targets, first=first)
-        preprocessor = self.preprocessor(source, target)
-        source_ids = preprocessor.encode_pairs_side(source_texts, "source", first=first)
-        target_ids = preprocessor.encode_pairs_side(target_texts, "target", first=first)
-        with (report or Report()).progress("score", len(source_texts), "sentences") as progress:
+        checked = self.check_examples(*texts, first=first)
+        preprocessor, streams = self.preprocessor(source, target), self.spec.task.streams
+        ids = {
+            name: preprocessor.encode_pairs_side(lines, "source" if name == "source" else "target", first=first)
+            for name, lines in zip(streams, checked, strict=True)
+        }
+        with (report or Report()).progress("score", len(checked[0]), "sentences") as progress:
             return score_targets(
                 self.program,
-                source_ids,
-                target_ids,
+                ids.get("source"),
+                ids[OUTPUT],
                 max_batch_tokens=self.max_batch_tokens
                 if max_batch_tokens is None
                 else check_max_batch_tokens(max_batch_tokens),
@@ -242,14 +242,13 @@ class Translator(TextSearch):
                 first=first,
             )
 
-    def check_pairs(
-        self, sources: Iterable[str], targets: Iterable[str], *, first: int = 1
-    ) -> tuple[list[str], list[str]]:
+    def check_examples(self, *texts: Iterable[str], first: int = 1) -> tuple[list[str], ...]:
         """Check sources and the translations to score, and return both as the lists that `score` needs.
 
         Raises:
             ZooError: The numbers of sources and targets differ, or a text is not one line.
         """
+        sources, targets = texts
         return checked_pairs(sources, targets, first=first)
 
     def align(
@@ -280,7 +279,7 @@ class Translator(TextSearch):
             ZooError: The same errors as `score`, or the model is a parser, an ensemble, or has no attention to the
                 source.
         """
-        source_texts, target_texts = self.check_pairs(sources, targets)
+        source_texts, target_texts = self.check_examples(sources, targets)
         codes = languages.get("source"), languages.get("target")
         return align(self, source_texts, target_texts, *codes, report or Report())
 

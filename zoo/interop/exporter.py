@@ -64,6 +64,7 @@ def export_model(name: str, to: str, folder: Path, report: Report) -> ExportResu
         raise ZooError(f"`{folder}` already exists", hint="give a new folder with `-o`")
     path = find.published_model(name, report)
     model = read_model(path)
+    model.spec.require_source("each export format")
     manifest.read(path).check_file(reference_results.NAME)
     bundle = Bundle(
         model.spec,

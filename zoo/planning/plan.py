@@ -122,7 +122,9 @@ def plan(spec: Spec, length: int = LENGTH) -> Plan:
         beam=spec.decoding.beam,
         layers=tuple(_layers(train, sizes)),
         passes=pass_effects(spec, length),
-        positions=tuple(_positions(train, stack, length) for stack in ("encoder", "decoder")),
+        positions=tuple(
+            _positions(train, stack, length) for stack in ("encoder", "decoder") if getattr(spec.architecture, stack)
+        ),
         parameters=whole.parameters,
         program_parameters=cost(final[Purpose.TRAIN]).parameters,
         flops=str(whole.flops),
@@ -141,7 +143,7 @@ def pass_effects(spec: Spec, length: int) -> tuple[PassEffect, ...]:
     """Return the graph sizes before and after each enabled compiler pass, in the order in which the passes run."""
     train_options, translate_options = compile_options(spec, [Purpose.TRAIN]), compile_options(spec, TRANSLATE)
     train: Graphs = {Purpose.TRAIN: lower(spec, Purpose.TRAIN)}
-    translate: Graphs = {purpose: lower(spec, purpose) for purpose in TRANSLATE}
+    translate: Graphs = {purpose: lower(spec, purpose) for purpose in graphs(spec, TRANSLATE)}
     before, effects = graph_sizes({**train, **translate}, spec, length), []
     for compiler_pass in PASSES:
         if compiler_pass.name in spec.compilation.disabled_passes:
@@ -156,13 +158,15 @@ def pass_effects(spec: Spec, length: int) -> tuple[PassEffect, ...]:
 
 def graph_sizes(graphs: Graphs, spec: Spec, length: int) -> GraphSizes:
     """Return the total sizes of a spec's graphs (for all purposes), if all sentences have `length` tokens."""
-    encode, step = graphs[Purpose.ENCODE], graphs[Purpose.DECODE_STEP]
+    encode, step = graphs.get(Purpose.ENCODE), graphs[Purpose.DECODE_STEP]
     flops, last = cost(step).flops, _last_step_sizes(step, spec.decoding.beam, length)
     _, part = batch_rows(spec, length)
-    parameters = {name: p for purpose in TRANSLATE for name, p in graphs[purpose].parameters.items()}
+    parameters = {
+        name: p for purpose in TRANSLATE if purpose in graphs for name, p in graphs[purpose].parameters.items()
+    }
     return GraphSizes(
         operations=sum(len(graph.nodes) for graph in graphs.values()),
-        flops=cost(encode).flops(batch=1, source=length)
+        flops=(cost(encode).flops(batch=1, source=length) if encode else 0)
         + sum(flops(**{**last, "past": read, "capacity": read + 1}) for read in range(length)),
         weight_bytes=sum(parameter.bytes for parameter in parameters.values()),
         step_bytes=memory_traffic(step)(**last),
@@ -234,8 +238,8 @@ def _product_flops(graph: Graph, node: Node) -> Size:
 
 
 def _cache_bytes(final: Graphs, length: int) -> int:
-    encode, step = final[Purpose.ENCODE], final[Purpose.DECODE_STEP]
+    encode, step = final.get(Purpose.ENCODE), final[Purpose.DECODE_STEP]
     sizes = _last_step_sizes(step, 1, length)
-    memory = sum(step.inputs[name].bytes()(**sizes) for name in step.inputs if name in encode.outputs)
+    memory = sum(step.inputs[name].bytes()(**sizes) for name in step.inputs if encode and name in encode.outputs)
     # Includes the keys and values of the last step itself.
     return cost(step).cache_bytes(**{**sizes, "past": length}) + memory

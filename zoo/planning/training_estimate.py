@@ -237,7 +237,8 @@ def training_bytes(spec: Spec, size: BatchSize, shards: int = 1) -> int:
 def full_batch(spec: Spec, length: int) -> BatchSize:
     """Return the size of a batch that fills the token budget with sentences of `length` tokens."""
     rows, _ = batch_rows(spec, length)
-    return BatchSize(rows, rows * length, rows * length, 2 * rows * length)
+    source = rows * length if spec.task.reads else 0
+    return BatchSize(rows, source, rows * length, source + rows * length)
 
 
 def _train_cost(spec: Spec) -> Cost:
@@ -301,9 +302,10 @@ class _Passes:
         rows = self.rows + extra_rows
         numbers = 7919 * torch.arange(rows * (self.length + 1)).view(rows, -1)
         source, target = (EOS + numbers % (size - EOS) for size in self.spec.vocabulary.sizes)
+        stream = Stream.full(source[:, 1:]) if self.spec.task.reads else None
 
         def run() -> None:
-            loss = self._program.train()(Stream.full(source[:, 1:]), target)
+            loss = self._program.train()(stream, target)
             (loss.smoothed / loss.tokens).backward()
 
         with fast_float32(library), torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"):

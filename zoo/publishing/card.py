@@ -40,6 +40,10 @@ _TASKS = {
         "It parses `{0.source}` sentences into constituency trees.",
         *("parser", "parse", "sentences.txt > trees.txt", "trees"),
     ),
+    "language_modelling": _TaskWords(
+        "It is a language model of `{0.target}` text.",
+        *("model", "generate", "prompts.txt > texts.txt", "sentences"),
+    ),
 }
 
 
@@ -150,7 +154,7 @@ def _scores(scores: Mapping[str, Any], spec: Spec) -> str:
             split,
             *(metric.format_score(result[name]) for metric, name in keys),
             f"{result['sentences']:,}",
-            "`" + str(result["signature"]).replace("|", r"\|") + "`",
+            "`" + str(result["signature"]).replace("|", r"\|") + "`" if spec.task.reads else "",
         ]
         for split, result in scores.items()
     ]
@@ -269,15 +273,19 @@ def _corpus(corpus: Corpus, examples: str) -> str:
             case Grammar():
                 lines.append(f"- {part.grammar:,} {examples} from zoo's built-in grammar (no licence applies)")
             case Archive():
-                lines.append(f"- <{part.archive}>: `{part.source}`, `{part.target}`")
+                lines.append(f"- <{part.archive}>: {_names(part.source, part.target)}")
             case Files():
-                source, target = PurePath(part.source).name, PurePath(part.target).name
-                lines.append(f"- files of the publisher: `{source}`, `{target}`")
+                files = (path and PurePath(path).name for path in (part.source, part.target))
+                lines.append(f"- files of the publisher: {_names(*files)}")
             case Table():
                 lines.append(f"- a file of the publisher: `{PurePath(part.tsv).name}`")
             case Treebank():
                 lines.append(f"- trees of the publisher: `{PurePath(part.trees).name}`")
     return "\n".join(dict.fromkeys(lines))
+
+
+def _names(*names: str | None) -> str:
+    return ", ".join(f"`{name}`" for name in names if name)
 
 
 def _limitations(spec: Spec, vocabulary: Vocabulary, provenance: Provenance, longest_source: int | None) -> str:

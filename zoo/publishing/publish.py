@@ -87,12 +87,14 @@ def publish(
         if translator.shortlist:
             translator.shortlist.write(partial / shortlist.NAME)
         outputs = reference_results.decode_reference_outputs(translator, report) if with_text else None
-        dev = read_split(spec, "dev", report, translator.vocabulary).pairs(spec.default_direction) if with_text else ()
-        pairs = reference_results.choose_pairs(dev, translator)
+        dev = (
+            read_split(spec, "dev", report, translator.vocabulary).examples(spec.default_direction) if with_text else ()
+        )
+        examples = reference_results.choose_examples(dev, translator)
         if spec.corpus.test and "test" not in source.known_scores:
             report.info(f"the card has no test scores: `zoo evaluate --model {source.folder}` computes them")
         provenance = provenance_of_run(spec, source, source_weights)
-        _complete(bundle, provenance, source_weights, translator, pairs, source.known_scores, outputs, notes)
+        _complete(bundle, provenance, source_weights, translator, examples, source.known_scores, outputs, notes)
         del translator  # `verify_folder` loads the model again
         verify_folder(partial, report)
         if not replace:  # another process may have published meanwhile
@@ -129,7 +131,7 @@ def publish_imported(
         provenance = fill(bundle)
         # Discard warnings about zoo's own sample sentences, which may contain characters that the model does not know.
         translator = open_model(partial, **EXACT, report=Report())
-        _complete(bundle, provenance, Weights({}), translator, reference_results.translated_pairs(translator), {})
+        _complete(bundle, provenance, Weights({}), translator, reference_results.translated_examples(translator), {})
         del translator  # `verify_folder` loads the model again
         verify_folder(partial, report)
         if not replace:  # another process may have published meanwhile
@@ -159,13 +161,13 @@ def _complete(
     provenance: Provenance,
     source_weights: Weights,
     translator: Translator,
-    pairs: Sequence[tuple[str, str]],
+    examples: Sequence[tuple[str, ...]],
     scores: dict[str, Any],
     outputs: ReferenceOutputs | None = None,
     notes: str = "",
 ) -> None:
     """Complete a bundle that contains spec, vocabulary and weights: write all other files, the manifest last."""
-    references = reference_results.compute(translator, pairs)
+    references = reference_results.compute(translator, examples)
     references.write(bundle.folder / reference_results.NAME)
     write_json(bundle.scores, scores)
     provenance.write(bundle.folder)

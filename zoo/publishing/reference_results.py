@@ -25,6 +25,7 @@ from torch import Tensor
 from compiler.program import Scorer
 from compiler.stream import Stream
 from specs import BOS, EOS, PAD, Grammar, HeldOut, Spec, ZooError
+from specs.task import OUTPUT
 from zoo.evaluation.evaluate import read_split
 from zoo.evaluation.metrics import Metric, metrics_for
 from zoo.evaluation.outputs import EvaluationSet, ModelOutputs
@@ -50,7 +51,7 @@ SENTENCES = 32
 _MAX_TOKENS = 100
 """Maximum length of a reference sentence in tokens."""
 _MAX_CHARACTERS = 10_000
-_PAIRS = 4
+_EXAMPLES = 4
 _SAMPLE_SENTENCES = ("The old dog sees a small house.", "Today we read two books.", "1984, 2017!", "x y z")
 _RESTORE_HINT = "restore the file from the source of the model"
 _MAX_FILE_BYTES = 64_000_000  # the file is read into memory
@@ -59,21 +60,32 @@ _MAX_LENGTH, _MAX_ROWS, _MAX_CELLS = 10_000, 1_000, 100_000  # far more than any
 
 @dataclass(frozen=True)
 class ReferenceLogProbabilities:
-    """Token IDs of a few sentence pairs, and the log-probability of each target token. The value at padding is 0."""
+    """Token IDs of a few examples, and the log-probability of each target token. The value at padding is 0."""
 
-    source: Int64[Tensor, "rows source"]
     target: Int64[Tensor, "rows 1+target"]
     log_probabilities: Float32[Tensor, "rows target"]
+    source: Int64[Tensor, "rows source"] | None = None
+    """None if the model has no encoder."""
+
+    @property
+    def tensors(self) -> dict[str, Tensor]:
+        """The tensors by name."""
+        return {name: tensor for name, tensor in vars(self).items() if tensor is not None}
 
     @property
     def stream(self) -> Stream:
         """Source token IDs and their lengths. The lengths follow from the padding, because no source contains PAD."""
+        assert self.source is not None
         return Stream(self.source, (self.source != PAD).sum(1))
 
     def write(self, file: Path) -> None:
         """Write the tensors to a safetensors file."""
         with atomic_file(file) as partial:
-            safetensors.torch.save_file(vars(self), partial)
+            safetensors.torch.save_file(self.tensors, partial)
+
+    def _score(self, row: int, program: Scorer, device: torch.device | str | None) -> Tensor:
+        source = None if self.source is None else self.stream.rows(row, row + 1).to(device)
+        return program.score(source, self.target[[row]].to(device)).cpu()
 
     @torch.no_grad()
     def check(self, program: Scorer, device: torch.device | str | None = None) -> float:
@@ -90,8 +102,7 @@ class ReferenceLogProbabilities:
             ZooError: The difference is larger than `TOLERANCE`.
         """
         # One row at a time, because the logits of all rows could need much memory.
-        rows = [(self.stream.rows(row, row + 1), self.target[[row]]) for row in range(len(self.target))]
-        actual = torch.cat([program.score(source.to(device), target.to(device)).cpu() for source, target in rows])
+        actual = torch.cat([self._score(row, program, device) for row in range(len(self.target))])
         difference = float((actual - self.log_probabilities).abs().max())
         if difference <= TOLERANCE:
             return difference
@@ -105,34 +116,37 @@ class ReferenceLogProbabilities:
 
 
 @torch.no_grad()
-def compute(translator: Translator, pairs: Sequence[tuple[str, str]]) -> ReferenceLogProbabilities:
+def compute(translator: Translator, examples: Sequence[tuple[str, ...]]) -> ReferenceLogProbabilities:
     """Compute reference log-probabilities.
 
     Args:
         translator: The model in float32 on the CPU.
-        pairs: Source sentences and their translations, in the default direction of the spec.
+        examples: Texts of each stream, in the default direction of the spec.
     """
     vocabulary = translator.vocabulary
     languages = LanguagePair.of(translator.spec, vocabulary, translator.spec.default_direction)
-    sources = (vocabulary.encode(text, "source") for text, _ in pairs)
-    targets = (vocabulary.encode(text, "target") for _, text in pairs)
-    source = Stream.pad([[*languages.source_tokens, *row, *vocabulary.source_suffix] for row in sources])
+    texts = dict(zip(translator.spec.task.streams, zip(*examples, strict=True), strict=True))
+    targets = (vocabulary.encode(text, "target") for text in texts[OUTPUT])
     target = pad_sequences([[BOS, *languages.target_tokens, *row, EOS] for row in targets], "cpu")
-    return ReferenceLogProbabilities(source.values, target, translator.program.score(source, target))
+    source = None
+    if "source" in texts:
+        sources = (vocabulary.encode(text, "source") for text in texts["source"])
+        source = Stream.pad([[*languages.source_tokens, *row, *vocabulary.source_suffix] for row in sources])
+    log_probabilities = translator.program.score(source, target)
+    return ReferenceLogProbabilities(target, log_probabilities, None if source is None else source.values)
 
 
-def choose_pairs(dev: Sequence[tuple[str, str]], translator: Translator) -> list[tuple[str, str]]:
-    """Return short sentence pairs of the dev set. If there are none, return translations by the model itself."""
-    short = [
-        (source, target)
-        for source, target in dev
-        if _is_short(source, "source", translator) and _is_short(target, "target", translator)
-    ]
-    return short[:_PAIRS] or translated_pairs(translator)
+def choose_examples(dev: Sequence[tuple[str, ...]], translator: Translator) -> list[tuple[str, ...]]:
+    """Return short examples of the dev set. If there are none, return translations by the model itself."""
+    sides: list[Side] = ["source", "target"] if translator.spec.task.reads else ["target"]
+    short = [each for each in dev if all(_is_short(*text, translator) for text in zip(each, sides, strict=True))]
+    return short[:_EXAMPLES] or translated_examples(translator)
 
 
-def translated_pairs(translator: Translator) -> list[tuple[str, str]]:
-    """Return a few fixed sentences and the model's own translations of them."""
+def translated_examples(translator: Translator) -> list[tuple[str, ...]]:
+    """Return a few fixed sentences and the model's own translations of them. A language model gets the sentences."""
+    if not translator.spec.task.reads:
+        return [(sentence,) for sentence in _SAMPLE_SENTENCES]
     sources = [sentence for sentence in _SAMPLE_SENTENCES if _is_short(sentence, "source", translator)] or ["a"]
     source, target = translator.spec.default_direction
     search: GenerationOptions = {"search": "beam", "beam": 1, "shortlist": False}
@@ -176,12 +190,17 @@ def _invalid(file: Path, reason: str) -> ZooError:
 
 def _invalid_reason(references: ReferenceLogProbabilities, spec: Spec) -> str | None:
     """Return the reason why the tensors are invalid for a model with this spec. None if they are valid."""
-    source, target, expected = references.source, references.target, references.log_probabilities
+    target, expected = references.target, references.log_probabilities
+    if (references.source is not None) is not spec.task.reads:
+        return "it has the wrong tensors"
+    source = target[:, :0] if references.source is None else references.source
     types = (source.dtype, target.dtype, expected.dtype)
-    if types != (torch.int64, torch.int64, torch.float32) or any(each.dim() != 2 for each in vars(references).values()):
+    if types != (torch.int64, torch.int64, torch.float32) or any(
+        each.dim() != 2 for each in (source, target, expected)
+    ):
         return "its tensors have wrong types or shapes"
     rows, length = expected.shape
-    if not source.numel() or not expected.numel():
+    if not (source.numel() or not spec.task.reads) or not expected.numel():
         return "it is empty"
     if source.shape[0] != rows or target.shape != (rows, length + 1):
         return "the shapes of its tensors do not match"
@@ -190,9 +209,10 @@ def _invalid_reason(references: ReferenceLogProbabilities, spec: Spec) -> str | 
     if width > positions or rows > _MAX_ROWS or rows * width > _MAX_CELLS:
         return "its tensors are too large"
     for tokens, count in zip((source, target), spec.vocabulary.sizes, strict=True):
-        if int(tokens.min()) < 0 or int(tokens.max()) >= count:
+        if tokens.numel() and (int(tokens.min()) < 0 or int(tokens.max()) >= count):
             return f"it has token IDs outside the vocabulary of {count:,}"
-    if not bool((source != PAD).any(1).all() & (target[:, 1:] != PAD).any(1).all()):
+    sides = [target[:, 1:], *([source] if spec.task.reads else [])]
+    if not all(bool((side != PAD).any(1).all()) for side in sides):
         return "one of its sentences consists of padding only"
     return None if bool(expected.isfinite().all()) else "some of its log-probabilities are not finite"
 
@@ -268,14 +288,16 @@ def decode_reference_outputs(translator: Translator, report: Report) -> Referenc
     """Decode and score sentences of the test set, or of the dev set if there is no test set.
 
     Returns:
-        The reference outputs. None if the set has no short sentences.
+        The reference outputs. None if the set has no short sentences, or the model reads no source.
 
     Raises:
         ZooError: The text of the set is not on this machine.
     """
     spec = translator.spec
+    if not spec.task.reads:
+        return None
     split: Literal["dev", "test"] = "test" if spec.corpus.test else "dev"
-    pairs = read_split(spec, split, report, translator.vocabulary).pairs(spec.default_direction)
+    pairs = read_split(spec, split, report, translator.vocabulary).examples(spec.default_direction)
     short = [pair for pair in pairs if _is_short_pair(pair, translator)]
     chosen = list(dict.fromkeys(short[number * len(short) // SENTENCES] for number in range(SENTENCES) if short))
     if not chosen:
@@ -291,7 +313,7 @@ def decode_reference_outputs(translator: Translator, report: Report) -> Referenc
     )
 
 
-def _is_short_pair(pair: tuple[str, str], translator: Translator) -> bool:
+def _is_short_pair(pair: tuple[str, ...], translator: Translator) -> bool:
     if max(map(len, pair)) > _MAX_CHARACTERS:
         return False
     max_tokens = min(_MAX_TOKENS, translator.spec.corpus.max_length, translator.spec.decoding.max_source_length)

@@ -77,4 +77,4 @@ def verify_folder(folder: Path, report: Report, how: BackendOptions = EXACT) -> 
     references = reference_results.read(folder / reference_results.NAME, translator.spec)
     difference = references.check(translator.program, translator.device)
     reproduced = reference_results.reproduce(outputs, translator) if outputs else None
-    return Verified(len(names), len(references.source), difference, reproduced, translator.backend)
+    return Verified(len(names), len(references.target), difference, reproduced, translator.backend)

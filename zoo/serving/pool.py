@@ -165,6 +165,7 @@ class ModelPool:
             name: PooledModel(name, folder, ModelFolder(folder).spec) for name, folder in sorted(folders.items())
         }
         for model in self.models.values():
+            model.spec.require_source("the server")
             require_memory(model.memory_bytes(), memory_bytes, f"to load `{model.name}`", _MEMORY_HINT, "the server")
 
     def directions(self) -> dict[str, list[str]]:

@@ -67,6 +67,7 @@ class Tokenizer(Modality):
         """
         self.content = content
         self.model = _load_model(content, name)
+        self.size = int(self.model.get_piece_size())
         try:
             self.added = AddedTokens.read(content, self.size)
         except (ValueError, IndexError, RecursionError):
@@ -110,11 +111,6 @@ class Tokenizer(Modality):
     def with_added_tokens(self, ids: Mapping[str, int | None], name: str) -> Tokenizer:
         """Return the same tokenizer with added tokens. `ids` are the arguments of `AddedTokens`."""
         return Tokenizer(AddedTokens(ids).prepended_to(self.content), name=name)
-
-    @cached_property
-    def size(self) -> int:
-        """Number of tokens, including the special tokens."""
-        return int(self.model.get_piece_size())
 
     @property
     def byte_fallback(self) -> bool:

@@ -56,10 +56,12 @@ def _count_agreements(
     spec, vocabulary = translator.spec, translator.vocabulary
     for direction in dict.fromkeys(texts.directions or [spec.default_direction]):
         preprocessor = translator.preprocessor(*direction)
-        pairs = [pair for pair in texts.pairs(direction) if all(map(str.strip, pair))][:MAX_STATISTICS_PAIRS]
+        pairs = [pair for pair in texts.examples(direction) if all(map(str.strip, pair))][:MAX_STATISTICS_PAIRS]
         ids = [(vocabulary.encode(source), vocabulary.encode(target, "target")) for source, target in pairs]
         links = align_statistically(ids)[:MAX_ATTENTION_PAIRS]
-        sentences = [SentencePair(index, *pair, 0, 0) for index, pair in enumerate(pairs[: len(links)])]
+        sentences = [
+            SentencePair(index, source, target, 0, 0) for index, (source, target) in enumerate(pairs[: len(links)])
+        ]
         rows, columns = len(preprocessor.languages.target_tokens), len(preprocessor.languages.source_tokens)
         batches = attention_batches(program, preprocessor, sentences, translator.max_batch_tokens)
         for group, layers in batches:

@@ -112,6 +112,7 @@ def benchmark_decoding(
         ZooError: The device, backend or precision is not available, or the vocabulary is too small for the search.
     """
     spec.require_text()
+    spec.require_source("the benchmark")
     positions = spec.architecture.max_positions
     if positions is not None and positions <= LENGTH:
         raise ZooError(
@@ -279,6 +280,7 @@ def benchmark_training(
             if that is less) exceeds the token budget of a batch.
     """
     spec.require_text()
+    spec.require_source("the benchmark")
     require_memory_to_train(spec, device)
     report, device = report or Report(), find_device(device)
     program = trainable(spec, device=device)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from specs import EOS, Parsing, ZooError
+from specs import EOS, Translation, ZooError
 from zoo.data.store import Store
 from zoo.models.shortlist import NAME, Shortlist
 from zoo.report import Report
@@ -41,9 +41,9 @@ def make_shortlist(run: Run, report: Report) -> Path:
         ZooError: The model is a parser, or its training text is not available or has changed.
     """
     spec = run.spec
-    if isinstance(spec.task, Parsing):
-        hint = "a parser needs none: its target vocabulary is small"
-        raise ZooError(f"`{run.folder}` is a parser, and shortlists are for translation", hint=hint)
+    if not isinstance(spec.task, Translation):
+        problem = f"the task of `{run.folder}` is `{spec.task.kind}`, and shortlists are for translation"
+        raise ZooError(problem, hint="use the run of a translation model")
     prepared, vocabulary = prepare_corpus(spec, report), Vocabulary.load(run.folder)
     if not prepared.vocabulary.has_same_tokens_as(vocabulary):
         hint = "restore the original corpus, or train again"

@@ -73,8 +73,7 @@ def draw_network(spec: Spec, file: Path, length: int = LENGTH) -> None:
     panels = {
         "The model": [model],
         f"Compiled for translating, in {spec.compilation.precision}": [
-            final[Purpose.ENCODE],
-            final[Purpose.DECODE_STEP],
+            final[purpose] for purpose in (Purpose.ENCODE, Purpose.DECODE_STEP) if purpose in final
         ],
     }
     title = f"{spec.name}: {whole.parameters:,} parameters, {flops:,.0f} FLOPs per target token"

@@ -176,8 +176,8 @@ def test_the_references_are_of_the_dev_set_if_text_is_included(trained: Trained)
     prepared = prepare(run.spec, Report())
     references = reference_results.read(publish.publish(run.folder, with_text=True) / reference_results.NAME, run.spec)
     vocabulary = prepared.vocabulary
-    assert [vocabulary.decode(row, "source") for row in references.source.tolist()] == prepared.texts("dev")[0]
-    assert [vocabulary.decode(row, "target") for row in references.target.tolist()] == prepared.texts("dev")[1]
+    assert [vocabulary.decode(row, "source") for row in references.source.tolist()] == prepared.texts("dev")["source"]
+    assert [vocabulary.decode(row, "target") for row in references.target.tolist()] == prepared.texts("dev")["target"]
 
 
 def test_a_run_is_published_without_its_corpus_and_without_scores(trained: Trained) -> None:

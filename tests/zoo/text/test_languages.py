@@ -149,7 +149,7 @@ def test_prepared_sources_start_with_the_token_of_their_target_language(home):
     texts = read_split(spec, "dev", Report())
     assert texts.streams == prepared.texts("dev")
     assert texts.directions == prepared.directions("dev")
-    assert [target for _, target in texts.pairs(("en", "de"))] == prepared.texts("dev")["target"][:4]
+    assert [target for _, target in texts.examples(("en", "de"))] == prepared.texts("dev")["target"][:4]
 
 
 def test_pairs_that_are_held_out_keep_their_languages(home):

@@ -80,7 +80,7 @@ class CTranslate2Export:
         """Compare CTranslate2's log-probabilities with the reference log-probabilities of the bundle."""
         proof = bundle.proof
         source, target = (_token_names(side) for side in (bundle.vocabulary.source, bundle.vocabulary.target))
-        sources = [[source[id] for id in row if id not in (PAD, EOS)] for row in proof.source.tolist()]
+        sources = [[source[id] for id in row if id not in (PAD, EOS)] for row in proof.stream.values.tolist()]
         targets = [[target[id] for id in row if id not in (PAD, BOS, EOS)] for row in proof.target.tolist()]
         rows = [result.log_probs for result in open_translator(folder).score_batch(sources, targets)]
         differences = [

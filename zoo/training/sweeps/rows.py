@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import Any
 
 import specs
-from specs import METADATA_FIELDS, Parsing, Spec, ZooError
+from specs import METADATA_FIELDS, Spec, Translation, ZooError
 from specs.catalogue import specs_in_folder
 
 SEED = "training.seed"
@@ -109,8 +109,8 @@ def _make_row(
 ) -> SweepRow | None:
     """Return the row of a spec. If it cannot be scaled like its parent, add the reason to `errors` and return None."""
     spec, parent = plain[reference], _parent(reference, plain)
-    if isinstance(spec.task, Parsing):
-        problem = f"`{reference}` is a parser, but a sweep compares translators"
+    if not isinstance(spec.task, Translation):
+        problem = f"the task of `{reference}` is `{spec.task.kind}`, but a sweep compares translators"
         raise ZooError(problem, hint=f"omit it; `zoo train {reference}` trains it")
     if parent is None:
         scaled = specs.load(reference, overrides)

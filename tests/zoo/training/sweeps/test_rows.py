@@ -82,7 +82,7 @@ def test_equal_names_and_parsers_are_refused(own_specs: Path) -> None:
     (own_specs / "base.yaml").write_text("extends: tiny\nname: other\n")
     with pytest.raises(ZooError, match="would have the same name in the sweep, `base`"):
         make_rows(["table3/base", "own/base.yaml"], [])
-    with pytest.raises(ZooError, match="is a parser"):
+    with pytest.raises(ZooError, match=r"the task of `parsing/.*` is `parsing`"):
         make_rows(["parsing"], [])
 
 

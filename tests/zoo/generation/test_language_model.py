@@ -1,0 +1,174 @@
+"""Language models: models without an encoder that score texts and continue prompts."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+import compiler
+import specs
+from compiler import Purpose, build, lower
+from specs import BOS, EOS, Spec, ZooError
+from tests.conftest import PAIRS
+from zoo.generation.language_model import LanguageModel
+from zoo.text.vocabulary import Vocabulary
+from zoo.training.benchmarks import benchmark_training
+
+DECODER: dict[str, Any] = {"encoder": [], "decoder": [{"kind": "self_attention"}, {"kind": "feed_forward"}]}
+FIELDS: dict[str, Any] = {
+    "task": {"kind": "language_modelling"},
+    "architecture": DECODER,
+    "corpus": {"source": "en", "target": "en", "dev": [{"grammar": 20}], "test": []},
+    "name": "small-lm",
+}
+TEXTS = [source for source, _ in PAIRS]
+
+
+def spec_of() -> Spec:
+    sizes = {"N": 2, "d_model": 16, "d_ff": 24, "h": 2, "d_k": 8, "d_v": 8}
+    return specs.load("tiny", {**FIELDS, "architecture": {**DECODER, **sizes}, "vocabulary.size": 101})
+
+
+@pytest.fixture
+def model(tokens: Vocabulary) -> LanguageModel:
+    torch.manual_seed(3)
+    spec = spec_of()
+    return LanguageModel(build(spec, backend="eager"), tokens, spec)
+
+
+def log_probabilities(spec: Spec, weights: dict[str, Tensor], ids: list[int]) -> Tensor:
+    """Return the log-probabilities of all tokens after each of `ids`, computed as in the paper with plain torch."""
+    a, n = spec.architecture, len(ids)
+    table = weights["embedding"]
+    angles = torch.arange(n)[:, None] / 10_000 ** (torch.arange(0, a.d_model, 2) / a.d_model)
+    x = table[ids] * math.sqrt(a.d_model) + torch.stack([angles.sin(), angles.cos()], 2).flatten(1)
+    for layer in range(2):
+        own = {name.removeprefix(f"decoder.{layer}."): value for name, value in weights.items()}
+
+        def norm(value: Tensor, part: str, own: dict[str, Tensor] = own) -> Tensor:
+            gain, bias = own[f"{part}.norm_gain"], own[f"{part}.norm_bias"]
+            return functional.layer_norm(value, (a.d_model,), gain, bias, a.norm.epsilon)
+
+        heads = []
+        q, k, v = (x @ own[f"self_attention.{name}"] for name in ("query", "key", "value"))
+        for head in range(a.h):
+            part = slice(head * a.d_k, (head + 1) * a.d_k)
+            scores = q[:, part] @ k[:, part].T / math.sqrt(a.d_k)
+            hidden = torch.ones(n, n).triu(1).bool()
+            heads.append(scores.masked_fill(hidden, -math.inf).softmax(1) @ v[:, part])
+        x = norm(x + torch.cat(heads, 1) @ own["self_attention.output"], "self_attention")
+        inner = (x @ own["feed_forward.w1"] + own["feed_forward.b1"]).relu()
+        x = norm(x + inner @ own["feed_forward.w2"] + own["feed_forward.b2"], "feed_forward")
+    return (x @ table.T).log_softmax(1)
+
+
+def expected_scores(model: LanguageModel, text: str) -> list[float]:
+    ids = model.vocabulary.encode(text)
+    found = log_probabilities(model.spec, model.program.weights(), [BOS, *ids])  # type: ignore[attr-defined]
+    return [float(found[place, token]) for place, token in enumerate([*ids, EOS])]
+
+
+def test_log_probabilities_equal_an_independent_implementation(model: LanguageModel) -> None:
+    scores = model.score_tokens([*TEXTS, ""])
+    for text, score in zip([*TEXTS, ""], scores, strict=True):
+        assert score.token_log_probabilities == pytest.approx(expected_scores(model, text), abs=1e-4)
+    assert model.score(TEXTS) == pytest.approx([score.log_probability for score in scores[:-1]])
+
+
+def test_greedy_search_takes_the_most_probable_token_after_the_prompt(model: LanguageModel) -> None:
+    for prompt in ("we read", ""):
+        ((best,),) = model.generate([prompt], search="beam", beam=1)
+        ids = model.vocabulary.encode(prompt) if prompt else []
+        assert list(best.tokens[: len(ids)]) == ids
+        for place in range(len(ids), len(best.tokens)):
+            read = [BOS, *best.tokens[:place]]
+            row = log_probabilities(model.spec, model.program.weights(), read)[-1]  # type: ignore[attr-defined]
+            row[[0, BOS]] = -math.inf
+            assert float(row.max() - row[best.tokens[place]]) < 1e-4
+        assert best.text.startswith(prompt)
+
+
+def test_prompts_of_different_lengths_share_batches(model: LanguageModel) -> None:
+    prompts = ["we", "the old dog", "", "do you see the cat?", "she"]
+    together = model.generate(prompts, search="beam", beam=3, n_best=2)
+    for prompt, found in zip(prompts, together, strict=True):
+        (alone,) = model.generate([prompt], search="beam", beam=3, n_best=2)
+        assert [each.tokens for each in alone] == [each.tokens for each in found]
+    samples = model.generate(["we"], search="sample", n_best=5, seed=1)[0]
+    assert len({each.text for each in samples}) > 1
+    assert all(each.text.startswith("we") for each in samples)
+
+
+def test_there_is_no_encoder_in_any_graph() -> None:
+    spec = spec_of()
+    for purpose, graph in compiler.graphs(spec, [*compiler.TRANSLATE, Purpose.ATTEND]).items():
+        assert purpose is not Purpose.ENCODE
+        names = [*graph.inputs, *graph.parameters, *(node.name for node in graph.nodes)]
+        assert not [name for name in names if "source" in name or "encoder" in name or "memory" in name]
+    assert not [name for name in lower(spec, Purpose.TRAIN).inputs if name != "target"]
+    translating = compiler.parameters(specs.load("tiny", {"architecture.N": 2}))
+    assert compiler.parameters(specs.load("tiny", FIELDS)) < translating
+
+
+@pytest.mark.parametrize("precision", ["bfloat16", "int8"])
+def test_other_precisions_give_similar_scores(model: LanguageModel, tokens: Vocabulary, precision: str) -> None:
+    weights = model.program.weights()  # type: ignore[attr-defined]
+    other = LanguageModel(build(model.spec, weights=weights, precision=precision), tokens, model.spec)
+    assert other.score(TEXTS) == pytest.approx(model.score(TEXTS), rel=0.05)
+    assert other.generate(["we read"], search="beam")[0][0].text.startswith("we read")
+
+
+def test_an_ensemble_averages_probabilities(model: LanguageModel) -> None:
+    both = LanguageModel.ensemble([model, model])
+    assert both.score(TEXTS) == pytest.approx(model.score(TEXTS), rel=1e-5)
+    one, two = (each.generate(["we"], search="beam")[0][0].tokens for each in (model, both))
+    assert one == two
+
+
+@pytest.mark.parametrize(
+    ("call", "problem"),
+    [
+        (lambda model: model.align(["a"], ["b"]), "no text is aligned"),
+        (lambda model: model.attention("a"), "only attention over a source"),
+        (lambda model: model.generate(["we Ω"]), "characters that the model cannot generate"),
+        (lambda model: model.generate(["dog " * 600]), "may have at most 1,024"),
+        (lambda model: model.hypotheses(["we"], prefixes=["we"]), "continues the text itself"),
+        (lambda model: model.score(["a\nb"]), "line"),
+        (lambda model: benchmark_training(model.spec), "the benchmark needs a model that reads a source"),
+        (lambda model: build(model.spec, backend="native"), "needs an encoder"),
+    ],
+)
+def test_what_does_not_exist_is_refused(model: LanguageModel, call: Callable[..., object], problem: str) -> None:
+    with pytest.raises(ZooError) as caught:
+        call(model)
+    assert problem in f"{caught.value.summary} {caught.value.hint}"
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"architecture.encoder": [{"kind": "feed_forward"}]}, "no `cross_attention`"),
+        ({"architecture.decoder": [{"kind": "cross_attention"}]}, "has nothing to read"),
+        ({"task": {"kind": "translation"}, "corpus.target": "de"}, "reads a source, but the model has no encoder"),
+        ({"vocabulary.shared": False, "architecture.tied_embeddings": "none"}, "`vocabulary.shared` is false"),
+        ({"languages": {"codes": ["en", "de"]}}, "`languages` has several"),
+        ({"corpus.train": [{"source": "a", "target": "b"}]}, "reads no source"),
+        ({"corpus.train": [{"trees": "a"}]}, "needs sentence pairs"),
+        ({"corpus.target": "fr"}, "the languages are `en` and `fr`"),
+        ({"training.dev_score": "bleu"}, "not a score of the task"),
+    ],
+)
+def test_invalid_specs_are_refused(fields: dict[str, object], problem: str) -> None:
+    with pytest.raises(ZooError, match=problem):
+        specs.load("tiny", {**FIELDS, **fields})
+
+
+def test_a_translation_needs_sources() -> None:
+    with pytest.raises(ZooError, match=r"reads a source, but this part of `corpus\.train` has none"):
+        specs.load("tiny", {"corpus.train": [{"target": "b"}]})
