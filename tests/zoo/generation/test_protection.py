@@ -158,6 +158,7 @@ def test_texts_without_a_letter_stay_as_they_are(copyist):
     assert translator.translate(["we read. 1. 2."]) == ["zzz 1. 2."]
     assert translator.translate(["1. we read"], n_best=2)[0][0].startswith("1. zzz")
     assert translator.translate(["-"], n_best=2) == [["-"]]
+    assert translator.translate([">>de<< 12", ">>de<< we read. 1. 2."]) == ["12", "zzz 1. 2."]
     assert set("".join(translator.translate(["-", "3"], protect=False))) == {"z"}
 
 
