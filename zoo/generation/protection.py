@@ -26,6 +26,8 @@ Steps = Generator[tuple[Sequence[Source], SearchStrategy], list[list[Hypothesis]
 Repair = tuple[SpanConstraint, SearchStrategy]
 """A constraint, and the search under this constraint."""
 _STAGES = _PROXIES, _WHOLE, _FRAGMENTS = range(3)
+_MAX_SPANS = 100
+"""Number of spans up to which they are decoded. The work of a decoding step grows with the square of this number."""
 _SPARE_TOKENS = 20
 """Number of tokens that a repaired translation may have beyond its spans and twice its source."""
 _ORDINAL = re.compile("[0-9](st|[nr]d|th)$")
@@ -117,6 +119,8 @@ class Protection:
         """Return how to translate a sentence again: which spans to cut out and to copy, and which to replace."""
         text, differences = _text(source), compare(_text(source), first.text, *self._languages)
         spans = [span for span in find_spans(text, *self._languages) if span not in differences.as_words]
+        if stage != _FRAGMENTS and len(spans) > _MAX_SPANS:
+            return _Plan([])
         cuts = spans if stage == _FRAGMENTS else [span for span in differences.missing if _is_apart(span, text)]
         replaced = [span for span in differences.missing or spans if span not in cuts] if stage == _PROXIES else []
         numbers = (number for number in constraint.common_numbers if number not in text)
