@@ -12,7 +12,7 @@ _WORD_NAMESPACE = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 _WORD = f'<w:document xmlns:w="{_WORD_NAMESPACE}"><w:body>{{}}</w:body></w:document>'
 _OPEN_DOCUMENT = "urn:oasis:names:tc:opendocument:xmlns:{}:1.0"
 _CUE = "1\n00:00:01,000 --> 00:00:02,000\n"
-_MANY_FILES = "archive, many files"
+_MANY_FILES, _MANY_PAGES = "archive, many files", "EPUB, many pages"
 FULL_SIZE = 1_000_000
 
 
@@ -32,7 +32,9 @@ def make_document(name: str, size: int = FULL_SIZE) -> tuple[str, bytes]:
         suffix, text = texts[name]
         return f"a{suffix}", text.encode()
     if name == _MANY_FILES:
-        return "a.docx", _many_files(size // 5)
+        return "a.docx", _many_files(size // 5, "")
+    if name == _MANY_PAGES:
+        return "a.epub", _many_files(size // 100, ".xhtml")
     suffix, make = _archives(size)[name]
     return f"a{suffix}", archive(suffix, make())
 
@@ -56,7 +58,9 @@ def _archives(size: int) -> dict[str, tuple[str, Callable[[], str]]]:
         "OpenDocument, nested frames": (".odt", lambda: _paragraph("one" + _nested("draw:frame", depth))),
         "EPUB, a declaration of unclosed comments": (".epub", lambda: "<!doctype [" + "<!--" * (size // 4)),
         "EPUB, unclosed comments": (".epub", lambda: "<!--" * (size // 4)),
+        "EPUB, unclosed declarations": (".epub", lambda: _repeated("<!doctype[>", size)),
         _MANY_FILES: (".docx", str),
+        _MANY_PAGES: (".epub", str),
     }
 
 
@@ -162,11 +166,11 @@ def archive(suffix: str, text: str) -> bytes:
     return written.getvalue()
 
 
-def _many_files(number: int) -> bytes:
+def _many_files(number: int, suffix: str) -> bytes:
     written = io.BytesIO()
     with zipfile.ZipFile(written, "w") as target:
         for index in range(number):
-            target.writestr(str(index), b"")
+            target.writestr(f"{index}{suffix}", b"")
     return written.getvalue()
 
 

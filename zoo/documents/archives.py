@@ -45,8 +45,15 @@ class TextArchive:
         self._content, self._name = content, name
         self._texts, self._encodings = dict[str, str](), dict[str, str]()
         self._read = 0
-        with self._open() as archive:
-            self.names = list(dict.fromkeys(entry.filename for entry in archive.infolist()))
+        if content.count(_ENTRY_MARK) > _MAX_ENTRIES:
+            raise ZooError(f"`{name}` contains more than {_MAX_ENTRIES:,} files", hint="split the document")
+        with _reported_damage(name):
+            self._archive = zipfile.ZipFile(io.BytesIO(content))
+        entries = self._archive.infolist()
+        _require_size(sum(entry.file_size for entry in entries), MAX_DOCUMENT_BYTES, f"`{name}`")
+        self._entries = {entry.filename: entry for entry in entries}
+        """The entry of each file. Of several with the same name, office programs read the last one, too."""
+        self.names = list(self._entries)
 
     def read(self, name: str) -> str:
         """Return the text of a file. It may have any encoding that XML declares.
@@ -54,21 +61,21 @@ class TextArchive:
         Raises:
             ZooError: The file does not exist or is damaged, its encoding is unknown, or the files are too large.
         """
-        where = f"{self._name}/{name}"
-        with self._open() as archive, _reported_damage(self._name):
-            if name not in self.names:
-                raise ZooError(f"`{self._name}` has no file `{name}`", hint="open and save the document again")
-            entry = archive.getinfo(name)  # of two files with the same name, office programs read the last one, too
-            if name not in self._encodings:
-                self._read += entry.file_size
-            _require_size(self._read, MAX_TEXT_BYTES, f"the text of `{self._name}`")
-            content = archive.read(entry)
+        if name in self._texts:
+            return self._texts[name]
+        if name not in self._entries:
+            raise ZooError(f"`{self._name}` has no file `{name}`", hint="open and save the document again")
+        self._read += self._entries[name].file_size
+        _require_size(self._read, MAX_TEXT_BYTES, f"the text of `{self._name}`")
+        with _reported_damage(self._name):
+            content = self._archive.read(self._entries[name])
         start = next((mark for mark in _BYTE_ORDER_MARKS if content.startswith(mark)), b"")
         declared = _ENCODING.match(content)
         encoding = _BYTE_ORDER_MARKS.get(start) or (declared[1].decode() if declared else "utf-8")
         try:
             text = content.decode(encoding)
-        except (LookupError, UnicodeDecodeError):
+        except (LookupError, UnicodeError):
+            where = f"{self._name}/{name}"
             raise ZooError(f"`{where}` is not {encoding.upper()}", hint="open and save the document again") from None
         self._texts[name], self._encodings[name] = text, encoding
         return text
@@ -79,11 +86,10 @@ class TextArchive:
         if not texts:
             return self._content
         written = io.BytesIO()
-        with self._open() as archive, zipfile.ZipFile(written, "w") as target:
-            target.comment = archive.comment
-            last = {entry.filename: entry for entry in archive.infolist()}
-            for entry in archive.infolist():
-                if last[entry.filename] is not entry:
+        with zipfile.ZipFile(written, "w") as target:
+            target.comment = self._archive.comment
+            for entry in self._archive.infolist():
+                if self._entries[entry.filename] is not entry:
                     continue
                 if entry.filename in texts:
                     content = texts[entry.filename].encode(self._encodings[entry.filename], "xmlcharrefreplace")
@@ -91,19 +97,11 @@ class TextArchive:
                 else:
                     with (
                         _reported_damage(self._name),
-                        archive.open(entry) as source,
+                        self._archive.open(entry) as source,
                         target.open(copy(entry), "w") as copied,
                     ):
                         shutil.copyfileobj(source, copied)
         return written.getvalue()
-
-    def _open(self) -> zipfile.ZipFile:
-        if self._content.count(_ENTRY_MARK) > _MAX_ENTRIES:
-            raise ZooError(f"`{self._name}` contains more than {_MAX_ENTRIES:,} files", hint="split the document")
-        with _reported_damage(self._name):
-            archive = zipfile.ZipFile(io.BytesIO(self._content))
-        _require_size(sum(entry.file_size for entry in archive.infolist()), MAX_DOCUMENT_BYTES, f"`{self._name}`")
-        return archive
 
 
 @contextmanager

@@ -25,7 +25,6 @@ DocumentSource = tuple[bytes, str, html.ElementRoles | None]
 """Arguments of `Document`."""
 SegmentText = tuple[str, bool]
 """The text of a segment, and whether the segment has markup, so that its translation must be aligned."""
-_Translated = tuple[str, list[AlignedToken]]
 
 FORMATS: Mapping[str, Format | Archive] = {
     ".txt": text.FORMAT,

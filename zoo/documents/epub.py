@@ -64,11 +64,11 @@ _BY_SUFFIX = {".xhtml": XHTML_FORMAT, ".html": XHTML_FORMAT, ".htm": XHTML_FORMA
 def _formats(names: Sequence[str], read: Callable[[str], str]) -> Mapping[str, Format]:
     """Return the formats of the package and of the pages that it lists. Without a package, suffixes select pages."""
     known, formats = set(names), dict[str, Format]()
-    for package in _links(read(_CONTAINER), "", "rootfile", "full-path") if _CONTAINER in known else ():
-        if package[0] in known:
-            links = _links(read(package[0]), package[0], "item", "href")
-            pages = {name: _BY_TYPE[kind] for name, kind in links if kind in _BY_TYPE and name in known}
-            formats |= {**pages, package[0]: _PACKAGE} if pages else {}
+    roots = dict(_links(read(_CONTAINER), "", "rootfile", "full-path")) if _CONTAINER in known else {}
+    for package in filter(known.__contains__, roots):
+        links = _links(read(package), package, "item", "href")
+        pages = {name: _BY_TYPE[kind] for name, kind in links if kind in _BY_TYPE and name in known}
+        formats |= {**pages, package: _PACKAGE} if pages else {}
     suffixes = {name: f".{name.lower().rpartition('.')[2]}" for name in names}
     return formats or {name: _BY_SUFFIX[suffix] for name, suffix in suffixes.items() if suffix in _BY_SUFFIX}
 

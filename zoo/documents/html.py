@@ -53,8 +53,9 @@ _SCRIPT_MARK = re.compile(r"<!--(?:-?>)?|-->|</?script(?=[\s/>])", re.IGNORECASE
 _QUOTED = r"""(?:"[^"]*+(?:"|\Z)|'[^']*+(?:'|\Z))"""
 _COMMENT = r"<!--(?:[^-]|-(?!->))*+(?:-->|\Z)"
 _XML_DOCTYPE = re.compile(
-    rf"""<!doctype(?:[^\[>"']|{_QUOTED})*+(?:\[(?:{_COMMENT}|{_QUOTED}|[^\]"'])*+\]\s*+)?>""", re.IGNORECASE
+    rf"""<!doctype(?:[^\[>"']|{_QUOTED})*+(?:\[(?:{_COMMENT}|{_QUOTED}|[^\]"'])*+[^>]*+)?+>?+""", re.IGNORECASE
 )
+"""Declaration of a document type. Without an end, it extends to the end of the text."""
 _MAYBE_TEXT = re.compile(r"(?:alt|title|label|placeholder|description|value|content)\s*+=", re.IGNORECASE)
 _DESCRIPTIONS = ("description", "og:title", "og:description", "twitter:title", "twitter:description")
 _ATTRIBUTES = frozenset(("alt", "aria-description", "aria-label", "aria-placeholder", "placeholder", "title"))

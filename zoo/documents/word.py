@@ -136,7 +136,7 @@ def _child(child: Sequence[Token], prefix: str) -> Iterator[Fragment]:
     elif name in ("w:br", "w:cr"):
         yield Fragment(Kind.LINE, raw, " ")
     elif name == "w:fldChar":
-        part = attributes(raw).get("fldCharType", "")
+        part = attributes(raw).get("fldchartype", "")
         yield Fragment(Kind.UNIT, raw, name=part if part in PARTS else "")
     elif name == "w:instrText":
         yield Fragment(Kind.UNIT, raw, name=CODE + join_text(child))

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import html
-import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 from xml.parsers import expat
 
 from specs import ZooError
+from zoo.documents import tags
 from zoo.documents.fragments import Fragment, Kind
-
-_TAG = re.compile(r"""<[^\s/>]+(?:\s+[^\s=]+\s*=\s*(?:"[^"]*"|'[^']*'))*""")
-_ATTRIBUTE = re.compile(r"""\s(?:[^\s=:]+:)?([^\s=:]+)\s*=\s*(?:"([^"]*)"|'([^']*)')""")
 
 
 class Token(NamedTuple):
@@ -106,9 +102,9 @@ def join_text(tokens: Sequence[Token]) -> str:
 
 
 def attributes(raw: str) -> dict[str, str]:
-    """Return the attributes of the first tag by their names without prefixes."""
-    tag = _TAG.match(raw)
-    return {name: html.unescape(one or other) for name, one, other in _ATTRIBUTE.findall(tag[0] if tag else "")}
+    """Return the attributes of the first tag by their names in lower case without prefixes."""
+    tag = tags.TAG.match(raw)
+    return {each.name.rpartition(":")[2]: each.value for each in tags.attributes(tag[0])} if tag else {}
 
 
 def paragraph_fragments(

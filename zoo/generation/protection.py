@@ -26,6 +26,8 @@ Steps = Generator[tuple[Sequence[Source], SearchStrategy], list[list[Hypothesis]
 Repair = tuple[SpanConstraint, SearchStrategy]
 """A constraint, and the search under this constraint."""
 _STAGES = _PROXIES, _WHOLE, _FRAGMENTS = range(3)
+_MAX_SPANS = 100
+"""Number of spans up to which they are decoded. The work of a decoding step grows with the square of this number."""
 _SPARE_TOKENS = 20
 """Number of tokens that a repaired translation may have beyond its spans and twice its source."""
 _ORDINAL = re.compile("[0-9](st|[nr]d|th)$")
@@ -78,7 +80,7 @@ class Protection:
         has_prefix = source.prefix != self._preprocessor.languages.target_tokens
         return self._make_repair is not None and bool(translations[0].unkept) and not has_prefix
 
-    def repair(self, pairs: Sequence[tuple[Source, Translation]]) -> Steps[list[list[Translation]]]:
+    def repair(self, pairs: Sequence[tuple[Source, Translation]]) -> Steps[list[Translation]]:
         """Translate sentences again, together.
 
         Args:
@@ -107,7 +109,7 @@ class Protection:
                 joined = _join(pairs[number][0], parts, plan.proxies)
                 if parts and not self._unkept(pairs[number][0], joined.text):
                     results[number] = joined
-        return [[result] for result in results]
+        return results
 
     def _unkept(self, source: Source, translation: str) -> tuple[str, ...]:
         differences = compare(_text(source), translation, *self._languages)
@@ -117,6 +119,8 @@ class Protection:
         """Return how to translate a sentence again: which spans to cut out and to copy, and which to replace."""
         text, differences = _text(source), compare(_text(source), first.text, *self._languages)
         spans = [span for span in find_spans(text, *self._languages) if span not in differences.as_words]
+        if stage != _FRAGMENTS and len(spans) > _MAX_SPANS:
+            return _Plan([])
         cuts = spans if stage == _FRAGMENTS else [span for span in differences.missing if _is_apart(span, text)]
         replaced = [span for span in differences.missing or spans if span not in cuts] if stage == _PROXIES else []
         numbers = (number for number in constraint.common_numbers if number not in text)
@@ -168,7 +172,7 @@ def protected(
     results: Iterable[SearchResult], protection: Protection, engine: Engine
 ) -> Iterator[tuple[Source, list[Translation]]]:
     """Yield each sentence with its translations as soon as they are known. Repairs run while the search continues."""
-    pending: deque[tuple[Source, Future[list[list[Translation]]]]] = deque()
+    pending: deque[tuple[Source, Future[list[Translation]]]] = deque()
     try:
         for source, hypotheses in results:
             translations = protection.check(source, hypotheses)
@@ -178,10 +182,10 @@ def protected(
                 yield source, translations
             while pending and pending[0][1].done():
                 source, future = pending.popleft()
-                yield source, future.result()[0]
+                yield source, future.result()
         while pending:
             source, future = pending.popleft()
-            yield source, future.result()[0]
+            yield source, future.result()
     finally:
         for _, future in pending:
             future.cancel()
@@ -193,11 +197,12 @@ def protect_all(
     """Translate sentences, and return the translations of each."""
     hypotheses = yield sources, strategy
     results = [protection.check(source, each) for source, each in zip(sources, hypotheses, strict=True)]
-    numbers = [number for number, each in enumerate(results) if protection.needs_repair(sources[number], each)]
-    if numbers:
-        repaired = yield from protection.repair([(sources[number], results[number][0]) for number in numbers])
-        for number, translations in zip(numbers, repaired, strict=True):
-            results[number] = translations
+    lost = [number for number, each in enumerate(results) if protection.needs_repair(sources[number], each)]
+    repaired = (
+        (yield from protection.repair([(sources[number], results[number][0]) for number in lost])) if lost else []
+    )
+    for number, translation in zip(lost, repaired, strict=True):
+        results[number] = [translation]
     return results
 
 
@@ -210,7 +215,6 @@ def run_steps(engine: Engine, steps: Steps[_T], advance: Callable[[], object] = 
         advance: Function that is called after each sentence of the first search.
     """
     result: Future[_T] = Future()
-    current: list[Future[list[list[Hypothesis]]]] = []
 
     def resume(done: Future[list[list[Hypothesis]]] | None) -> None:
         if result.cancelled():
@@ -229,16 +233,14 @@ def run_steps(engine: Engine, steps: Steps[_T], advance: Callable[[], object] = 
             with suppress(InvalidStateError):
                 result.set_exception(error)
         else:
-            current[:] = [search]
+            result.add_done_callback(lambda _: search.cancel())
             search.add_done_callback(resume)
 
-    def withdraw(done: Future[_T]) -> None:
+    def notify(done: Future[_T]) -> None:
         if done.cancelled():
-            for search in current:
-                search.cancel()
             done.set_running_or_notify_cancel()  # for threads in `concurrent.futures.wait`
 
-    result.add_done_callback(withdraw)
+    result.add_done_callback(notify)
     resume(None)
     return result
 
@@ -264,10 +266,13 @@ def _join(source: Source, parts: Sequence[tuple[Source, Translation] | str], pro
             fragment, translation = part
             has_stop = len(parts) == 1 or fragment.text.endswith((".", "!", "?"))
             text += translation.text if has_stop else translation.text.rstrip(".!? ")
-    for number, spelling in proxies.items():
-        ending = next((re.escape(each) for each in (" Uhr", ".") if spelling.endswith(each)), "")
-        pattern = rf"(?<!\d){number}(?!\d)(?:st|[nr]d|th)?(?:{ending})?"
-        text = re.sub(pattern, spelling.replace("\\", r"\\"), text)
+
+    def spell(match: re.Match[str]) -> str:
+        spelling, ending = proxies[match[1]], match[2] or ""
+        return spelling if spelling.endswith(ending) else spelling + ending
+
+    if proxies:
+        text = re.sub(rf"(?<!\d)({'|'.join(proxies)})(?!\d)(?:st|[nr]d|th)?( Uhr|\.)?", spell, text)
     translations = [part[1] for part in parts if not isinstance(part, str)]
     tokens = tuple(token for each in translations for token in each.tokens)
     total, score = sum(each.log_probability for each in translations), sum(each.score for each in translations)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -68,32 +68,30 @@ class SpanConstraint:
     def start(self, sources: Sequence[Source], device: torch.device | str) -> SpanState:
         """Return the state before the first token, one row per sentence."""
         tries = [_Trie(self, source.required) for source in sources]
-        spans, nodes = max(len(trie.left) for trie in tries) or 1, max(len(trie.ends) for trie in tries)
-        parents, tokens, children = (
-            pad_sequences([[edge[:3][column] for edge in trie.edges] or [0] for trie in tries], device)
-            for column in range(3)
-        )
-        below = torch.zeros(*parents.shape, spans, dtype=torch.bool)
+
+        def table(rows: Iterable[list[int]]) -> Tensor:
+            return pad_sequences([row or [0] for row in rows], device)
+
+        left = table(trie.left for trie in tries)
+        parents, tokens, children = (table([edge[:3][n] for edge in trie.edges] for trie in tries) for n in range(3))
+        below = torch.zeros(*parents.shape, left.shape[1], dtype=torch.bool)
         for row, trie in enumerate(tries):
             for number, (*_, under) in enumerate(trie.edges):
                 below[row, number, list(under)] = True
-
-        def table(rows: list[list[int]], width: int) -> Tensor:
-            return torch.tensor([[*row, *[0] * (width - len(row))] for row in rows], device=device)
 
         start = torch.zeros(len(sources), dtype=torch.long, device=device)
         return SpanState(
             start,
             start.bool(),
             torch.tensor([source.max_length for source in sources], device=device),
-            table([trie.left for trie in tries], spans),
+            left,
             parents,
             tokens,
             children,
             below.to(device),
-            table([trie.ends for trie in tries], nodes),
-            table([trie.forced for trie in tries], nodes).bool(),
-            table([trie.closed for trie in tries], nodes).bool(),
+            table(trie.ends for trie in tries),
+            table(trie.forced for trie in tries).bool(),
+            table(trie.closed for trie in tries).bool(),
             *(each.to(device).unsqueeze(0) for each in (self.free, self.marks, self.extends)),
         )
 
@@ -127,8 +125,9 @@ class _Trie:
                     below.add(number)
                     is_distinct = is_distinct or not rule.is_word[token]
                     if node == len(self.ends):
-                        for column, value in ((self.ends, 0), (self.forced, int(is_distinct)), (self.closed, 0)):
-                            column.append(value)
+                        self.ends.append(0)
+                        self.forced.append(int(is_distinct))
+                        self.closed.append(0)
                 self.ends[node], self.closed[node] = number + 1, not span.numeric and span.text[-1].isalnum()
         self.forced = [int(forced and not end) for forced, end in zip(self.forced, self.ends, strict=True)]
         self.edges = [(parent, token, child, below) for (parent, token), (child, below) in edges.items()]

@@ -86,6 +86,8 @@ class TextSearch:
         self.positions = architecture.max_positions
         self.backend = ""
         self.constraint: Constraint | None = None
+        self._span_constraints: dict[tuple[int, ...], SpanConstraint] = {}
+        """Constraints for repairs by their language tokens. Sentences with the same constraint share batches."""
         self.shortlist: Shortlist | None = None
 
     def hypotheses(
@@ -299,10 +301,10 @@ class TextSearch:
         first_tokens = preprocessor.languages.target_tokens
 
         def make_repair() -> Repair:
-            known = vars(self).setdefault("_span_constraints", {})  # for batches with the sentences of other calls
-            if first_tokens not in known:
-                known.setdefault(first_tokens, SpanConstraint(self.vocabulary, first_tokens))
-            return known[first_tokens], config.strategy(known[first_tokens])
+            if first_tokens not in self._span_constraints:
+                self._span_constraints.setdefault(first_tokens, SpanConstraint(self.vocabulary, first_tokens))
+            constraint = self._span_constraints[first_tokens]
+            return constraint, config.strategy(constraint)
 
         can_repair = config.search == "beam" and config.n_best == 1 and self.constraint is None
         convert = partial(self._to_translations, preprocessor)

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
+from zoo.text.sentences import language_tokens
+
 
 @dataclass(frozen=True, slots=True)
 class Translation:
@@ -45,8 +47,8 @@ def uncertain_sentences(text: str, log_probability: float, tokens: Sequence[int]
 
 
 def unchanged(text: str) -> Translation:
-    """Return a text as its own translation, because it needs none."""
-    return Translation(text, 0.0, 0.0, ())
+    """Return a text, without language tokens, as its own translation."""
+    return Translation(text[len(language_tokens(text)) :], 0.0, 0.0, ())
 
 
 def join_parts(sources: Sequence[str], parts: Sequence[Translation], gaps: Sequence[str]) -> Translation:

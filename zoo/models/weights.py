@@ -165,7 +165,7 @@ def read(file: Path, manifest: Manifest | None = None) -> Weights:
 def same_vocabulary(metadata: Mapping[str, str], other: Mapping[str, str]) -> bool:
     """Return whether two weights files belong to the same vocabulary, according to their metadata.
 
-    The brackets of a parser are only compared if both files contain a fact about them.
+    The brackets of a parser are only compared if both files contain their SHA-256.
     """
     brackets = {each[_BRACKETS] for each in (metadata, other) if _BRACKETS in each}
     return metadata.get(_VOCABULARY) == other.get(_VOCABULARY) and len(brackets) < 2

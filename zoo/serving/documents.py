@@ -238,11 +238,9 @@ class Documents:
         """Return the translations of segments and their alignments, for each of the `n_best` ranks."""
         texts, plans = [text for (text, _), _ in segments], [plan for _, plan in segments]
         answers = await self._service.translate_groups(texts, plans, options)
-        for name, marked in (
-            (name, [each for each in answers if getattr(each.translations[0], name)]) for name in MARKS
-        ):
-            if marked:  # texts of clients are not logged
-                LOG.info("%d of %d paragraphs have translations that are %s", len(marked), len(answers), name)
+        for name in MARKS:  # only their number, because texts of clients are not logged
+            if marked := sum(bool(getattr(each.translations[0], name)) for each in answers):
+                LOG.info("%d of %d paragraphs have translations that are %s", marked, len(answers), name)
         results = []
         for rank in range(options.n_best or 1):
             targets = [each.translations[min(rank, len(each.translations) - 1)].text for each in answers]

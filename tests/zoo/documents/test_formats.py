@@ -136,6 +136,7 @@ BOMB = '<!DOCTYPE w [<!ENTITY a "aaaa">]><w:p xmlns:w="w">&a;</w:p>'
         ("a.docx", archive_of(".docx", "<w:p>"), "damaged"),
         ("a.odt", archive_of(".odt", "").replace(b"\x00", b"\x01", 40), "damaged"),
         ("a.epub", archive_of(".epub", TEXTS[".html"])[:-30], "damaged"),
+        ("a.epub", archive_of(".epub", '<?xml version="1.0" encoding="undefined"?><p>one</p>'), "not UNDEFINED"),
     ],
 )
 def test_bad_documents_are_refused(name: str, content: bytes, message: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from concurrent.futures import Future
 
 import pytest
 import torch
@@ -12,6 +13,7 @@ from specs import EOS
 from zoo.generation.batching import Source
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.engine import Engine
+from zoo.generation.protection import run_steps
 from zoo.generation.span_constraint import SpanConstraint
 from zoo.generation.streaming import translate_lines
 from zoo.generation.translator import Translator
@@ -110,6 +112,19 @@ def test_each_stage_repairs_what_the_one_before_does_not(copyist, damage, text, 
     assert repaired.tokens
 
 
+def test_a_sentence_with_very_many_spans_is_translated_in_fragments(copyist, monkeypatch):
+    counts, start = [], SpanConstraint.start
+
+    def counted(self, sources, device):
+        counts.extend(len(source.required) for source in sources)
+        return start(self, sources, device)
+
+    monkeypatch.setattr(SpanConstraint, "start", counted)
+    text = " or ".join(map(str, range(500, 601)))
+    ((best,),) = copyist(nines).hypotheses([text])
+    assert (best.text, best.unkept, set(counts)) == (text, (), {0})
+
+
 def test_sentences_without_spans_and_correct_translations_cost_nothing(copyist):
     translator = copyist(copy)
     texts = ["we read", "we read 48 books {0}", "a.b"]
@@ -158,6 +173,7 @@ def test_texts_without_a_letter_stay_as_they_are(copyist):
     assert translator.translate(["we read. 1. 2."]) == ["zzz 1. 2."]
     assert translator.translate(["1. we read"], n_best=2)[0][0].startswith("1. zzz")
     assert translator.translate(["-"], n_best=2) == [["-"]]
+    assert translator.translate([">>de<< 12", ">>de<< we read. 1. 2."]) == ["12", "zzz 1. 2."]
     assert set("".join(translator.translate(["-", "3"], protect=False))) == {"z"}
 
 
@@ -186,10 +202,25 @@ def test_what_cannot_be_repaired_is_named(copyist, report):
     assert joined.unkept == ("12", "99", "48", "99")
 
 
-def test_a_cancelled_call_ends(copyist):
-    future = copyist(nines).submit(["we read 12 books"] * 50)
-    future.cancel()
-    assert future.cancelled() or future.done()
+@pytest.mark.parametrize("while_starting", [False, True])
+def test_a_cancelled_call_cancels_its_current_search(while_starting):
+    searches = []
+
+    class Searches:
+        def submit(self, sources, strategy, advance):
+            if searches and while_starting:
+                future.cancel()
+            searches.append(Future())
+            return searches[-1]
+
+    def steps():
+        yield [], None
+        yield [], None
+
+    future = run_steps(Searches(), steps())
+    searches[0].set_result([])
+    assert future.cancel()
+    assert [search.cancelled() for search in searches] == [False, True]
 
 
 def test_uncertain_sentences_are_marked(copyist):
