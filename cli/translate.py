@@ -77,7 +77,12 @@ def translate(
 
     found = dict(_find(documents, output))  # before the model is loaded
     messages = report()
-    if model is None and spec is None and {from_, to} <= _DEFAULT_LANGUAGES:
+    if model is None and spec is None:
+        if not {from_, to} <= _DEFAULT_LANGUAGES:
+            hint = "name a model for other languages with `--model`; `zoo list` lists what is available"
+            raise ZooError(
+                f"the included model `{_DEFAULT_MODEL}` only translates between English and German", hint=hint
+            )
         model = _DEFAULT_MODEL
     folder = from_options(spec, model, messages)
     known = ModelFolder(folder).spec

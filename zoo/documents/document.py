@@ -211,8 +211,7 @@ def format_of(name: str) -> Format | Archive:
     """Return the format of a file name. Raise ZooError if it is unknown."""
     suffix = PurePath(name).suffix.lower()
     if suffix not in FORMATS:
-        known = ", ".join(FORMATS)
-        raise ZooError(f"`{name}` has no suffix of a known format", hint=f"the formats are {known}")
+        raise ZooError(f"`{name}` has an unknown format", hint=f"the formats are {', '.join(FORMATS)}")
     return FORMATS[suffix]
 
 

@@ -14,9 +14,10 @@ _SUFFIXES = (
     "mp[34] odt ods pdf php png ppt pptx py rar rtf sh sql srt svg tar tiff? toml tsx? txt wav webp xlsx? xml ya?ml zip"
 ).replace(" ", "|")
 _EMOJI = (
-    "[\U0001f000-\U0001f1e5\U0001f200-\U0001faff\u231a\u231b\u23e9-\u23fa\u2600-\u27bf\u2b1b\u2b1c\u2b50\u2b55]"
-    "\ufe0f?[\U0001f3fb-\U0001f3ff]?[\U000e0020-\U000e007f]*"
+    "[\u2190-\u21ff\u231a\u231b\u23e9-\u23fa\u2600-\u27bf\u2934\u2935\u2b05-\u2b07\u2b1b\u2b1c\u2b50\u2b55"
+    "\U0001f000-\U0001f1e5\U0001f200-\U0001faff][\ufe0e\ufe0f]?[\U0001f3fb-\U0001f3ff]?[\U000e0020-\U000e007f]*"
 )
+"""Emoji, and arrows."""
 _DATE = (
     r"(?<![\d.,])(?:\d{4}(?P<ymd>[-/.])\d{1,2}(?P=ymd)\d{1,2}|\d{1,2}(?P<dmy>[-/.])\d{1,2}(?P=dmy)(?:\d{4}|\d{2}))"
     r"(?![\w/]|[.-]\w)"
