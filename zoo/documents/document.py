@@ -49,7 +49,7 @@ class _Parts:
         self.segments = [part for part in self._parts if isinstance(part, Segment)]
 
     def render(self, targets: Sequence[str], alignments: Sequence[list[AlignedToken]], language: str | None) -> str:
-        """Return the text with translations. It is the text itself if they change nothing."""
+        """Return the text with translations. If they change nothing, return the text itself."""
         is_same = list(targets) == [segment.text for segment in self.segments]
         if is_same and not (language and any(_is_language(part) for part in self._parts)):
             return "".join(part.raw for part in self._parts)
@@ -92,11 +92,11 @@ class TextFile:
     def render(
         self, translations: Sequence[str], alignments: Sequence[list[AlignedToken]], language: str | None = None
     ) -> str:
-        """Return the text with the translations of its segments, and their alignments.
+        """Return the text with the translations of its segments.
 
         Args:
             translations: The translations.
-            alignments: Their alignments. May be empty for segments without markup.
+            alignments: The alignments of the translations. They may be empty for segments without markup.
             language: Code of the target language. None keeps the document's own codes.
         """
         text, start = self._text, 0
@@ -155,7 +155,7 @@ class Document:
 
         Args:
             translations: The translation of each segment.
-            alignments: Its alignment. May be empty for segments without markup.
+            alignments: The alignment of each translation. It may be empty for segments without markup.
             language: Code of the target language. None keeps the document's own codes.
         """
         texts, start = dict[str, str](), 0
@@ -197,7 +197,7 @@ def translate_document(
 
 
 def align_segments(segments: Sequence[Segment], translations: Sequence[str], align: Align) -> list[list[AlignedToken]]:
-    """Return the alignments of all segments. Those without markup need none, so theirs are empty."""
+    """Return the alignments of all segments. They are empty for segments without markup, which need no alignment."""
     needed = [index for index, segment in enumerate(segments) if segment.needs_alignment]
     alignments: list[list[AlignedToken]] = [[] for _ in segments]
     if needed:

@@ -48,7 +48,7 @@ class Unit:
         output: The content as it is written.
         space_before: Whether the source has a space before it.
         space_after: Whether the source has a space after it.
-        is_space: Whether it stands for a space, as a line break does.
+        is_space: Whether it replaces a space, as a line break does.
     """
 
     start: int
@@ -251,7 +251,7 @@ def split_segments(fragments: Sequence[Fragment], syntax: Syntax) -> Iterator[Fr
 
 
 def _join_lines(fragments: Sequence[Fragment], syntax: Syntax) -> list[Fragment]:
-    """Return the fragments, with those line breaks as white space after which the sentence goes on."""
+    """Return the fragments. Line breaks after which the sentence continues become white space."""
     lines, texts = list[int](), [list[str]()]
     """Indices of the line breaks and boundaries, and the text before each of them, and after the last one."""
     for index, fragment in enumerate(fragments):
@@ -279,7 +279,7 @@ def _begins_sentence(before: str, after: str, syntax: Syntax) -> bool:
 
 
 def _balance(fragments: Sequence[Fragment]) -> list[Fragment]:
-    """Return the fragments, with each inline tag as a boundary that has no partner before the next boundary."""
+    """Return the fragments. An inline tag becomes a boundary if it has no partner before the next boundary."""
     stack, matched = list[int](), set[int]()
     for index, fragment in enumerate(fragments):
         if fragment.kind is Kind.OPEN:
@@ -329,7 +329,7 @@ def _reopened(tag: Fragment) -> Fragment:
 
 
 def _copy_marks(run: list[Fragment], syntax: Syntax) -> list[Fragment]:
-    """Return the fragments of a segment, with the marks at its start and end, such as dashes, as copied content."""
+    """Return the fragments of a segment. Marks at its start and end, such as dashes, become copied content."""
     texts = [index for index, fragment in enumerate(run) if fragment.kind is Kind.TEXT and fragment.text.strip()]
     if not texts:
         return run
