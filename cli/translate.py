@@ -210,6 +210,6 @@ def _translate(
     with atomic_file(target.resolve()) as partial:  # write through a symbolic link
         partial.write_bytes(result)
     if uncertain:
-        problem = f"{len(uncertain):,} sentences of `{document}` have translations of low probability"
+        problem = f"sentences of `{document}` whose translations have a low probability: {len(uncertain):,}"
         messages.warn(f"{problem}; check them, the first is {excerpt(uncertain[0])}")
     messages.info(f"wrote {target}")

@@ -72,7 +72,7 @@ def test_sentences_to_check_are_counted(zoo: Zoo) -> None:
     Path("a.txt").write_text("we read two books. the dog sleeps.\n-\n", "utf-8")
     result = zoo("translate", "a.txt", "--model", "runs/tiny")
     assert result.status == 0
-    assert "2 sentences of `a.txt` have translations of low probability" in result.err
+    assert "sentences of `a.txt` whose translations have a low probability: 2; check them, the first is" in result.err
     assert Path("a.de.txt").read_text("utf-8").splitlines()[1] == "-"
     assert zoo("translate", "a.txt", "--model", "runs/tiny", "--no-protect", "--yes").status == 0
     assert "everyday sentences" in zoo("translate", "--help").out
