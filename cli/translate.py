@@ -60,11 +60,12 @@ def translate(
 
     The formats are plain text (.txt), Markdown (.md), web pages (.html), subtitles (.srt), Word (.docx), OpenDocument
     (.odt) and e-books (.epub). Everything but the text is copied byte for byte. Bold words and links are placed by
-    word alignment (see `zoo align`). Code in Markdown and HTML is not translated.
+    word alignment (see `zoo align`). Code in Markdown, HTML and e-books is not
+    translated.
 
     Without --spec and --model, the included model `everyday` translates between English and German. It is made for
-    everyday sentences, not for contracts or medicine. Warnings print how many sentences you should check: their
-    translations lack numbers, links or the like, or have a low probability.
+    everyday sentences, not for contracts or medicine. Warnings count the sentences that you should check,
+    because their translations lack numbers, links or the like, or have a low probability.
 
     If a document cannot be translated, the others are translated nevertheless.
     """
