@@ -59,12 +59,13 @@ def translate(
     """Translate documents.
 
     The formats are plain text (.txt), Markdown (.md), web pages (.html), subtitles (.srt), Word (.docx), OpenDocument
-    (.odt) and e-books (.epub). Everything but the text is copied byte for byte. Bold words, links and the like go to
-    the words that their words are aligned to (see `zoo align`). Code is not translated.
+    (.odt) and e-books (.epub). Everything but the text is copied byte for byte. Bold words and links are placed by
+    word alignment (see `zoo align`). Code in Markdown, HTML and e-books is not
+    translated.
 
     Without --spec and --model, the included model `everyday` translates between English and German. It is made for
-    everyday sentences, not for contracts or medicine. Two messages say how many sentences to check: those whose
-    translations lack numbers, links or the like, and those whose translations have a low probability.
+    everyday sentences, not for contracts or medicine. Warnings count the sentences that you should check,
+    because their translations lack numbers, links or the like, or have a low probability.
 
     If a document cannot be translated, the others are translated nevertheless.
     """
@@ -77,7 +78,12 @@ def translate(
 
     found = dict(_find(documents, output))  # before the model is loaded
     messages = report()
-    if model is None and spec is None and {from_, to} <= _DEFAULT_LANGUAGES:
+    if model is None and spec is None:
+        if not {from_, to} <= _DEFAULT_LANGUAGES:
+            hint = "name a model for other languages with `--model`; `zoo list` lists what is available"
+            raise ZooError(
+                f"the included model `{_DEFAULT_MODEL}` only translates between English and German", hint=hint
+            )
         model = _DEFAULT_MODEL
     folder = from_options(spec, model, messages)
     known = ModelFolder(folder).spec
@@ -205,6 +211,6 @@ def _translate(
     with atomic_file(target.resolve()) as partial:  # write through a symbolic link
         partial.write_bytes(result)
     if uncertain:
-        problem = f"{len(uncertain):,} sentences of `{document}` have translations of low probability"
+        problem = f"sentences of `{document}` whose translations have a low probability: {len(uncertain):,}"
         messages.warn(f"{problem}; check them, the first is {excerpt(uncertain[0])}")
     messages.info(f"wrote {target}")

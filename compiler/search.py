@@ -375,7 +375,7 @@ def _union(one: SlotLayout, other: SlotLayout) -> SlotLayout:
 
 
 def _rounded(number: int, least: int) -> int:
-    """Return the smallest power of two that is at least the number and at least `least`."""
+    """Round a number up to a power of two that is at least `least`."""
     return max(least, 1 << (number - 1).bit_length())
 
 

@@ -22,7 +22,7 @@ ERRORS = [
     ("foo", "`foo` is not a command of zoo", "the commands are list, show, plan"),
     ("pubish tiny", "`pubish` is not a command of zoo", "did you mean `zoo publish`?"),
     ("benchmark decoed tiny", "`benchmark decoed` is not a command", "did you mean `zoo benchmark decode`?"),
-    ("translate tiny", "`tiny` has no suffix of a known format", "the formats are .txt"),
+    ("translate tiny", "`tiny` has an unknown format", "the formats are .txt"),
     ("eval", "`eval` is not a command of zoo", "did you mean `zoo evaluate`?"),
     ("help", "`help` is not a command of zoo", "did you mean `zoo --help`?"),
     ("decode tiny hello", "`zoo decode`: got unexpected extra argument", "text is read from stdin or from `--input"),

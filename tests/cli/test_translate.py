@@ -72,7 +72,7 @@ def test_sentences_to_check_are_counted(zoo: Zoo) -> None:
     Path("a.txt").write_text("we read two books. the dog sleeps.\n-\n", "utf-8")
     result = zoo("translate", "a.txt", "--model", "runs/tiny")
     assert result.status == 0
-    assert "2 sentences of `a.txt` have translations of low probability" in result.err
+    assert "sentences of `a.txt` whose translations have a low probability: 2; check them, the first is" in result.err
     assert Path("a.de.txt").read_text("utf-8").splitlines()[1] == "-"
     assert zoo("translate", "a.txt", "--model", "runs/tiny", "--no-protect", "--yes").status == 0
     assert "everyday sentences" in zoo("translate", "--help").out
@@ -82,7 +82,7 @@ def test_invalid_requests_are_explained(zoo: Zoo) -> None:
     Path("a.txt").write_text("we read", "utf-8")
     Path("a.pdf").write_bytes(b"")
     for arguments, message in (
-        (["a.pdf"], "no suffix of a known format"),
+        (["a.pdf"], "unknown format"),
         (["missing.txt"], "`missing.txt` does not exist"),
         (["a.txt", "missing.txt"], "`missing.txt` does not exist"),
         ([], "needs FILE|FOLDER"),
@@ -178,7 +178,11 @@ def test_the_included_model_is_the_default(zoo: Zoo, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("zoo.models.registries.registry.INCLUDED", INCLUDED)
     write("a.txt")
     result = zoo("translate", "a.txt", "--to", "fr")
-    assert (result.status, "no model is given" in result.err, "--model" in result.err) == (2, True, True)
+    assert (result.status, "only translates between English and German" in result.err, "--model" in result.err) == (
+        2,
+        True,
+        True,
+    )
     assert not Path("a.fr.txt").exists()
     result = zoo("translate", "a.txt")
     assert (result.status, "--to" in result.err) == (2, True)

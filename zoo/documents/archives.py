@@ -33,7 +33,7 @@ class TextArchive:
     """Zip archive whose XML files are read as text.
 
     Attributes:
-        names: The names of all files, each once.
+        names: The names of all files, without duplicates.
     """
 
     def __init__(self, content: bytes, name: str) -> None:
@@ -81,7 +81,7 @@ class TextArchive:
         return text
 
     def replace(self, texts: Mapping[str, str]) -> bytes:
-        """Return the archive with these texts in files that were read before. If none differs, it is the same bytes."""
+        """Return the archive with new texts in files that were read before. If none differs, return the same bytes."""
         texts = {name: text for name, text in texts.items() if text != self._texts[name]}
         if not texts:
             return self._content

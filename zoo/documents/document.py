@@ -48,7 +48,7 @@ class _Parts:
         self.segments = [part for part in self._parts if isinstance(part, Segment)]
 
     def render(self, targets: Sequence[str], alignments: Sequence[list[AlignedToken]], language: str | None) -> str:
-        """Return the text with translations. It is the text itself if they change nothing."""
+        """Return the text with translations. If they change nothing, return the text itself."""
         is_same = list(targets) == [segment.text for segment in self.segments]
         if is_same and not (language and any(_is_language(part) for part in self._parts)):
             return "".join(part.raw for part in self._parts)
@@ -91,11 +91,11 @@ class TextFile:
     def render(
         self, translations: Sequence[str], alignments: Sequence[list[AlignedToken]], language: str | None = None
     ) -> str:
-        """Return the text with the translations of its segments, and their alignments.
+        """Return the text with the translations of its segments.
 
         Args:
             translations: The translations.
-            alignments: Their alignments. May be empty for segments without markup.
+            alignments: The alignments of the translations. They may be empty for segments without markup.
             language: Code of the target language. None keeps the document's own codes.
         """
         text, start = self._text, 0
@@ -154,7 +154,7 @@ class Document:
 
         Args:
             translations: The translation of each segment.
-            alignments: Its alignment. May be empty for segments without markup.
+            alignments: The alignment of each translation. It may be empty for segments without markup.
             language: Code of the target language. None keeps the document's own codes.
         """
         texts, start = dict[str, str](), 0
@@ -196,7 +196,7 @@ def translate_document(
 
 
 def align_segments(segments: Sequence[Segment], translations: Sequence[str], align: Align) -> list[list[AlignedToken]]:
-    """Return the alignments of all segments. Those without markup need none, so theirs are empty."""
+    """Return the alignments of all segments. They are empty for segments without markup, which need no alignment."""
     needed = [index for index, segment in enumerate(segments) if segment.needs_alignment]
     alignments: list[list[AlignedToken]] = [[] for _ in segments]
     if needed:
@@ -210,8 +210,7 @@ def format_of(name: str) -> Format | Archive:
     """Return the format of a file name. Raise ZooError if it is unknown."""
     suffix = PurePath(name).suffix.lower()
     if suffix not in FORMATS:
-        known = ", ".join(FORMATS)
-        raise ZooError(f"`{name}` has no suffix of a known format", hint=f"the formats are {known}")
+        raise ZooError(f"`{name}` has an unknown format", hint=f"the formats are {', '.join(FORMATS)}")
     return FORMATS[suffix]
 
 

@@ -1,4 +1,4 @@
-"""Fragments, the one model of a document: every format is read as a list of fragments and written back from it."""
+"""Fragments of documents. Every format is read as a list of fragments, and written from such a list."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """Fragment of a document. The `raw` strings of all fragments, joined, are the document.
+    """Fragment of a document. The joined `raw` strings of all fragments are the document.
 
     Attributes:
         kind: The kind.
@@ -68,7 +68,7 @@ class Syntax:
 
     Attributes:
         escape: Function that writes a text with the format's entities or escapes.
-        needs_runs: Whether all text has to be inside of an inline element, as in Word documents.
+        needs_runs: Whether all text must be in an inline element, as in Word documents.
         wraps: Whether line breaks only wrap a sentence, as in subtitles. Otherwise, a line that begins with a capital
             letter or a digit is a segment of its own, as in an address.
         marks: Pattern for marks at the start of a line that are copied, such as the dash of a dialogue.

@@ -269,7 +269,7 @@ class Parser:
         self._copied, self._readable = [], []
 
     def _text_of_empty(self, name: str) -> str:
-        """Return the text of an element without content. Unknown elements stand for something, such as a name."""
+        """Return the text of an element without content. An unknown element represents something, such as a name."""
         is_known = name in _INLINE or name in _COPIED or name in _VOID or name in _BLOCKS
         return PLACEHOLDER if name in self._roles.copied or not is_known else ""
 
@@ -294,7 +294,7 @@ def is_untranslated(tag: str) -> bool:
 
 
 def _with_language(tag: str) -> Iterator[Fragment]:
-    """Yield the fragments of a start tag, in which the code of the language is a fragment."""
+    """Yield the fragments of a start tag, with the language code as a separate fragment."""
     position = 0
     for each in attributes(tag):
         if each.name in ("lang", "xml:lang") and (each.quote or each.value.replace("-", "").isalnum()):
@@ -331,7 +331,7 @@ def parse(text: str, roles: ElementRoles, parser: type[Parser]) -> list[Fragment
 
 
 def _parse_attributes(text: str, roles: ElementRoles, parser: type[Parser], quote: str) -> list[Fragment]:
-    """Return fragments in which the values of attributes are texts: those with this quotation mark, or without one."""
+    """Return fragments in which the values of attributes with this quotation mark are texts. "" means without one."""
     found, position = list[Fragment](), 0
     for start, name, tag in parser(text, roles).tags if _MAYBE_TEXT.search(text) else ():
         given = values(tag) if _MAYBE_TEXT.search(tag) else {}
@@ -369,7 +369,7 @@ SYNTAX = Syntax(lambda text: html.escape(text, quote=False))
 
 
 def html_format(roles: ElementRoles, parser: type[Parser]) -> Format:
-    """Return the views of HTML. The text is last: it may write a tag with attributes twice."""
+    """Return the views of HTML. The view of the text is the last, because it may write a tag with attributes twice."""
     attribute_views = (
         View(partial(_parse_attributes, roles=roles, parser=parser, quote=quote), Syntax(escape))
         for quote, escape in _ESCAPES.items()

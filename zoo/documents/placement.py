@@ -25,8 +25,8 @@ class _Word:
     Attributes:
         start: Position in the translation.
         end: End in the translation.
-        source: Position in the text of the segment of the characters that it translates. None: it is not known.
-        parts: Parts of the word, each with the elements around it. Empty if they are not known yet.
+        source: Position, in the segment's text, of the characters that the word translates. None: it is not known.
+        parts: Parts of the word, each with the elements around it. Empty until the elements are known.
         unit: Copied content that replaces the word.
         before: Start marks to write before the word.
         ends: End marks to write after the word.
@@ -64,7 +64,7 @@ def place_markup(segment: Segment, target: str, tokens: Sequence[AlignedToken], 
 
 
 def _read_words(segment: Segment, target: str, tokens: Sequence[AlignedToken]) -> list[_Word]:
-    """Return the words of a translation. Each has the source of the token in it with the highest weight."""
+    """Return the words of a translation. The source of a word is that of its token with the highest weight."""
     words = [_Word(*match.span(), None) for match in WORDS.finditer(target)] or [_Word(0, len(target), None)]
     weights = [0.0] * len(words)
     index = 0
@@ -169,7 +169,7 @@ def _word_parts(segment: Segment, text: str, position: int, span: tuple[int, int
 
 
 def _keep_elements(segment: Segment, words: Sequence[_Word], target: str) -> list[Unit]:
-    """Put each element without a word around the nearest word. Return those without one as empty elements."""
+    """Put each element without a word around the nearest word. If there is none, return the element as an empty one."""
     starts: dict[int, int] = {}
     previous = None
     for position, stack in enumerate(segment.stacks):
@@ -205,7 +205,7 @@ def _solid_elements(segment: Segment) -> set[int]:
 
 
 def _pop_nearest(words: list[tuple[int, int]], start: int) -> tuple[int, int] | None:
-    """Remove and return the word whose source starts nearest to a position, the first one of several."""
+    """Remove and return the first of the words whose source starts nearest to a position."""
     following = bisect_left(words, (start, 0))
     nearest = words[following : following + 1]
     if following:  # the first of the words that start at the nearest position before `start`
@@ -239,7 +239,7 @@ def _place_units(words: Sequence[_Word], units: Sequence[Unit], target: str) -> 
 
 
 def _nearest(values: Sequence[int], value: int) -> int:
-    """Return the nearest of sorted values, the higher one of two."""
+    """Return the nearest of sorted values. If two are equally near, return the higher one."""
     index = bisect_left(values, value)
     return min(values[max(index - 1, 0) : index + 1], key=lambda each: (abs(each - value), -each))
 
@@ -266,7 +266,7 @@ def _place_marks(segment: Segment, words: Sequence[_Word]) -> list[Unit | Mark]:
 
 
 class _Extremes:
-    """Smallest values of the slices of a list, each found in constant time."""
+    """Table of a list that finds the smallest value of a slice in constant time."""
 
     def __init__(self, values: Sequence[int]) -> None:
         self._levels = [list(values)]
@@ -338,7 +338,7 @@ def _first_stacks(segment: Segment, words: Sequence[_Word]) -> list[Stack]:
 
 
 class _Writer:
-    """Writes text inside of inline elements, and opens and closes them as needed."""
+    """Writes text in inline elements, and opens and closes the elements as needed."""
 
     def __init__(self, elements: Sequence[Element], syntax: Syntax) -> None:
         self._elements, self._syntax = elements, syntax
@@ -357,7 +357,7 @@ class _Writer:
         return "".join(self._output)
 
     def move_to(self, stack: Stack) -> None:
-        """Close and open elements until exactly those of `stack` are open."""
+        """Close and open elements until exactly the elements of `stack` are open."""
         if stack == self.stack:
             return
         self._flush()
@@ -383,7 +383,7 @@ class _Writer:
         self._output.append(content)
 
     def copied(self, content: Unit | Mark, *, at_start: bool = False) -> None:
-        """Write copied content. Add the space before it, or at the start after it, that the source has."""
+        """Write copied content with the space before it in the source, or, at the start, with the space after it."""
         if isinstance(content, Mark):
             self.move_to(_common(content.stack, self.stack))
             return self.copy(content.output)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -26,12 +26,15 @@ _SENTENCE_END = re.compile(r"[.!?…:;][\"'’”»)\]]*\s*$")
 _GLUED_BEFORE = re.compile(r"[\w,.;:!?)\]}»”’\"'%]$")
 _REFERENCE = re.compile(r"(?=[^\w\s]*[\d*†‡§¶#¹²³⁰-⁹₀-₉])\S+")
 """Content without letters that belongs to the word before it, such as the number of a footnote or an exponent."""
+_SYMBOLS = re.compile("[\u2190-\u21ff\u2300-\u2bff\U0001f000-\U0001faff\u200d\ufe0e\ufe0f]+")
 _RAISED = ("sup", "sub", "vertAlign")
 """Parts of the names of elements whose digits do not continue a number before them."""
 _MAX_MARK = 100
 """Maximum number of characters of the marks at the end of a line."""
 _MAX_REFERENCE = 12
 """Maximum number of fragments of such content."""
+_Test = Callable[[str, Sequence[Fragment], Sequence[Fragment]], bool]
+"""Test of an element, given the last character before it, its fragments, and some fragments after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,7 @@ class Unit:
         output: The content as it is written.
         space_before: Whether the source has a space before it.
         space_after: Whether the source has a space after it.
-        is_space: Whether it stands for a space, as a line break does.
+        is_space: Whether it replaces a space, as a line break does.
     """
 
     start: int
@@ -236,10 +239,10 @@ def split_segments(fragments: Sequence[Fragment], syntax: Syntax) -> Iterator[Fr
         if fragment.kind not in _BOUNDARIES:
             run.append(fragment)
             continue
-        before, middle, after = _trim(_copy_marks(run, syntax))
+        before, middle, after = _trim(_copy_elements(_copy_marks(run, syntax), _is_symbol))
         yield from before
         if any(each.kind is Kind.TEXT and any(map(str.isalpha, each.text)) for each in middle):
-            yield Segment(_copy_references(middle))
+            yield Segment(_copy_elements(middle, _is_reference))
         else:
             yield from middle
         yield from after
@@ -248,7 +251,7 @@ def split_segments(fragments: Sequence[Fragment], syntax: Syntax) -> Iterator[Fr
 
 
 def _join_lines(fragments: Sequence[Fragment], syntax: Syntax) -> list[Fragment]:
-    """Return the fragments, with those line breaks as white space after which the sentence goes on."""
+    """Return the fragments. Line breaks after which the sentence continues become white space."""
     lines, texts = list[int](), [list[str]()]
     """Indices of the line breaks and boundaries, and the text before each of them, and after the last one."""
     for index, fragment in enumerate(fragments):
@@ -276,7 +279,7 @@ def _begins_sentence(before: str, after: str, syntax: Syntax) -> bool:
 
 
 def _balance(fragments: Sequence[Fragment]) -> list[Fragment]:
-    """Return the fragments, with each inline tag as a boundary that has no partner before the next boundary."""
+    """Return the fragments. An inline tag becomes a boundary if it has no partner before the next boundary."""
     stack, matched = list[int](), set[int]()
     for index, fragment in enumerate(fragments):
         if fragment.kind is Kind.OPEN:
@@ -326,7 +329,7 @@ def _reopened(tag: Fragment) -> Fragment:
 
 
 def _copy_marks(run: list[Fragment], syntax: Syntax) -> list[Fragment]:
-    """Return the fragments of a segment, with the marks at its start and end, such as dashes, as copied content."""
+    """Return the fragments of a segment. Marks at its start and end, such as dashes, become copied content."""
     texts = [index for index, fragment in enumerate(run) if fragment.kind is Kind.TEXT and fragment.text.strip()]
     if not texts:
         return run
@@ -358,15 +361,12 @@ def _split_text(text: Fragment, position: int, syntax: Syntax, *kinds: Kind) -> 
     ]
 
 
-def _copy_references(run: Sequence[Fragment]) -> list[Fragment]:
-    """Return the fragments of a segment, with elements without letters that directly follow a word as copied content.
-
-    Examples are exponents and the numbers of footnotes.
-    """
+def _copy_elements(run: Sequence[Fragment], is_copied: _Test) -> list[Fragment]:
+    """Return the fragments of a segment, with each short element that passes a test as copied content."""
     result, before, index = list[Fragment](), "", 0
     while index < len(run):
         end = _element_end(run, index) if run[index].kind is Kind.OPEN else index
-        if end > index and before and _is_reference(before, run[index:end], run[end : end + _MAX_REFERENCE]):
+        if end > index and is_copied(before, run[index:end], run[end : end + _MAX_REFERENCE]):
             raw, output = (
                 "".join(each.raw for each in run[index:end]),
                 "".join(each.written for each in run[index:end]),
@@ -388,6 +388,12 @@ def _element_end(run: Sequence[Fragment], start: int) -> int:
         if depth == 0:
             return index + 1
     return 0
+
+
+def _is_symbol(_before: str, element: Sequence[Fragment], _following: Sequence[Fragment]) -> bool:
+    """Return whether an element contains only symbols, such as the arrow that leads back from a footnote."""
+    content = "".join(each.text for each in element).strip()
+    return _SYMBOLS.fullmatch(content) is not None and not any(each.kind in _MARKS for each in element)
 
 
 def _is_reference(before: str, element: Sequence[Fragment], following: Sequence[Fragment]) -> bool:

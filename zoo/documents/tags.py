@@ -1,4 +1,4 @@
-"""Tags of HTML and XML, and their attributes. Nothing is read twice, however malformed it is."""
+"""Tags of HTML and XML, and their attributes. Each character is read once, even in malformed tags."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ def attributes(tag: str) -> Iterator[Attribute]:
 
 
 def values(tag: str) -> dict[str, str]:
-    """Return the values of a start tag's attributes. Of attributes with the same name, the first one counts."""
+    """Return the values of a start tag's attributes. If several have the same name, the first is used."""
     return {each.name: each.value for each in reversed(list(attributes(tag)))}
 
 
 def without_id(tag: str, name: str) -> str | None:
-    """Return a start tag without the attributes that identify its element. None if it has none of them."""
+    """Return a start tag without the attributes that identify its element. None if it has no such attribute."""
     if not _MAYBE_ID.search(tag):
         return None
     identity = ("id", "xml:id", *(("name",) if name == "a" else ()))

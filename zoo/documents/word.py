@@ -78,7 +78,7 @@ def _read(text: str) -> list[Token]:
 
 
 def _leaf(tokens: Sequence[Token], prefix: str) -> Iterator[Fragment]:
-    """Yield the fragments of a child of a paragraph that is no element around others."""
+    """Yield the fragments of a child of a paragraph that does not contain other elements."""
     name, raw = tokens[0].name, join_raw(tokens)
     if name == "w:r":
         yield from _run(tokens, prefix)
@@ -96,7 +96,7 @@ def _leaf(tokens: Sequence[Token], prefix: str) -> Iterator[Fragment]:
 
 
 def _range_name(mark: Token) -> str:
-    """Return the name of a range, which its start mark and its end mark have in common."""
+    """Return the name that the start mark and the end mark of a range share."""
     return f"{mark.name.removesuffix('Start').removesuffix('End')} {attributes(mark.raw).get('id', '')}"
 
 

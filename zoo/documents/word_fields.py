@@ -28,7 +28,7 @@ _COMPUTED = re.compile(
 
 @dataclass
 class _Field:
-    """Field whose end is not read yet.
+    """Field whose end has not been read yet.
 
     Attributes:
         begin: Index of its first fragment.
@@ -95,7 +95,7 @@ def join_fields(fragments: Sequence[Fragment]) -> list[Fragment]:
 
 
 def _join(fragments: Sequence[Fragment], field: _Field, end: int, *, is_whole: bool) -> dict[int, tuple[int, Fragment]]:
-    """Return what replaces the parts of a field: for the index of each first fragment, the last one and the new one."""
+    """Return replacements for the parts of a field: the index of the first fragment -> the last index, new fragment."""
     if field.separate < 0 or is_computed(field.code):
         parts = fragments[field.begin : end + 1]
         marks = Counter(part.name for part in parts if part.kind in (Kind.START, Kind.END))
@@ -129,5 +129,5 @@ def _replaced(fragments: Sequence[Fragment], joined: dict[int, tuple[int, Fragme
 
 
 def _joined(fragments: Sequence[Fragment]) -> dict[str, str]:
-    """Return how the fragments are spelled and written, as arguments of a fragment."""
+    """Return the arguments of a fragment that is spelled and written as several fragments."""
     return {"raw": "".join(each.raw for each in fragments), "output": "".join(each.written for each in fragments)}

@@ -18,7 +18,7 @@ _NAME = re.compile(r"<([^\s/>]+)")
 
 
 def split_runs(fragments: Iterable[Fragment]) -> Iterator[Fragment]:
-    """Split runs at boundaries, such as tabs, and at parts of fields. Each gets a run of its own when it is written.
+    """Split runs at boundaries, such as tabs, and at parts of fields. Each part is written in its own run.
 
     Raises:
         ZooError: The styles of these runs are very long together.
@@ -34,7 +34,9 @@ def split_runs(fragments: Iterable[Fragment]) -> Iterator[Fragment]:
         if run and (fragment.kind in (Kind.BREAK, Kind.LINE) or is_part(fragment)):
             copied += len(run.written)
             if copied > _MAX_COPIED:
-                raise ZooError("its text has too many tabs and line breaks with long styles", hint="split it")
+                raise ZooError(
+                    "its text has too many tabs and line breaks in long style definitions", hint="split the document"
+                )
         is_end = fragment.kind is Kind.CLOSE and fragment.name.startswith(RUN)
         if run and (fragment.kind is Kind.BREAK or is_part(fragment)):
             end = f"</{match[1]}>" if (match := _NAME.match(run.written)) else ""

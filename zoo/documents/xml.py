@@ -43,7 +43,7 @@ class _XmlParser(Parser):
         self._split()
 
     def _split(self) -> None:
-        """Make the tags of the elements that split boundaries."""
+        """Turn the tags of splitting elements into boundaries."""
         for element in self._elements:  # a parent precedes the elements in it
             parent = element.parent
             in_outline = self._roles.outline and parent is not None and parent.splits and not parent.has_text

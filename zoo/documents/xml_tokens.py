@@ -151,7 +151,7 @@ def inline_fragments(
     Args:
         tokens: The tokens between the tags of the paragraph.
         elements: Names of inline elements. The value is None if an element may be repeated around other words.
-            Otherwise, it is the name of the child with the text. "" stands for all that follows the properties.
+            Otherwise, it is the name of the child with the text. "" means all content after the properties.
         leaf: Function that returns the fragments of a text or of an element that is copied as a whole.
     """
     index, ends, closing = 0, element_ends(tokens), dict[int, tuple[str, int, str | None]]()

@@ -160,7 +160,7 @@ class Engine:
         Errors in workers are raised here. Closing the generator ends the search.
 
         Args:
-            chunks: The sentences, in chunks that are sorted by length. No two may have the same index and part.
+            chunks: The sentences, in chunks that are sorted by length. Each has a different pair of index and part.
             strategy: Beam search or sampling.
 
         Raises:

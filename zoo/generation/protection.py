@@ -22,7 +22,7 @@ from zoo.text.spans import Span, compare, find_spans, needs_translation
 
 _T = TypeVar("_T")
 Steps = Generator[tuple[Sequence[Source], SearchStrategy], list[list[Hypothesis]], _T]
-"""Work that needs several searches: it yields the arguments of each search, and receives the hypotheses."""
+"""Generator that needs several searches. It yields the arguments of each search, and receives the hypotheses."""
 Repair = tuple[SpanConstraint, SearchStrategy]
 """A constraint, and the search under this constraint."""
 _STAGES = _PROXIES, _WHOLE, _FRAGMENTS = range(3)
@@ -44,12 +44,13 @@ class _Plan(NamedTuple):
 
 
 class Protection:
-    """Checks whether translations have the amounts, links and the like of their sentences, and repairs the others.
+    """Checks whether translations keep the amounts, links and so on of their sentences, and repairs other translations.
 
     A sentence is decoded again under a `SpanConstraint`. First, ordinary numbers replace the spans that it has lost,
     because models translate numbers better than links or placeholders. If this fails, the spans themselves are decoded.
     If this fails, too, the fragments between the spans are translated alone. The first of these translations that has
-    all spans is used. If there is none, the first translation is kept with a mark.
+    all spans is used. If there is no such translation, the first one is kept,
+    and its field `unkept` lists the differences.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class Protection:
             pairs: The sentences, each with its first translation.
 
         Returns:
-            The translation of each sentence. Those that could not be repaired are the first translations.
+            The translation of each sentence. If a sentence could not be repaired, this is its first translation.
         """
         assert self._make_repair is not None
         constraint, strategy = self._make_repair()
@@ -207,11 +208,11 @@ def protect_all(
 
 
 def run_steps(engine: Engine, steps: Steps[_T], advance: Callable[[], object] = lambda: None) -> Future[_T]:
-    """Run the searches of some work in an engine, one after the other, and return the future of its result.
+    """Run the searches of a generator in an engine, one after the other, and return a future of its result.
 
     Args:
-        engine: The engine. If the future is cancelled, its current search is withdrawn.
-        steps: The work. After the first search, it runs in worker threads.
+        engine: The engine. If the future is cancelled, the current search is cancelled, too.
+        steps: The generator. After the first search, it continues in worker threads.
         advance: Function that is called after each sentence of the first search.
     """
     result: Future[_T] = Future()

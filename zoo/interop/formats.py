@@ -59,7 +59,7 @@ class ImportedModel:
 
 @dataclass(frozen=True)
 class EngineTranslation:
-    """Translation by the engine that an imported model comes from, such as Marian."""
+    """Translation by the toolkit that an imported model comes from, such as Marian."""
 
     text: str
     log_probability: float

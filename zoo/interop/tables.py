@@ -31,9 +31,9 @@ class Setting(NamedTuple):
     field: str
     """Field of `architecture`, such as `norm.epsilon`. With `{side}`, both sides have their own value."""
     default: Any
-    """Value if the key is missing. Its type is the type of the setting. `int`: a required integer."""
+    """Value if the key is missing. Its type is the type of the setting. `int` means that an integer is required."""
     names: Mapping[str, str] | None = None
-    """Other toolkit's names of the values, mapped to zoo's. Of several names for one value, the first is written."""
+    """The other toolkit's names for the values, mapped to zoo's names. If a value has several, the first is written."""
 
     def keys(self) -> dict[str, str]:
         """Return the key for each side, or one key with an empty side."""
@@ -44,7 +44,7 @@ class Setting(NamedTuple):
         """Yield the field of `architecture` and its value, or one field for each side.
 
         Raises:
-            ZooError: The value is invalid or not supported, or the sides must have one value and have two.
+            ZooError: The value is invalid or not supported, or the sides have different values for a common field.
         """
         values = {side: self._value(settings, key) for side, key in self.keys().items()}
         if _SIDE in self.field:
@@ -160,7 +160,7 @@ def written_tensors(tensors: Mapping[str, Tensor], table: Iterable[TensorRow]) -
 
 
 def pytorch_layers(a: Architecture, prefix: str = "") -> Iterator[TensorRow]:
-    """Yield the tensors of the encoder and the decoder as fairseq names them, and after it also transformers.
+    """Yield the tensors of the encoder and the decoder with the names of fairseq, which transformers uses, too.
 
     Args:
         a: An architecture with the layers of the original Transformer. Its norms are layer norms.
@@ -187,7 +187,7 @@ def pytorch_layers(a: Architecture, prefix: str = "") -> Iterator[TensorRow]:
 
 
 def learned_positions(a: Architecture, prefix: str = "") -> Iterator[TensorRow]:
-    """Yield the tables of learned positions as fairseq names them, if there are any."""
+    """Yield the tables of learned positions with the names of fairseq, if there are any."""
     for side in SIDES if a.max_positions is not None else ():
         shape = ((a.max_positions or 0) + FIRST_POSITION, a.d_model)
         foreign = f"{prefix}{side}.embed_positions.weight"
@@ -195,7 +195,7 @@ def learned_positions(a: Architecture, prefix: str = "") -> Iterator[TensorRow]:
 
 
 def linear(foreign: str, ours: str, shape: tuple[int, int], bias: str | None = None) -> Iterator[TensorRow]:
-    """Yield the weight of a linear map and, if `bias` is zoo's name of it, the bias."""
+    """Yield the weight of a linear map, and the bias if `bias`, its name in zoo, is given."""
     yield TensorRow(f"{foreign}.weight", ours, shape, is_linear=True)
     if bias:
         yield TensorRow(f"{foreign}.bias", bias, shape[:1], is_bias=True)

@@ -23,7 +23,7 @@ from zoo.report import figure
 class Printed:
     """Number as text, as the paper prints it, such as "65" or "3.3e18".
 
-    If the paper prints different numbers for the same quantity, `where` says where it prints this one.
+    If the paper prints different numbers for the same quantity, `where` is the place in the paper that has this number.
     """
 
     text: str

@@ -74,7 +74,7 @@ def gpu(claim: Claim, measurements: Measurements, name: str) -> CheckedClaim:
 
 
 def time(claim: Claim, measurements: Measurements, layer: str) -> CheckedClaim:
-    """Check whether a layer's time grows with the sequence length as by Table 1's formula."""
+    """Check whether a layer's time grows with the sequence length as Table 1's formula predicts."""
     timing = next((timing for timing in measurements.timings if timing.key == layer), None)
     if timing is None:
         return CheckedClaim(claim, Status.OPEN, "not timed: `zoo paper table1 --measure` measures it")

@@ -113,7 +113,7 @@ def exponents(layer: LayerType) -> dict[str, tuple[float, float]]:
     """Return the exponents with which the cost of a layer grows with n, d, k and r.
 
     Returns:
-        For each of these sizes, two exponents: that of the FLOPs in the layer's graph, and that of Table 1's formula.
+        For each of these sizes, two exponents: for the FLOPs in the layer's graph, and for Table 1's formula.
         Both are measured by doubling the size.
     """
     result = {}
@@ -125,7 +125,7 @@ def exponents(layer: LayerType) -> dict[str, tuple[float, float]]:
 
 
 def operations(layer: str) -> tuple[bool, str]:
-    """Decide whether the FLOPs of a layer's graph grow as by Table 1's formula."""
+    """Decide whether the FLOPs in a layer's graph grow as Table 1's formula predicts."""
     pairs = exponents(LAYERS[layer])
     words = ", ".join(f"{name}^{graph:.2f}" for name, (graph, formula) in pairs.items() if graph or formula)
     return all(abs(graph - formula) <= TOLERANCE for graph, formula in pairs.values()), f"by the graph: {words}"

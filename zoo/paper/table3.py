@@ -20,7 +20,7 @@ def parameters(spec: str, tokens: int | None = None) -> int:
 
 
 def vocabulary_sizes(row: str) -> range:
-    """Return the vocabulary sizes for which a row's model has as many parameters, in rounded millions, as printed."""
+    """Return the vocabulary sizes with which a row's model has the printed number of parameters in millions."""
     spec, (printed,) = f"table3/{row}", CLAIMS[f"table3.{row}.parameters"].printed
     own = specs.load(spec).vocabulary.size
     per_token = parameters(spec, own + 1) - parameters(spec, own)
@@ -30,7 +30,7 @@ def vocabulary_sizes(row: str) -> range:
 
 
 def common_vocabulary_sizes() -> range:
-    """Return the vocabulary sizes for which all rows except `big` have as many parameters as printed.
+    """Return the vocabulary sizes with which all rows except `big` have the printed numbers of parameters.
 
     The range may be empty.
     """
@@ -58,14 +58,14 @@ def one_vocabulary() -> tuple[bool, str]:
 
 
 def single_head() -> tuple[bool, str]:
-    """Compare the BLEU of one head with that of the best number of heads."""
+    """Compare the BLEU with one head and with the best number of heads."""
     single, best = _bleu("a-h1"), _best_heads()
     gap = round(best - single, 1)
     return gap == 0.9, f"printed: {best} and {single}, a difference of {gap}"
 
 
 def many_heads() -> tuple[bool, str]:
-    """Compare the BLEU of 32 heads with that of the best number of heads."""
+    """Compare the BLEU with 32 heads and with the best number of heads."""
     many, best = _bleu("a-h32"), _best_heads()
     return many < best, f"printed: {many} with 32 heads, {best} in the best setting"
 

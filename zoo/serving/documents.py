@@ -14,7 +14,7 @@ from fastapi import Request
 from zoo.documents.document import SegmentText, read_texts, write_documents
 from zoo.documents.html import ElementRoles
 from zoo.generation.alignment import AlignedToken
-from zoo.generation.translation import MARKS, Translation
+from zoo.generation.translation import Translation
 from zoo.serving.admission import MAX_LINES
 from zoo.serving.answer import Answer, Options
 from zoo.serving.errors import ServingError
@@ -238,9 +238,9 @@ class Documents:
         """Return the translations of segments and their alignments, for each of the `n_best` ranks."""
         texts, plans = [text for (text, _), _ in segments], [plan for _, plan in segments]
         answers = await self._service.translate_groups(texts, plans, options)
-        for name in MARKS:  # only their number, because texts of clients are not logged
-            if marked := sum(bool(getattr(each.translations[0], name)) for each in answers):
-                LOG.info("%d of %d paragraphs have translations that are %s", marked, len(answers), name)
+        for name, problem in (("unkept", "lost numbers, links or the like"), ("uncertain", "have a low probability")):
+            if count := sum(bool(getattr(each.translations[0], name)) for each in answers):
+                LOG.info("%d of %d translated paragraphs %s", count, len(answers), problem)  # no texts of clients
         results = []
         for rank in range(options.n_best or 1):
             targets = [each.translations[min(rank, len(each.translations) - 1)].text for each in answers]

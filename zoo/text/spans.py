@@ -1,4 +1,4 @@
-"""Spans that a translation must keep, such as amounts, dates, links and placeholders, and whether it has kept them."""
+"""Find spans that a translation must keep, such as amounts, dates, links and placeholders, and compare them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ _SUFFIXES = (
     "mp[34] odt ods pdf php png ppt pptx py rar rtf sh sql srt svg tar tiff? toml tsx? txt wav webp xlsx? xml ya?ml zip"
 ).replace(" ", "|")
 _EMOJI = (
-    "[\U0001f000-\U0001f1e5\U0001f200-\U0001faff\u231a\u231b\u23e9-\u23fa\u2600-\u27bf\u2b1b\u2b1c\u2b50\u2b55]"
-    "\ufe0f?[\U0001f3fb-\U0001f3ff]?[\U000e0020-\U000e007f]*"
+    "[\u2190-\u21ff\u231a\u231b\u23e9-\u23fa\u2600-\u27bf\u2934\u2935\u2b05-\u2b07\u2b1b\u2b1c\u2b50\u2b55"
+    "\U0001f000-\U0001f1e5\U0001f200-\U0001faff][\ufe0e\ufe0f]?[\U0001f3fb-\U0001f3ff]?[\U000e0020-\U000e007f]*"
 )
+"""Emoji, and arrows."""
 _DATE = (
     r"(?<![\d.,])(?:\d{4}(?P<ymd>[-/.])\d{1,2}(?P=ymd)\d{1,2}|\d{1,2}(?P<dmy>[-/.])\d{1,2}(?P=dmy)(?:\d{4}|\d{2}))"
     r"(?![\w/]|[.-]\w)"
@@ -103,8 +104,8 @@ class Span:
         text: The characters.
         readings: The values that it may have. Two spans agree if they have a value in common.
         unit: The unit of an amount, as in `_UNITS`, or an empty string.
-        numeric: Whether it is an amount, a date, a time or a phone number. All others are copied literally.
-        small: Its value, if a word may replace it. Otherwise -1.
+        numeric: Whether it is an amount, a date, a time or a phone number. Other spans are copied literally.
+        small: The value if a word may replace the number, such as "three". Otherwise -1.
         spellings: How it may be written in a translation, the best spelling first.
     """
 
@@ -125,7 +126,7 @@ class Span:
 class Differences(NamedTuple):
     """Spans of a text that its translation has lost, and numbers that the translation has added.
 
-    `as_words` are the numbers that the translation may have as words.
+    `as_words` are the numbers that the translation may contain as words.
     """
 
     missing: list[Span]
@@ -189,7 +190,7 @@ def compare(source: str, target: str, source_language: str, target_language: str
 
 
 def _is_written(span: Span, text: str, language: str) -> bool:
-    """Return whether a text has a span as words."""
+    """Return whether a text contains a span, literally or as words."""
     if not span.numeric:
         edges = r"(?<!\w)" * span.text[0].isalnum(), r"(?![\w/])" * span.text[-1].isalnum()
         return re.search(f"{edges[0]}{re.escape(span.text)}{edges[1]}", text) is not None
@@ -198,7 +199,7 @@ def _is_written(span: Span, text: str, language: str) -> bool:
 
 
 def _has_word(span: Span, text: str, language: str) -> bool:
-    """Return whether a text may have a small number as a word."""
+    """Return whether a text contains a word for a small number."""
     words = _SMALL_WORDS.get(language, [])
     return 0 <= span.small < len(words) and words[span.small].search(text) is not None
 
@@ -274,7 +275,10 @@ def _ascii(character: str) -> str:
 
 
 def _readings(value: str, language: str) -> set[str]:
-    """Return the values that a number may have, with a decimal point. Without a language, a comma can mean both."""
+    """Return the values that a number may have, with a decimal point.
+
+    If the language is not known, a comma may be a decimal comma or a separator of thousands.
+    """
     if len(value) > _LONGEST_NUMBER:
         return {value}
     marks = re.findall(r"\D", value)
@@ -295,7 +299,10 @@ def _readings(value: str, language: str) -> set[str]:
 
 
 def _write(reading: str, value: str, language: str) -> str:
-    """Write a value in the notation of a language, with the decimal places and the grouping of another notation."""
+    """Write a value in the notation of a language.
+
+    The result has as many decimal places as `value`, and separators of thousands if `value` has them.
+    """
     if value.isdecimal() or re.search("[^0-9.]", reading) or len(value) > _LONGEST_NUMBER:
         return value
     whole, _, _ = reading.partition(".")

@@ -68,7 +68,7 @@ class Vocabulary:
 
     @property
     def sizes(self) -> tuple[int, int]:
-        """Numbers of source and target tokens, including the special tokens."""
+        """Sizes of the source and target vocabulary, including the special tokens."""
         return self.source.size, self.target.size
 
     @property

@@ -35,8 +35,8 @@ class RecordedUpdate:
             program: The program to train, with a graph for the purpose UPDATE.
             optimiser: Adam, whose state must have been allocated.
             processes: The processes that share each batch.
-            parts: Number of parts of a batch, which are computed one after the other. If their lengths differ, there
-                may be more.
+            parts: Number of parts that a batch is divided into. The parts are computed one after the other. A batch
+                with parts of different lengths may have more.
         """
         training, self.parts = spec.training, parts
         self._processes, self._optimiser, self._clip = processes, optimiser, training.clip_norm
@@ -84,7 +84,7 @@ class RecordedUpdate:
         return self.program.losses.clone(), self._taken.clone()
 
     def _run(self, function: Callable[[], None]) -> None:
-        """Run a function, which is recorded the first time."""
+        """Run a function. The first call records it, and later calls replay the recording."""
         if function not in self._recorded:
             tokens = self.rows.tokens.clone()
             losses, gradient = self.program.losses.clone(), self.program.gradient.clone()

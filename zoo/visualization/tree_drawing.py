@@ -75,7 +75,7 @@ class _Box:
 
     @property
     def clearance(self) -> float:
-        """Distance in pixels from the end of the edge above to the label's baseline. Negative for untagged words."""
+        """Pixels from the lower end of the parent's edge to the label's baseline. Negative for untagged words."""
         if self.children:
             return 2.0 + LABEL
         return 2.0 + TAG if _display_label(self.tree) else WORD + 3 - _TAG_TO_WORD

@@ -115,6 +115,9 @@ def test_pages_of_books_follow_the_rules_of_xml(text: str, segments: list[str]) 
         ("the user-<code>ID</code> now", "NOW <code>ID</code> - USER THE"),
         ("the <code>ID</code>'s end", "END S ' <code>ID</code> THE"),
         ("area<sup>2</sup> two", "TWO AREA<sup>2</sup>"),
+        ("one two.<a href='#r'>\u21a9\ufe0e</a>", ". TWO ONE<a href='#r'>\u21a9\ufe0e</a>"),
+        ("one two.&#160;<a href='#r'>&#8617;</a>", ". TWO ONE\u00a0<a href='#r'>&#8617;</a>"),
+        ("one <a>→</a> two", "TWO ONE <a>→</a>"),
         ("tea,<sup><a href='#5'>5</a></sup> two", "TWO ,<sup><a href='#5'>5</a></sup> TEA"),
     ],
 )

@@ -50,6 +50,14 @@ def test_html_is_translated_between_its_tags(client, expected):
     assert len(several["alternatives"]) == 3
 
 
+def test_paragraphs_to_check_are_counted_in_the_log(client, caplog):
+    """A model after a few steps is never sure."""
+    with caplog.at_level("INFO"):
+        assert upload(client, content=b"we read two books").status_code == 200
+    assert "1 of 1 translated paragraphs have a low probability" in caplog.text
+    assert "books" not in caplog.text
+
+
 def test_inline_tags_are_balanced_and_text_is_escaped(client):
     given = {"q": "we <b>read</b> two &lt;books&gt;", "source": "en", "target": "de", "format": "html"}
     text = client.post("/translate", json=given).json()["translatedText"]

@@ -28,6 +28,7 @@ from zoo.text.spans import compare, find_spans, needs_translation
         ),
         ("%s, %d, %1$s, %(name)s, {0}, {name}, {{ name }}, ${x}", "%s %d %1$s %(name)s {0} {name} {{ name }} ${x}"),
         ("😊👍🏽 or 👨‍👩‍👧, 🇩🇪 and 1️⃣", ["😊👍🏽", "👨‍👩‍👧", "🇩🇪", "1️⃣"]),
+        ("next → or ↩︎", ["→", "↩︎"]),
         ("#Berlin with @anna_b", ["#Berlin", "@anna_b"]),
         ("on A4 with H2O", ["A4", "H2O"]),
     ],

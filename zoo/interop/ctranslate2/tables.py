@@ -33,7 +33,7 @@ def linear_maps(kind: str, *, gated: bool = False) -> dict[str, tuple[str, ...]]
 
 
 def bias_of(matrix: str) -> str:
-    """Return zoo's name of the bias of a linear map, given the name of its matrix."""
+    """Return zoo's name for the bias of a linear map, given the name of its matrix."""
     return _BIASES.get(matrix, f"{matrix}_bias")
 
 

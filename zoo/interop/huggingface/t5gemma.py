@@ -250,7 +250,7 @@ def _common_fields(side: Settings, *, decodes: bool) -> dict[str, Any]:
 
 
 def _theta(side: Settings) -> float:
-    """Return the base of the rotary angles, which older files have as `rope_theta`."""
+    """Return the base of the rotary angles. Older files store it as `rope_theta`."""
     parameters = side.any("rope_parameters") or {"rope_theta": side.number("rope_theta", _THETA)}
     side.ignore("rope_theta")
     side.require({"rope_scaling": (None,)})
