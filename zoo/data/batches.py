@@ -182,11 +182,10 @@ class Examples(dict[str, Sequence[Tokens]]):
         """Size of the batch that consists of these examples."""
         return BatchSize.of(self.lengths)
 
-    def rows(self, rows: slice | Sequence[int] | Indices) -> Examples:
+    def rows(self, indices: Iterable[int]) -> Examples:
         """Return some of the examples."""
-        if isinstance(rows, slice):
-            return Examples((name, values[rows]) for name, values in self.items())
-        return Examples((name, [values[row] for row in rows]) for name, values in self.items())
+        chosen = list(indices)
+        return Examples((name, [values[index] for index in chosen]) for name, values in self.items())
 
     def to_batch(self, rank: int = 0, count: int = 1) -> Batch:
         """Return the padded batch of process `rank` of `count` processes: every `count`-th example, from `rank` on.
@@ -194,7 +193,7 @@ class Examples(dict[str, Sequence[Tokens]]):
         If the examples are sorted by length, the batches of all processes have similar lengths. If there are too few
         examples, return an empty batch.
         """
-        own = self.rows(slice(rank, None, count))
+        own = self.rows(range(rank, self.size.rows, count))
         if not own[OUTPUT]:
             return replace(Batch.empty(self), size=self.size)
         return Batch({name: _pad(rows, (BOS,) if name == OUTPUT else ()) for name, rows in own.items()}, self.size)

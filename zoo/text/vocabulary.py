@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Literal, Self, TypeVar
@@ -13,7 +13,7 @@ from specs import EOS, UNK, Task, Translation, ZooError
 from zoo.files.atomic import atomic_file
 from zoo.files.reading import MAX_VOCABULARY_BYTES, file_exists, read_bytes
 from zoo.text.lines import clean
-from zoo.text.modality import Learning, Modality
+from zoo.text.modality import Modality
 from zoo.text.tokenizer import BYTE_TOKENS, Tokenizer
 from zoo.text.trees.tokenizer import TreeTokenizer
 
@@ -201,12 +201,9 @@ class Vocabulary:
         sizes = dict(zip(fields, section.sizes, strict=True))
 
         def learned(stream: str, modality: type[Loaded]) -> Loaded:
-            def lines(step: int) -> Iterator[str]:
-                return (example[stream] for example in islice(examples(), 0, None, step))
-
-            return modality.learned(
-                Learning(lines, step, section, task, sizes[stream], fields[stream], language_tokens)
-            )
+            chosen = islice(examples(), 0, None, step if modality.sampled else 1)
+            lines = (example[stream] for example in chosen)
+            return modality.learn(lines, section, sizes[stream], fields[stream], language_tokens, task)
 
         streams = Translation.streams if task is None else task.streams
         return cls(learned("source", Tokenizer), learned("target", MODALITIES[streams["target"]]))
