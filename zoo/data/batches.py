@@ -15,10 +15,9 @@ import torch
 from compiler.stream import Stream
 from specs import BOS, EOS, PAD, ZooError
 from specs.task import OUTPUT
-from zoo.data.store import Store
+from zoo.data.store import Store, Values
 from zoo.system.memory import machine_memory, require_memory
 
-Tokens = npt.NDArray[np.int32]
 Indices = npt.NDArray[np.int64]
 Lengths = npt.NDArray[np.int32]
 
@@ -163,7 +162,7 @@ class EpochBatches:
         return (self._order[start:end] for start, end in self._bounds)
 
 
-class Examples(dict[str, Sequence[Tokens]]):
+class Examples(dict[str, Sequence[Values]]):
     """Values of each stream of some examples, without BOS and EOS: `{name: [array of shape [length], ...]}`."""
 
     @classmethod
@@ -365,8 +364,10 @@ def _check_longest(lengths: Lengths, budget: int, side: str) -> None:
         )
 
 
-def _pad(rows: Sequence[Tokens], prefix: tuple[int, ...]) -> Stream:
+def _pad(rows: Sequence[Values], prefix: tuple[int, ...]) -> Stream:
     """Return sequences of token IDs as a padded stream. Each row has the IDs in `prefix`, the tokens and EOS."""
+    if rows[0].dtype.kind == "f":  # numbers have no EOS, and one feature per position
+        return Stream.pad([torch.from_numpy(row).unsqueeze(1) for row in rows])
     width = max(map(len, rows), default=0) + len(prefix) + 1
     array = np.full((len(rows), width), PAD, np.int64)
     array[:, : len(prefix)] = prefix
