@@ -95,11 +95,6 @@ class Batch:
     def __len__(self) -> int:
         return len(self.target.lengths)
 
-    @property
-    def longest(self) -> int:
-        """Length of the longest stream of an example."""
-        return max(stream.values.shape[1] for stream in self.streams.values())
-
     def to(self, device: torch.device | str) -> Batch:
         """Return a copy of the batch on a device. The copy is made asynchronously."""
         return Batch({name: stream.to(device) for name, stream in self.streams.items()}, self.size)

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Literal, Self, TypeVar
+from typing import Literal, Self, TypeVar, cast
 
 import specs
 from specs import EOS, UNK, Task, Translation, ZooError
@@ -158,13 +158,17 @@ class Vocabulary:
         def load(modality: type[Loaded], name: str) -> Loaded:
             return modality.from_content(read(folder / name, MAX_VOCABULARY_BYTES), str(folder / name))
 
-        source = _SIDE_FILE.format("source", Tokenizer.suffix)
-        targets = {_SIDE_FILE.format("target", each.suffix): each for each in MODALITIES.values()}
-        existing = [name for name in targets if file_exists(folder / name)]
-        if not existing and not file_exists(folder / source):
+        def of_side(side: Side) -> Modality:
+            modality = next(iter(found[side]), Tokenizer)
+            return load(modality, _SIDE_FILE.format(side, modality.suffix))
+
+        found = {
+            side: [each for each in MODALITIES.values() if file_exists(folder / _SIDE_FILE.format(side, each.suffix))]
+            for side in SIDES
+        }
+        if not any(found.values()):
             return cls(load(Tokenizer, _SHARED_FILE))
-        target = next(iter([*existing, *targets]))
-        return cls(load(Tokenizer, source), load(targets[target], target))
+        return cls(cast(Tokenizer, of_side("source")), of_side("target"))
 
     @classmethod
     def learn(
@@ -206,7 +210,8 @@ class Vocabulary:
             return modality.learn(lines, section, sizes[stream], fields[stream], language_tokens, task)
 
         streams = Translation.streams if task is None else task.streams
-        return cls(learned("source", Tokenizer), learned("target", MODALITIES[streams["target"]]))
+        source, target = (learned(side, MODALITIES[streams[side]]) for side in SIDES)
+        return cls(cast(Tokenizer, source), target)
 
     def stream(self, name: str) -> Modality:
         """Return the modality of a stream."""
