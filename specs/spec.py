@@ -208,8 +208,8 @@ class Spec(Section):
         return isinstance(self.architecture.source, Tokens)
 
     def require_text(self) -> None:
-        """Raise ZooError if the model reads features instead of text."""
-        if not self.reads_text:
+        """Raise ZooError if the model reads features, although the source of its task is text."""
+        if not self.reads_text and self.task.streams.get("source") == "text":
             raise ZooError(
                 f"`{self.name}` reads features, not text",
                 hint="in Python, train it with `zoo.model` and decode with `zoo.generation.engine`; or use a model "

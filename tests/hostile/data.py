@@ -44,7 +44,7 @@ def run_corpus(random: Random, trial: Trial) -> None:
         prepared = PreparedCorpus(_prepared_folder(trial))
         prepared.verify()
         if split != "test":
-            count = prepared.counts.read if split == "train" else len(prepared.texts(split)[0])
+            count = prepared.counts.read if split == "train" else len(prepared.texts(split)["source"])
             check(lines in (None, count), f"{count} lines are read of {lines}")
 
 
@@ -261,7 +261,7 @@ def run_treebank(random: Random, trial: Trial) -> None:
     (trial.folder / "own.yaml").write_text(json.dumps(spec))
     trial.log(f"{len(content)} bytes, {spec}")
     if trial.zoo("prepare", "own.yaml").status == 0:
-        for source, tree in zip(*PreparedCorpus(_prepared_folder(trial)).texts("dev"), strict=True):
+        for source, tree in zip(*PreparedCorpus(_prepared_folder(trial)).texts("dev").values(), strict=True):
             check(
                 len(source.split()) == len(list(read_tree(tree).leaves())), f"{source!r} has not the words of {tree!r}"
             )

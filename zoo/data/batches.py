@@ -15,10 +15,9 @@ import torch
 from compiler.stream import Stream
 from specs import BOS, EOS, PAD, ZooError
 from specs.task import OUTPUT
-from zoo.data.store import Store
+from zoo.data.store import Store, Values
 from zoo.system.memory import machine_memory, require_memory
 
-Tokens = npt.NDArray[np.int32]
 Indices = npt.NDArray[np.int64]
 Lengths = npt.NDArray[np.int32]
 
@@ -96,11 +95,6 @@ class Batch:
     def __len__(self) -> int:
         return len(self.target.lengths)
 
-    @property
-    def longest(self) -> int:
-        """Length of the longest stream of an example."""
-        return max(stream.values.shape[1] for stream in self.streams.values())
-
     def to(self, device: torch.device | str) -> Batch:
         """Return a copy of the batch on a device. The copy is made asynchronously."""
         return Batch({name: stream.to(device) for name, stream in self.streams.items()}, self.size)
@@ -163,7 +157,7 @@ class EpochBatches:
         return (self._order[start:end] for start, end in self._bounds)
 
 
-class Examples(dict[str, Sequence[Tokens]]):
+class Examples(dict[str, Sequence[Values]]):
     """Values of each stream of some examples, without BOS and EOS: `{name: [array of shape [length], ...]}`."""
 
     @classmethod
@@ -182,11 +176,10 @@ class Examples(dict[str, Sequence[Tokens]]):
         """Size of the batch that consists of these examples."""
         return BatchSize.of(self.lengths)
 
-    def rows(self, rows: slice | Sequence[int] | Indices) -> Examples:
+    def rows(self, indices: Iterable[int]) -> Examples:
         """Return some of the examples."""
-        if isinstance(rows, slice):
-            return Examples((name, values[rows]) for name, values in self.items())
-        return Examples((name, [values[row] for row in rows]) for name, values in self.items())
+        chosen = list(indices)
+        return Examples((name, [values[index] for index in chosen]) for name, values in self.items())
 
     def to_batch(self, rank: int = 0, count: int = 1) -> Batch:
         """Return the padded batch of process `rank` of `count` processes: every `count`-th example, from `rank` on.
@@ -194,7 +187,7 @@ class Examples(dict[str, Sequence[Tokens]]):
         If the examples are sorted by length, the batches of all processes have similar lengths. If there are too few
         examples, return an empty batch.
         """
-        own = self.rows(slice(rank, None, count))
+        own = self.rows(range(rank, self.size.rows, count))
         if not own[OUTPUT]:
             return replace(Batch.empty(self), size=self.size)
         return Batch({name: _pad(rows, (BOS,) if name == OUTPUT else ()) for name, rows in own.items()}, self.size)
@@ -366,8 +359,10 @@ def _check_longest(lengths: Lengths, budget: int, side: str) -> None:
         )
 
 
-def _pad(rows: Sequence[Tokens], prefix: tuple[int, ...]) -> Stream:
+def _pad(rows: Sequence[Values], prefix: tuple[int, ...]) -> Stream:
     """Return sequences of token IDs as a padded stream. Each row has the IDs in `prefix`, the tokens and EOS."""
+    if rows[0].dtype.kind == "f":  # numbers have no EOS, and one feature per position
+        return Stream.pad([torch.from_numpy(row).unsqueeze(1) for row in rows])
     width = max(map(len, rows), default=0) + len(prefix) + 1
     array = np.full((len(rows), width), PAD, np.int64)
     array[:, : len(prefix)] = prefix

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from specs import Corpus, ZooError
 from specs.corpus import Filter
-from zoo.data.corpus import Example
+from zoo.data.corpus import Example, cleaned_example
 from zoo.data.languages import is_other_language
 from zoo.system.memory import machine_memory, require_memory
 from zoo.text.lines import clean
@@ -166,11 +166,6 @@ def examples_with_status(examples: Iterable[Example], statuses: Statuses, status
     for example, own in zip(examples, statuses, strict=False):
         if own == status:
             yield cleaned_example(example)
-
-
-def cleaned_example(example: Example) -> Example:
-    """Return an example with the cleaned raw data of each stream."""
-    return {name: clean(raw) for name, raw in example.items()}
 
 
 def filter_by_length(

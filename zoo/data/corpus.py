@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from specs import Archive, Corpus, Files, Grammar, HeldOut, Part, Spec, Table, Treebank, ZooError
+from specs.corpus import Direction
 from zoo.data import builtin
 from zoo.files.archive import extract, extracted
 from zoo.files.download import fetch, recorded_sha256
-from zoo.report import Report
+from zoo.report import Report, size
 from zoo.text.files import digest, file_errors, is_sgml, read_sentences
+from zoo.text.lines import clean
 from zoo.text.trees.tree import unescape_brackets, words
 from zoo.text.vocabulary import MODALITIES
 
@@ -23,6 +25,8 @@ Example = Mapping[str, str]
 SPLITS: tuple[Split, Split, Split] = ("train", "dev", "test")
 
 _BUILTIN_PAIR_BYTES = 150  # average size of a pair of the built-in corpus
+_EXAMPLE_OVERHEAD = 200  # bytes of memory per example, in addition to its text
+_MAX_SCORED_TEXT = 256_000_000
 _GZIP_RATIO = 4  # assumed size of a text relative to its compressed file
 
 
@@ -100,6 +104,22 @@ class CorpusReader:
             yield from self._table_examples(part, split)
         elif isinstance(part, (Files, Archive)):
             yield from self._file_examples(self._paths(part))
+
+    def scored_examples(self, split: Split) -> list[tuple[Example, Direction]]:
+        """Return the cleaned examples of dev or test with their languages.
+
+        Raises:
+            ZooError: They have too much text, or the same errors as `examples`.
+        """
+        examples, memory = [], 0
+        for number, part in enumerate(getattr(self.corpus, split)):
+            for example in self.part_examples(split, number):
+                examples.append((cleaned_example(example), self.corpus.direction(part)))
+                memory += sum(map(len, example.values())) + _EXAMPLE_OVERHEAD
+                if memory > _MAX_SCORED_TEXT:
+                    hint = "use a few thousand pairs: all of them are translated and scored"
+                    raise ZooError(f"`corpus.{split}` has more than {size(_MAX_SCORED_TEXT)} of text", hint=hint)
+        return examples
 
     def bytes(self) -> int:
         """Return an estimate of the size of the uncompressed text in bytes. Download archives that are missing here."""
@@ -249,6 +269,11 @@ def corpus_name(corpus: Corpus) -> str:
 def languages_of(corpus: Corpus, part: Part) -> dict[str, str]:
     """Return the language of each stream of a part."""
     return dict(zip(("source", "target"), corpus.direction(part), strict=True))
+
+
+def cleaned_example(example: Example) -> Example:
+    """Return an example with the cleaned raw data of each stream."""
+    return {name: clean(raw) for name, raw in example.items()}
 
 
 def tree_example(tree: str) -> Example:

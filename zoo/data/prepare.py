@@ -25,7 +25,6 @@ from zoo.data.cleaning import (
     Statuses,
     apply_filters,
     classify,
-    cleaned_example,
     examples_with_status,
     filter_by_length,
 )
@@ -38,7 +37,7 @@ from zoo.files.atomic import FolderExistsError, atomic_folder, remove_folder, wr
 from zoo.files.locks import hold_while_alive
 from zoo.files.reading import UnreadableError, read_json
 from zoo.files.storage import require_space
-from zoo.report import Report, size
+from zoo.report import Report
 from zoo.text.languages import LanguagePair
 from zoo.text.lines import read_lines
 from zoo.text.vocabulary import SIDES, Vocabulary, check_learnable, learning_examples
@@ -47,9 +46,7 @@ _FORMAT = 3  # increase it whenever the same corpus gives other prepared files
 _CHUNK_EXAMPLES = 8192
 _LANGUAGE_EXAMPLES = 500  # number of examples from which the languages are detected
 _CHUNK_CHARACTERS = 4_000_000  # encoding takes fifty bytes per character
-_MAX_SCORED_TEXT = 256_000_000
 _MAX_OVERLAP = 0.01  # warn if a larger fraction of dev or test is also in the training text
-_EXAMPLE_OVERHEAD = 200  # bytes of memory per example, in addition to its text
 _SCORED_SPLITS: dict[Split, Status] = {"dev": Status.DEV, "test": Status.TEST}
 _COUNTS_FILE, _SECTIONS_FILE, _DROPPED_FILE = "counts.json", "sections.yaml", "dropped.txt"
 _EXAMPLES, _EXAMPLE_CHARACTERS = 3, 80
@@ -254,7 +251,7 @@ class _Preparation:
     def write(self) -> None:
         """Read and clean the corpus, learn the vocabulary, encode the text, and write all files."""
         # Read the small sets first, to report their errors before the long work.
-        scored = {split: self._read_scored(split) for split in _SCORED_SPLITS}
+        scored = {split: self.corpus.scored_examples(split) for split in _SCORED_SPLITS}
         self._scored = {split: {tuple(each.values()) for each, _ in known} for split, known in scored.items()}
         statuses, counts = classify(
             self._with_progress("reading", self._read_train()),
@@ -287,19 +284,6 @@ class _Preparation:
                 examples = [*examples, *zip(held_out, directions, strict=True)]
             self._write_scored(split, examples, vocabulary)
         self._write_description(counts)
-
-    def _read_scored(self, split: Split) -> Scored:
-        """Return the examples of dev or test with their languages. Raise ZooError if they have too much text."""
-        examples, memory = [], 0
-        for number, part in enumerate(getattr(self.spec.corpus, split)):
-            direction = self.spec.corpus.direction(part)
-            for example in self.corpus.part_examples(split, number):
-                examples.append((cleaned_example(example), direction))
-                memory += sum(map(len, example.values())) + _EXAMPLE_OVERHEAD
-                if memory > _MAX_SCORED_TEXT:
-                    hint = "use a few thousand pairs: all of them are translated and scored"
-                    raise ZooError(f"`corpus.{split}` has more than {size(_MAX_SCORED_TEXT)} of text", hint=hint)
-        return examples
 
     def _read_train(self) -> Iterator[Example]:
         """Yield the training examples. Count the examples of each part of the corpus in `part_counts`."""

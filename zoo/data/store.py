@@ -19,7 +19,8 @@ from zoo.files.reading import read_json
 _FORMAT: Literal[3] = 3
 _HEADER_FILE = "header.json"
 _SHARD_EXAMPLES = 1 << 22  # a few hundred megabytes; each shard takes four file descriptors
-Rows = Mapping[str, Sequence[Sequence[int]]]
+Values = npt.NDArray[np.int32 | np.float32]
+Rows = Mapping[str, Sequence[Sequence[float]]]
 """Values of some examples, by the name of the stream."""
 
 
@@ -131,14 +132,15 @@ class Store:
         """Return the number of examples."""
         return sum(self.parts)
 
-    def row(self, stream: str, index: int) -> npt.NDArray[np.int32]:
-        """Return the values of a stream of an example, `[length]`."""
+    def row(self, stream: str, index: int) -> Values:
+        """Return the values of a stream of an example, `[length]`: int32 token IDs or float32 numbers."""
         if not 0 <= index < len(self):
             raise IndexError(f"there is no example {index}: the store has {len(self)} examples, counted from 0")
         number, row = divmod(index, self._shard_examples)
         shard = self._shards[stream][number]
         start, end = shard.offsets[row : row + 2]
-        return shard.values[start:end].astype(np.int32)
+        values = shard.values[start:end]
+        return values.astype(np.float32 if values.dtype.kind == "f" else np.int32)
 
 
 def longest_input(store: Store) -> int:
@@ -179,7 +181,7 @@ def _shard_path(folder: Path, number: int, suffix: str) -> Path:
 
 class _Header(BaseModel):
     format: Literal[3]
-    streams: dict[str, Literal["uint16", "uint32"]] = Field(min_length=1)
+    streams: dict[str, Literal["uint16", "uint32", "float32"]] = Field(min_length=1)
     parts: tuple[NonNegativeInt, ...]
     shard_examples: PositiveInt
     shards: tuple[dict[str, NonNegativeInt], ...]

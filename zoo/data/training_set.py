@@ -13,10 +13,10 @@ import sentencepiece
 from compiler.seeds import stream
 from specs import Corpus, Spec
 from specs.corpus import Direction
-from zoo.data.batches import BatchSize, EpochBatches, Examples, Tokens, batch_examples, epoch_batches
+from zoo.data.batches import BatchSize, EpochBatches, Examples, batch_examples, epoch_batches
 from zoo.data.prefetch import prefetch
 from zoo.data.prepare import PreparedCorpus
-from zoo.data.store import Store
+from zoo.data.store import Store, Values
 from zoo.text.vocabulary import Vocabulary
 
 POOL_BATCHES = 64
@@ -54,7 +54,7 @@ class SubwordSampler:
         sentencepiece.set_random_generator_seed(seed % 2**32)
         return Examples((name, [self._sample(row, name) for row in rows]) for name, rows in examples.items())
 
-    def _sample(self, row: Tokens, stream: str) -> Tokens:
+    def _sample(self, row: Values, stream: str) -> Values:
         sample = self._vocabulary.stream(stream).sample(row.tolist(), self._alpha)
         return np.array(sample, np.int32) if 0 < len(sample) <= max(self._max_length, len(row)) else row
 

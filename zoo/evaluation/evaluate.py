@@ -6,9 +6,7 @@ from pathlib import Path
 from typing import Unpack
 
 from specs import HeldOut, Spec, ZooError
-from specs.corpus import Direction
-from zoo.data.cleaning import cleaned_example
-from zoo.data.corpus import CorpusReader, Example, Split
+from zoo.data.corpus import CorpusReader, Split
 from zoo.data.prepare import prepare
 from zoo.evaluation.outputs import EvaluationSet, ModelOutputs, format_examples, save_outputs
 from zoo.evaluation.scores import MACHINE_KEY, Scores, compute_scores
@@ -106,11 +104,6 @@ def read_split(spec: Spec, split: Split, report: Report, vocabulary: Vocabulary 
     if any(isinstance(part, HeldOut) for part in parts):
         prepared = prepare(spec, report, vocabulary)
         return EvaluationSet(prepared.texts(split), prepared.directions(split) if spec.languages else None)
-    examples: list[Example] = []
-    directions: list[Direction] = []
-    reader = CorpusReader(spec, report)
-    for number, part in enumerate(parts):
-        examples += map(cleaned_example, reader.part_examples(split, number))
-        directions += [spec.corpus.direction(part)] * (len(examples) - len(directions))
-    streams = {name: [example[name] for example in examples] for name in spec.task.streams}
-    return EvaluationSet(streams, directions if spec.languages else None)
+    scored = CorpusReader(spec, report).scored_examples(split)
+    streams = {name: [example[name] for example, _ in scored] for name in spec.task.streams}
+    return EvaluationSet(streams, [direction for _, direction in scored] if spec.languages else None)

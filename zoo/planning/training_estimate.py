@@ -20,7 +20,7 @@ from compiler.backends import BuildRequest, choose_backend
 from compiler.host import cores
 from compiler.stream import Stream
 from compiler.switches import fast_float32, keeps_memory, matrix_libraries, matrix_library
-from specs import EOS, Spec
+from specs import EOS, Features, Spec
 from zoo.data.batches import BatchSize
 from zoo.planning.capacity import weight_bytes
 from zoo.planning.memory_estimate import STATE_COPIES, batch_rows
@@ -302,7 +302,10 @@ class _Passes:
         rows = self.rows + extra_rows
         numbers = 7919 * torch.arange(rows * (self.length + 1)).view(rows, -1)
         source, target = (EOS + numbers % (size - EOS) for size in self.spec.vocabulary.sizes)
-        stream = Stream.full(source[:, 1:]) if self.spec.task.reads else None
+        values = source[:, 1:]
+        if isinstance(kind := self.spec.architecture.source, Features):
+            values = torch.ones(*values.shape, kind.width)
+        stream = Stream.full(values) if self.spec.task.reads else None
 
         def run() -> None:
             loss = self._program.train()(stream, target)

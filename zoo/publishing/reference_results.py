@@ -24,8 +24,7 @@ from torch import Tensor
 
 from compiler.program import Scorer
 from compiler.stream import Stream
-from specs import BOS, EOS, PAD, Grammar, HeldOut, Spec, ZooError
-from specs.task import OUTPUT
+from specs import PAD, Grammar, HeldOut, Spec, ZooError
 from zoo.evaluation.evaluate import read_split
 from zoo.evaluation.metrics import Metric, metrics_for
 from zoo.evaluation.outputs import EvaluationSet, ModelOutputs
@@ -37,7 +36,6 @@ from zoo.generation.config import GenerationOptions
 from zoo.generation.translator import Translator
 from zoo.models.weights import check_header
 from zoo.report import Report, size
-from zoo.text.languages import LanguagePair
 from zoo.text.vocabulary import Side
 
 NAME = "proof.safetensors"
@@ -123,15 +121,10 @@ def compute(translator: Translator, examples: Sequence[tuple[str, ...]]) -> Refe
         translator: The model in float32 on the CPU.
         examples: Texts of each stream, in the default direction of the spec.
     """
-    vocabulary = translator.vocabulary
-    languages = LanguagePair.of(translator.spec, vocabulary, translator.spec.default_direction)
-    texts = dict(zip(translator.spec.task.streams, zip(*examples, strict=True), strict=True))
-    targets = (vocabulary.encode(text, "target") for text in texts[OUTPUT])
-    target = pad_sequences([[BOS, *languages.target_tokens, *row, EOS] for row in targets], "cpu")
-    source = None
-    if "source" in texts:
-        sources = (vocabulary.encode(text, "source") for text in texts["source"])
-        source = Stream.pad([[*languages.source_tokens, *row, *vocabulary.source_suffix] for row in sources])
+    preprocessor = translator.preprocessor(*translator.spec.default_direction)
+    *sources, targets = zip(*examples, strict=True)
+    target = pad_sequences(preprocessor.encode_pairs_side(targets, "target"), "cpu")
+    source = Stream.pad(preprocessor.encode_pairs_side(sources[0], "source")) if sources else None
     log_probabilities = translator.program.score(source, target)
     return ReferenceLogProbabilities(target, log_probabilities, None if source is None else source.values)
 

@@ -7,28 +7,12 @@ A modality is one file: `zoo/text/tokenizer.py` is `text`, and `zoo/text/trees/t
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import ClassVar, NamedTuple, Self
+from typing import ClassVar, Self
 
 import specs
 from specs import Task
-
-
-class Learning(NamedTuple):
-    """Everything that a modality learns from: the raw data of its stream, and the settings of the spec."""
-
-    lines: Callable[[int], Iterable[str]]
-    """Function that returns the raw data of every n-th example."""
-    step: int
-    """The n that leaves as many examples as SentencePiece can hold in memory."""
-    section: specs.Vocabulary
-    task: Task | None
-    size: int
-    """Number of values, including the special tokens."""
-    field: str
-    """Field of the section that contains the size, for error messages."""
-    language_tokens: Sequence[str]
 
 
 class Modality(ABC):
@@ -44,6 +28,8 @@ class Modality(ABC):
 
     suffix: ClassVar[str]
     """Suffix of the file with the content."""
+    sampled: ClassVar[bool] = True
+    """Whether a part of the examples is enough to learn from."""
     content: bytes
     size: int
 
@@ -54,8 +40,26 @@ class Modality(ABC):
 
     @classmethod
     @abstractmethod
-    def learned(cls, learning: Learning) -> Self:
-        """Return the modality that is learned from the training data."""
+    def learn(
+        cls,
+        lines: Iterable[str],
+        section: specs.Vocabulary,
+        size: int,
+        field: str = "size",
+        language_tokens: Sequence[str] = (),
+        task: Task | None = None,
+    ) -> Self:
+        """Return the modality that is learned from the training data.
+
+        Args:
+            lines: Raw data of the examples.
+            section: Settings of the vocabulary.
+            size: Number of values, including the special tokens.
+            field: Field in the spec's section `vocabulary` that contains the size, for error messages.
+            language_tokens: Tokens to add for languages. Text is never encoded as these tokens, even if it contains
+                their names.
+            task: Task of the model, which may have further settings.
+        """
 
     @classmethod
     @abstractmethod

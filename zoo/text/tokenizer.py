@@ -12,11 +12,11 @@ from typing import Self
 import sentencepiece
 
 import specs
-from specs import BOS, EOS, PAD, UNK, ZooError
+from specs import BOS, EOS, PAD, UNK, Task, ZooError
 from zoo.text.added_tokens import AddedTokens
 from zoo.text.files import read_sentences
 from zoo.text.lines import clean, clean_with_positions, without_control
-from zoo.text.modality import Learning, Modality
+from zoo.text.modality import Modality
 from zoo.text.model_check import check_model
 from zoo.text.sentences import check_length
 
@@ -81,27 +81,14 @@ class Tokenizer(Modality):
         size: int,
         field: str = "size",
         language_tokens: Sequence[str] = (),
+        task: Task | None = None,
     ) -> Self:
-        """Return a tokenizer that is learned from lines of text.
-
-        Args:
-            lines: Text to learn from.
-            section: Settings of the vocabulary.
-            size: Number of tokens, including the special tokens.
-            field: Field in the spec's section `vocabulary` that contains the size, for error messages.
-            language_tokens: Tokens to add for languages. Text is never encoded as these tokens, even if it contains
-                their names.
+        """Return a tokenizer that is learned from lines of text (see `Modality.learn`).
 
         Raises:
             ZooError: The text gives fewer tokens than `size`, or has too many different characters for it.
         """
         return cls(_train_model(lines, section, size, f"vocabulary.{field}", language_tokens))
-
-    @classmethod
-    def learned(cls, learning: Learning) -> Self:
-        """Return the tokenizer that is learned from the training data of a stream."""
-        lines, section = learning.lines(learning.step), learning.section
-        return cls.learn(lines, section, learning.size, learning.field, learning.language_tokens)
 
     @classmethod
     def from_content(cls, content: bytes, name: str) -> Self:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import Literal, Self, TypeVar
+from typing import Literal, Self, TypeVar, cast
 
 import specs
 from specs import EOS, UNK, Task, Translation, ZooError
 from zoo.files.atomic import atomic_file
 from zoo.files.reading import MAX_VOCABULARY_BYTES, file_exists, read_bytes
 from zoo.text.lines import clean
-from zoo.text.modality import Learning, Modality
+from zoo.text.modality import Modality
 from zoo.text.tokenizer import BYTE_TOKENS, Tokenizer
 from zoo.text.trees.tokenizer import TreeTokenizer
 
@@ -158,13 +158,17 @@ class Vocabulary:
         def load(modality: type[Loaded], name: str) -> Loaded:
             return modality.from_content(read(folder / name, MAX_VOCABULARY_BYTES), str(folder / name))
 
-        source = _SIDE_FILE.format("source", Tokenizer.suffix)
-        targets = {_SIDE_FILE.format("target", each.suffix): each for each in MODALITIES.values()}
-        existing = [name for name in targets if file_exists(folder / name)]
-        if not existing and not file_exists(folder / source):
+        def of_side(side: Side) -> Modality:
+            modality = next(iter(found[side]), Tokenizer)
+            return load(modality, _SIDE_FILE.format(side, modality.suffix))
+
+        found = {
+            side: [each for each in MODALITIES.values() if file_exists(folder / _SIDE_FILE.format(side, each.suffix))]
+            for side in SIDES
+        }
+        if not any(found.values()):
             return cls(load(Tokenizer, _SHARED_FILE))
-        target = next(iter([*existing, *targets]))
-        return cls(load(Tokenizer, source), load(targets[target], target))
+        return cls(cast(Tokenizer, of_side("source")), of_side("target"))
 
     @classmethod
     def learn(
@@ -201,15 +205,13 @@ class Vocabulary:
         sizes = dict(zip(fields, section.sizes, strict=True))
 
         def learned(stream: str, modality: type[Loaded]) -> Loaded:
-            def lines(step: int) -> Iterator[str]:
-                return (example[stream] for example in islice(examples(), 0, None, step))
-
-            return modality.learned(
-                Learning(lines, step, section, task, sizes[stream], fields[stream], language_tokens)
-            )
+            chosen = islice(examples(), 0, None, step if modality.sampled else 1)
+            lines = (example[stream] for example in chosen)
+            return modality.learn(lines, section, sizes[stream], fields[stream], language_tokens, task)
 
         streams = Translation.streams if task is None else task.streams
-        return cls(learned("source", Tokenizer), learned("target", MODALITIES[streams["target"]]))
+        source, target = (learned(side, MODALITIES[streams[side]]) for side in SIDES)
+        return cls(cast(Tokenizer, source), target)
 
     def stream(self, name: str) -> Modality:
         """Return the modality of a stream."""

@@ -123,7 +123,8 @@ class Updater:
             self._recorded = None
             self.optimiser.zero_grad(set_to_none=True)
             if parts >= len(batch):
-                problem = f"a sentence pair of {batch.longest:,} tokens does not fit in memory"
+                longest = max(stream.values.shape[1] for stream in batch.streams.values())
+                problem = f"a sentence pair of {longest:,} tokens does not fit in memory"
                 raise ZooError(problem, hint="lower `corpus.max_length`, or end other programs", exit_code=1)
             parts = min(2 * parts, len(batch))
             if self._packs:  # all batches need the same memory

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from specs import BOS, EOS, PAD, ZooError
 from tests.examples import rows
 from zoo.data.batches import Batch, Examples, batch_examples, epoch_batches
+from zoo.data.store import Store, StoreWriter
 
 
 class ToyStore:
@@ -255,3 +256,12 @@ def test_shares_divide_the_pairs_evenly():
     empty = pairs.to_batch(50, 60)
     assert (len(empty), empty.size, int(empty.target.lengths.sum())) == (1, batch.size, 1)
     assert Batch.empty(("source", "target")).size.target_tokens == 0
+
+
+def test_a_stream_of_numbers_is_stored_and_padded_without_eos(tmp_path):
+    with StoreWriter(tmp_path, {"source": "float32", "target": "uint16"}) as writer:
+        writer.add({"source": [[0.5, -1.5, 2.0], [0.25]], "target": [[7], [8, 9]]})
+    batch = Examples.from_store(Store(tmp_path), [0, 1]).to_batch()
+    assert batch.source.values.tolist() == [[[0.5], [-1.5], [2.0]], [[0.25], [0.0], [0.0]]]
+    assert (batch.source.values.dtype, batch.source.lengths.tolist()) == (torch.float32, [3, 1])
+    assert batch.target.values.tolist() == [[BOS, 7, EOS, PAD], [BOS, 8, 9, EOS]]

@@ -393,7 +393,7 @@ def test_a_full_disk_and_too_large_dev_sets_are_reported_before_the_work(folder,
         patch.setattr("zoo.files.storage.shutil.disk_usage", lambda path: type("Usage", (), {"free": 100}))
         with pytest.raises(ZooError, match="the prepared corpus needs"):
             prepared_of(folder)
-    monkeypatch.setattr(prepare_module, "_MAX_SCORED_TEXT", 2_000)
+    monkeypatch.setattr("zoo.data.corpus._MAX_SCORED_TEXT", 2_000)
     with pytest.raises(ZooError, match=r"`corpus\.dev` has more than 2\.0 kB of text"):
         prepared_of(folder)
     assert tree() == []

@@ -36,10 +36,10 @@ def test_write_interrupted_at_each_file_operation_leaves_a_valid_checkpoint(
     one, resumed = trainer("training.steps=28", run=finished_run.folder), trainer("training.steps=28")
     one.progress = checkpoints.resume(one.run, one.program, one.updater.optimiser, Report())
     states = {24: _state_of(one)}
-    for step in one.inputs():
-        one.step(step)
-        one.progress = TrainingProgress(*step.position)
-        if step.position.step == 28:
+    for number, (batch, position) in enumerate(one.inputs(), start=25):
+        one.step(number, batch)
+        one.progress = TrainingProgress(number, *position)
+        if number == 28:
             break
     states[28] = _state_of(one)
     outcomes = []

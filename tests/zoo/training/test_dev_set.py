@@ -84,7 +84,7 @@ def test_checkpoints_report_scores_and_sample_translations(world: World, words: 
     assert "dev BLEU" not in summaries[2]
     samples = [text for text in words.said if text.startswith("  source ")]
     assert len(samples) == 3, "of two checkpoints, and of the average at the end"
-    sources, _ = prepare(world(), Report()).texts("dev")
+    sources = prepare(world(), Report()).texts("dev")["source"]
     assert all(sources[0] in text for text in samples)
     assert words.said.index(summaries[0]) < words.said.index(samples[0]) < words.said.index(summaries[1])
 

@@ -220,10 +220,10 @@ def test_weights_of_corpus_parts_say_how_often_their_pairs_are_used(
     assert store.parts[1] == 40
     assert sum(store.parts) == len(store)
     epochs: list[int] = [0, 0]
-    for step in trainer(weighted).inputs():
-        if step.position.epoch == 2:
+    for batch, position in trainer(weighted).inputs():
+        if position.epoch == 2:
             break
-        epochs[step.position.epoch] += step.size.rows
+        epochs[position.epoch] += batch.size.rows
     assert epochs == [store.parts[0] + 60, store.parts[0] + 60]
     plain = world("corpus.train=[{grammar: 300}, {source: own.en, target: own.de}]")
     assert prepare(plain, Report()).fingerprint == prepare(world(weighted), Report()).fingerprint
@@ -237,7 +237,7 @@ def test_another_vocabulary_of_the_same_corpus_is_refused(
     before = {path: path.read_bytes() for path in finished_run.folder.iterdir() if path.is_file()}
     remove_folder(prepare(finished_run.spec, Report()).folder)
     with monkeypatch.context() as patch:
-        other = [("quite another text", "ein ganz anderer Text")] * 300
+        other = [{"source": "quite another text", "target": "ein ganz anderer Text"}] * 300
         patch.setattr(Vocabulary, "learn", lambda pairs, *args: learn(lambda: [*pairs(), *other], *args))
         with pytest.raises(ZooError, match="the vocabulary differs from that of"):
             train(world("training.steps=25"))
@@ -304,10 +304,10 @@ def test_damaged_corpus_is_reported_before_a_checkpoint_is_written(
         with pytest.raises(ZooError, match="the corpus is damaged"):
             train(world("training.steps=1"))
     monkeypatch.setattr("zoo.data.prepare._HASHED_BYTES", 10)
-    shard = prepare(world(), Report()).folder / "train" / "00000.source.tokens"
+    shard = prepare(world(), Report()).folder / "train" / "00000.source.values"
     content = shard.read_bytes()
     shard.write_bytes(bytes([content[0] ^ 1]) + content[1:])
-    with pytest.raises(ZooError, match=r"00000\.source\.tokens` is damaged"):
+    with pytest.raises(ZooError, match=r"00000\.source\.values` is damaged"):
         train(world())
     assert not list(Path("runs/tiny/checkpoints").glob("*"))
 

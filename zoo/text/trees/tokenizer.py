@@ -12,10 +12,11 @@ from typing import Annotated, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from specs import EOS, UNK, Parsing, ZooError
+import specs
+from specs import EOS, UNK, Parsing, Task, ZooError
 from zoo.text.files import read_sentences
 from zoo.text.lines import without_control
-from zoo.text.modality import Learning, Modality
+from zoo.text.modality import Modality
 from zoo.text.tokenizer import damaged_vocabulary
 from zoo.text.trees.bracketed import read_tree, read_treebank
 from zoo.text.trees.tree import ESCAPED, MAX_DEPTH, ROOT, XX, Tree, leaf, node, with_root
@@ -63,6 +64,7 @@ class TreeTokenizer(Modality):
     """
 
     suffix = ".json"
+    sampled = False
 
     def __init__(
         self,
@@ -112,23 +114,24 @@ class TreeTokenizer(Modality):
         return map(str, read_treebank(map(without_control, read_sentences(path)), str(path)))
 
     @classmethod
-    def learned(cls, learning: Learning) -> Self:
-        """Return the tokenizer that is learned from the training data of a stream. All examples are used."""
-        assert isinstance(learning.task, Parsing)
-        return cls.learn(learning.lines(1), learning.task.linearisation, learning.size)
-
-    @classmethod
-    def learn(cls, lines: Iterable[str], linearisation: Linearisation, size: int) -> Self:
+    def learn(
+        cls,
+        lines: Iterable[str],
+        section: specs.Vocabulary,
+        size: int,
+        field: str = "size",
+        language_tokens: Sequence[str] = (),
+        task: Task | None = None,
+    ) -> Self:
         """Return a tokenizer for all labels and tags in some bracketed trees, in alphabetical order.
 
-        Args:
-            lines: Trees, one per line, each with ROOT at its top.
-            linearisation: Rule that determines which token stands for a word.
-            size: Number of IDs, including unused ones.
+        The trees have ROOT at their top. The task determines the linearisation (see `Modality.learn`).
 
         Raises:
             ZooError: There is no tree, or `size` is smaller than the number of tokens.
         """
+        assert isinstance(task, Parsing)
+        linearisation = task.linearisation
         labels, tags, longest_run = Counter[str](), Counter[str](), 1
         for line in lines:
             longest_run = max([longest_run, *(run.count("(") - 1 for run in _OPENING_RUN.findall(line))])

@@ -6,6 +6,7 @@ from typing import get_args
 
 import pytest
 
+import specs
 from specs import UNK, ZooError
 from zoo.text.trees.bracketed import read_tree
 from zoo.text.trees.tokenizer import Linearisation, TreeTokenizer
@@ -16,7 +17,8 @@ ALL = get_args(Linearisation)
 
 
 def tokenizer_of(*trees: Tree | str, linearisation: Linearisation = "vinyals", size: int = 64) -> TreeTokenizer:
-    return TreeTokenizer.learn(map(str, trees), linearisation, size)
+    parsing = specs.load("parsing/tiny", {"task.linearisation": linearisation})
+    return TreeTokenizer.learn(map(str, trees), parsing.vocabulary, size, task=parsing.task)
 
 
 def without_tags(tree: Tree) -> Tree:
