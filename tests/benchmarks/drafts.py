@@ -100,12 +100,11 @@ def _compare(given: argparse.Namespace) -> dict[str, Any]:
     # Short sentences count as 16 tokens.
     tokens = 16 * given.batch if given.batch > 1 else 1
     options: Any = {"source": source, "target": target, "beam": given.beam, "workers": 1, "max_batch_tokens": tokens}
-    options["protect"] = False
 
     def run(name: str, part: Sequence[str]) -> list[list[Translation]]:
         start_batch = Batch.start if name == "python" else program_batch.start_batch
         with patch.object(engine, "start_batch", start_batch):
-            return systems[name].hypotheses(part, **options)
+            return systems[name].hypotheses(part, protect=False, **options)
 
     seconds: dict[str, list[float]] = {name: [] for name in SYSTEMS}
     outputs: dict[str, list[list[Translation]]] = {name: [] for name in SYSTEMS}

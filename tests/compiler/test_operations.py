@@ -8,7 +8,7 @@ from inspect import getmembers, isabstract, isclass
 
 import pytest
 
-from compiler import drawing, operations
+from compiler import operations
 from compiler.operations.attention import Attention, AttentionKernel, RestrictedAttention
 from compiler.operations.cache import AppendToCache, WriteToCache
 from compiler.operations.elementwise import Dropout, Relu
@@ -19,6 +19,7 @@ from compiler.operations.probability import ChunkedCrossEntropy, CrossEntropy
 from compiler.operations.projection import Linear, Logits, QuantisedLinear, QuantisedLogits
 from compiler.operations.views import Slice
 from compiler.size import BATCH, Size
+from zoo.visualization import graph_drawing
 
 OPERATIONS = sorted(
     {
@@ -41,7 +42,7 @@ def test_declarations(operation: type[Operation]) -> None:
     """It is documented, its code exists and calls what it declares, and a drawing has a colour for it."""
     assert operation.__doc__
     assert operation.code or operation.emit is not Operation.emit
-    assert operation.caption is None or operation.caption[0] in drawing._COLOURS
+    assert operation.caption is None or operation.caption[0] in graph_drawing._COLOURS
     assert not operation.view or operation.shares_buffer
     for call in operation.calls:
         module, _, name = call.rpartition(".")
