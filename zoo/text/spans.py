@@ -233,10 +233,8 @@ def _is_written(span: Span, text: str, language: str) -> bool:
     if not span.numeric:
         edges = r"(?<!\w)" * span.text[0].isalnum(), r"(?![\w/])" * span.text[-1].isalnum()
         return re.search(f"{edges[0]}{re.escape(span.text)}{edges[1]}", text) is not None
-    is_part_of_hour = span.text.partition(":")[2][:2] in ("15", "30", "45") or "1/2" in span.text or "/4" in span.text
-    return (
-        _has_word(span, text, language) or _has_ends(span, text) or (is_part_of_hour and bool(_QUARTERS.search(text)))
-    )
+    is_part = span.text.partition(":")[2][:2] in ("15", "30", "45") or bool(span.readings & {"1/2", "1/4", "3/4"})
+    return _has_word(span, text, language) or _has_ends(span, text) or (is_part and bool(_QUARTERS.search(text)))
 
 
 def _has_ends(span: Span, text: str) -> bool:

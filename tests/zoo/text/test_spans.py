@@ -92,6 +92,7 @@ def test_translations_agree_up_to_the_notation(source, target):
         ("hello %s", "hallo %", ["%s"], []),
         ("open 24/7 on pages 5-10", "24 7 auf 510 offen", ["24/7", "5-10"], ["24", "7", "510"]),
         ("20 m²", "20 Meilen", ["20 m²"], []),
+        ("on 3/4/2024", "um halb", ["3/4/2024"], []),
         ("1 hour", "einfach, Eis", ["1"], []),
         ("COVID-19 in 3D", "COVDD19 in 3", ["COVID-19", "3D"], ["19", "3"]),
         ("{0} 😊", "{1}", ["{0}", "😊"], []),
