@@ -18,6 +18,11 @@ _FRONT_MATTER = re.compile(
     r"\A(?:---[ \t]*\n.*?^(?:---|\.\.\.)|\+\+\+[ \t]*\n.*?^\+\+\+)[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE
 )
 _TAG = re.compile(r"<(/?)([a-zA-Z][^\s/>]*)")
+_CODE = re.compile(
+    r"import\s.*['\"];?|export\s(?:const|default|function|let)\b.*|\\[a-zA-Z]+(?:\{[^{}]*\}|\[[^\[\]]*\])*"
+)
+"""Line of code or of LaTeX between the paragraphs."""
+_TEMPLATE = ("{%", "{{<", "{{%")
 _COPIED = ("code", "kbd", "samp", "var")
 """Elements of HTML that are copied with their content."""
 _PARSER = make_parser()
@@ -39,7 +44,7 @@ def parse(text: str) -> list[Fragment]:
     fragments, cursor, mode = list[Fragment](), 0, Mode.TEXT
     for token in _PARSER.parse(lines[base:]):
         place = token.meta.get("place")
-        if place is None or not place.content:
+        if place is None or not place.content or all(map(_CODE.fullmatch, place.content.split("\n"))):
             continue
         start = base + place.source(0)
         previous, mode = mode, token.meta["mode"]
@@ -66,6 +71,7 @@ def _inline(content: str, tokens: Sequence[Token]) -> Iterator[Fragment]:
     """The last end tag of each element of HTML."""
     has_text = any(token.type == "text" and any(map(str.isalpha, token.content)) for token, _, _ in spans)
     index = link = 0
+    has_title = content.startswith("[!") and "\n" not in content[: spans[0][2]]
     while index < len(spans):
         token, start, end = spans[index]
         index += 1
@@ -85,6 +91,12 @@ def _inline(content: str, tokens: Sequence[Token]) -> Iterator[Fragment]:
             yield from _inline(token.content, token.children or ())
             yield Fragment(Kind.BREAK, raw, output=label_end(raw, token.content))
             continue
+        if token.type == "softbreak":
+            around = content[spans[index - 2][1] :], content[end:]
+            if has_title or any(each.startswith(_TEMPLATE) for each in around):
+                yield Fragment(Kind.BREAK, content[start:end])
+                has_title = False
+                continue
         link = start if token.type == "link_open" else link
         label = content[link + 1 : start] if token.type == "link_close" else ""
         yield _fragment(token, content[start:end], label)
@@ -121,7 +133,8 @@ def _fragment(token: Token, raw: str, label: str) -> Fragment:
         return Fragment(Kind.CLOSE, raw, name=name, output=label_end(raw, label))
     if token.nesting:
         is_open = token.nesting > 0
-        return Fragment(Kind.OPEN if is_open else Kind.CLOSE, raw, name=name, output=mark(raw, is_open=is_open))
+        output = None if token.type.startswith("marked") else mark(raw, is_open=is_open)
+        return Fragment(Kind.OPEN if is_open else Kind.CLOSE, raw, name=name, output=output)
     if token.type == "softbreak":
         return Fragment(Kind.LINE, raw, " ")
     if token.type == "html_inline" and not raw.lower().startswith("<br"):
