@@ -22,6 +22,7 @@ _CODE = re.compile(
     r"import\s.*['\"];?|export\s(?:const|default|function|let)\b.*|\\[a-zA-Z]+(?:\{[^{}]*\}|\[[^\[\]]*\])*"
 )
 """Line of code or of LaTeX between the paragraphs."""
+_MAX_INDENT = 100
 _TEMPLATE = ("{%", "{{<", "{{%")
 _COPIED = ("code", "kbd", "samp", "var")
 """Elements of HTML that are copied with their content."""
@@ -51,9 +52,7 @@ def parse(text: str) -> list[Fragment]:
         raw = cut(cursor, start)
         fragments.append(Fragment(Kind.BREAK, raw, output=None if mode is previous else raw + mode.value))
         cursor, offset = start, 0
-        inner = (
-            _PARSE_HTML(place.content) if mode is Mode.HTML else _merge(_inline(place.content, token.children or ()))
-        )
+        inner = _read_html(place.content) if mode is Mode.HTML else _merge(_inline(place.content, token.children or ()))
         for fragment in inner:
             offset += len(fragment.raw)
             end = base + place.source(offset)
@@ -62,6 +61,17 @@ def parse(text: str) -> list[Fragment]:
             fragments.append(replace(fragment, raw=raw, output=line_break(raw) if is_line else fragment.output))
             cursor = end
     return [*fragments, Fragment(Kind.BREAK, cut(cursor, len(lines)))]
+
+
+def _read_html(content: str) -> Iterator[Fragment]:
+    """Yield the fragments of a block of HTML, with tags that are on a line of their own as boundaries."""
+    end = 0
+    for fragment in _PARSE_HTML(content):
+        start, end = end, end + len(fragment.raw)
+        before, after = content[max(start - _MAX_INDENT, 0) : start], content[end : end + _MAX_INDENT]
+        is_alone = not before.rpartition("\n")[2].strip() and not after.partition("\n")[0].strip()
+        is_tag = fragment.kind in (Kind.OPEN, Kind.CLOSE)
+        yield replace(fragment, kind=Kind.BREAK) if is_tag and is_alone else fragment
 
 
 def _inline(content: str, tokens: Sequence[Token]) -> Iterator[Fragment]:

@@ -339,7 +339,8 @@ def _write(segment: Segment, words: Sequence[_Word], head: Sequence[Unit | Mark]
         writer.text(tail + segment.end, previous)
         return writer.finish()
     writer.text(tail, previous)
-    return segment.start + writer.finish() + segment.end
+    has_gap = any(isinstance(each, Unit) and each.space_after for each in head)
+    return ("" if has_gap else segment.start) + writer.finish() + segment.end
 
 
 def _first_stacks(segment: Segment, words: Sequence[_Word]) -> list[Stack]:
@@ -363,6 +364,8 @@ class _Writer:
         self._ends: list[str] = []
         """End tags of the open elements."""
         self._opened = set[int]()
+        self._gap = False
+        """Whether a space has to be written before the following text."""
 
     def finish(self) -> str:
         """Close all elements, and return what was written."""
@@ -388,6 +391,7 @@ class _Writer:
     def text(self, text: str, stack: Stack) -> None:
         """Write a text inside of the elements."""
         if text:
+            self._write_gap(stack)
             self.move_to(stack)
             self._text += text
 
@@ -403,11 +407,17 @@ class _Writer:
             return self.copy(content.output)
         if content.space_before and not at_start and content.output:
             self._space(content)
+        self._write_gap(content.stack)
         self.move_to(content.stack)
         self.copy(content.output)
-        if content.space_after and at_start and content.output:
-            self._space(content)
+        self._gap = content.space_after and at_start and not self._syntax.needs_runs
         return None
+
+    def _write_gap(self, stack: Stack) -> None:
+        """Write the space after copied content outside of its elements, where those of the following text begin."""
+        if self._gap:
+            self._gap = False
+            self.text(" ", _common(self.stack, stack))
 
     def _space(self, unit: Unit) -> None:
         last = self._text or "".join(self._output[-2:])

@@ -83,6 +83,10 @@ def test_what_is_not_commonmark_is_copied(before: str, after: str | None) -> Non
         ("one two<br>three four", "TWO ONE<br>FOUR THREE"),
         ("one <img src=a> two", "TWO ONE <img src=a>"),
         ("<div>one <b>two</b> & three</div>", "<div>THREE &amp; <b>TWO</b> ONE</div>"),
+        (
+            "<Tabs>\n  <Tab a=b>\none <b>two</b>\n  </Tab>\n</Tabs>",
+            "<Tabs>\n  <Tab a=b>\n<b>TWO</b> ONE\n  </Tab>\n</Tabs>",
+        ),
         ("> <p>one\n> two</p>", "> <p>TWO ONE</p>"),
         ("<details>\n<summary>one two</summary>\n\n*three* four\n\n</details>", None),
         ("<pre>\none *two*\n</pre>", "<pre>\none *two*\n</pre>"),
@@ -113,6 +117,7 @@ def test_html_is_translated_as_html(before: str, after: str | None) -> None:
             "![TWO ONE](u 'v') [![*FOUR* THREE][three *four*]](u)\n\n[three *four*]: w",
         ),
         ("one ![two](u)", "ONE ![two](u)"),
+        ("[![one](u)](v) [two](w) three", "[![one](u)](v) THREE [TWO](w)"),
         ("one [*two*\nthree](u) four", "FOUR [THREE *TWO*](u)\nONE"),
     ],
 )
