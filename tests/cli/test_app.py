@@ -53,9 +53,9 @@ OPTIONS = {
             "--shortlist",
         ),
         "--n-best",
-        *("--no-split", "--temperature", "--top-k", "--top-p", "--seed", "--json", *_EXECUTION),
+        *("--no-split", "--no-protect", "--temperature", "--top-k", "--top-p", "--seed", "--json", *_EXECUTION),
     ],
-    "translate": ["FILE|FOLDER", "--output", "--yes", *_MODEL, "--from", "--to", *_EXECUTION],
+    "translate": ["FILE|FOLDER", "--output", "--yes", *_MODEL, "--from", "--to", "--no-protect", *_EXECUTION],
     "run": ["MODEL", "--from", "--to", *_EXECUTION[:-1]],
     "parse": [
         *("MODEL", *_MODEL, "--input", "--output", "--pretty", "--svg", "--beam", "--alpha", "--n-best"),

@@ -79,7 +79,10 @@ class Syntax:
     escape: Callable[[str], str]
     needs_runs: bool = False
     wraps: bool = False
-    marks: re.Pattern[str] = re.compile(r"(?:[-–—•▪‣●○*+]++\s++|>>++\s*+|[♪♫]++\s*+)++")
+    marks: re.Pattern[str] = re.compile(
+        r"(?:[-‐-―*+]++\s++|[•▪‣●○◦∙·☐☑☒✓✔→⇒➤]++\s*+|>++\s++|>>++|[♪♫]++\s*+"
+        r"|(?:\(?(?:[a-zA-Z]|\d{1,3})\)|\[\d{1,3}\])\s++)++"
+    )
     end_marks: re.Pattern[str] = re.compile(r"(?:\s*+[♪♫]++)++$")
     finish: Callable[[str], str] = str
 

@@ -18,6 +18,12 @@ _FRONT_MATTER = re.compile(
     r"\A(?:---[ \t]*\n.*?^(?:---|\.\.\.)|\+\+\+[ \t]*\n.*?^\+\+\+)[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE
 )
 _TAG = re.compile(r"<(/?)([a-zA-Z][^\s/>]*)")
+_CODE = re.compile(
+    r"import\s.*['\"];?|export\s(?:const|default|function|let)\b.*|\\[a-zA-Z]+(?:\{[^{}]*\}|\[[^\[\]]*\])*"
+)
+"""Line of code or of LaTeX between the paragraphs."""
+_MAX_INDENT = 100
+_TEMPLATE = ("{%", "{{<", "{{%")
 _COPIED = ("code", "kbd", "samp", "var")
 """Elements of HTML that are copied with their content."""
 _PARSER = make_parser()
@@ -39,16 +45,14 @@ def parse(text: str) -> list[Fragment]:
     fragments, cursor, mode = list[Fragment](), 0, Mode.TEXT
     for token in _PARSER.parse(lines[base:]):
         place = token.meta.get("place")
-        if place is None or not place.content:
+        if place is None or not place.content or all(map(_CODE.fullmatch, place.content.split("\n"))):
             continue
         start = base + place.source(0)
         previous, mode = mode, token.meta["mode"]
         raw = cut(cursor, start)
         fragments.append(Fragment(Kind.BREAK, raw, output=None if mode is previous else raw + mode.value))
         cursor, offset = start, 0
-        inner = (
-            _PARSE_HTML(place.content) if mode is Mode.HTML else _merge(_inline(place.content, token.children or ()))
-        )
+        inner = _read_html(place.content) if mode is Mode.HTML else _merge(_inline(place.content, token.children or ()))
         for fragment in inner:
             offset += len(fragment.raw)
             end = base + place.source(offset)
@@ -59,6 +63,17 @@ def parse(text: str) -> list[Fragment]:
     return [*fragments, Fragment(Kind.BREAK, cut(cursor, len(lines)))]
 
 
+def _read_html(content: str) -> Iterator[Fragment]:
+    """Yield the fragments of a block of HTML, with tags that are on a line of their own as boundaries."""
+    end = 0
+    for fragment in _PARSE_HTML(content):
+        start, end = end, end + len(fragment.raw)
+        before, after = content[max(start - _MAX_INDENT, 0) : start], content[end : end + _MAX_INDENT]
+        is_alone = not before.rpartition("\n")[2].strip() and not after.partition("\n")[0].strip()
+        is_tag = fragment.kind in (Kind.OPEN, Kind.CLOSE)
+        yield replace(fragment, kind=Kind.BREAK) if is_tag and is_alone else fragment
+
+
 def _inline(content: str, tokens: Sequence[Token]) -> Iterator[Fragment]:
     """Yield the fragments of an inline text, and attributes as copied content without a text."""
     spans = list(_spans(tokens))
@@ -66,6 +81,7 @@ def _inline(content: str, tokens: Sequence[Token]) -> Iterator[Fragment]:
     """The last end tag of each element of HTML."""
     has_text = any(token.type == "text" and any(map(str.isalpha, token.content)) for token, _, _ in spans)
     index = link = 0
+    has_title = content.startswith("[!") and "\n" not in content[: spans[0][2]]
     while index < len(spans):
         token, start, end = spans[index]
         index += 1
@@ -85,6 +101,12 @@ def _inline(content: str, tokens: Sequence[Token]) -> Iterator[Fragment]:
             yield from _inline(token.content, token.children or ())
             yield Fragment(Kind.BREAK, raw, output=label_end(raw, token.content))
             continue
+        if token.type == "softbreak":
+            around = content[spans[index - 2][1] :], content[end:]
+            if has_title or any(each.startswith(_TEMPLATE) for each in around):
+                yield Fragment(Kind.BREAK, content[start:end])
+                has_title = False
+                continue
         link = start if token.type == "link_open" else link
         label = content[link + 1 : start] if token.type == "link_close" else ""
         yield _fragment(token, content[start:end], label)
@@ -121,7 +143,8 @@ def _fragment(token: Token, raw: str, label: str) -> Fragment:
         return Fragment(Kind.CLOSE, raw, name=name, output=label_end(raw, label))
     if token.nesting:
         is_open = token.nesting > 0
-        return Fragment(Kind.OPEN if is_open else Kind.CLOSE, raw, name=name, output=mark(raw, is_open=is_open))
+        output = None if token.type.startswith("marked") else mark(raw, is_open=is_open)
+        return Fragment(Kind.OPEN if is_open else Kind.CLOSE, raw, name=name, output=output)
     if token.type == "softbreak":
         return Fragment(Kind.LINE, raw, " ")
     if token.type == "html_inline" and not raw.lower().startswith("<br"):

@@ -22,7 +22,7 @@ _URL = (
     rf"(?<![^\W_])(?<![/.])(?:https?://|ftp://|www\.)(?:{_URL_PART}|\({_URL_PART}*\))*"
     rf"(?:(?![?!.,:;*_~'\"]){_URL_PART}|\({_URL_PART}*\))"
 )
-_TEXT_END = re.compile(rf"(?<! ) *\n|[!&*<\[\]\\_`~$^:{{]|{_URL}|{_EMAIL}")
+_TEXT_END = re.compile(rf"(?<! ) *\n|[!&*<\[\]\\_`~$^:{{]|==|{_URL}|{_EMAIL}")
 """End of plain text: a line break, a character that may begin markup, a URL, or an email address."""
 _LINE_BREAK = re.compile(r"( *)\n[ \t]*")
 _START = re.compile(r"\[[ xX]\](?=\s)\s*|\[!\w[\w-]*\][+-]?\s*|\[(?:TOC|toc)\]$")
@@ -36,7 +36,7 @@ _MATH = (
 )
 _MARKS = (
     *(ATTRIBUTES.pattern, r"\[\^[^\[\]\s]+\]", r"\^\[[^\[\]]*\]", r"\[-?@[^\[\]\n]*\](?![\[(])"),
-    r"(?<![^\W_])(?<!:):(?=[\w+-]*[a-z])[\w+-]+:(?!:|[^\W_])",
+    r"(?<![^\W_])(?<!:):(?:[+-]1|(?=[\w+-]*[a-z])[\w+-]+):(?!:|[^\W_])",
 )
 """Extensions that are no words: attributes, footnotes, citations and names of emoji."""
 _WORDS = (
@@ -54,6 +54,8 @@ _TITLED = re.compile(
     r"|(?P<indented>!!!|\?\?\?\+?|===[+!]?)[ \t]++[\w \t-]*+(?:\"(?P<quoted>[^\"]*)\"[ \t]*+)?$"
 )
 """First line of a container, with its title. The content of some containers is indented."""
+_MARKED = re.compile(r"(?P<mark>==)(?=[^\s=])[^\n]{0,200}?[^\s=]==(?!=)|(?P<raised>~|\^)[^\s~^]{1,30}(?P=raised)(?!~)")
+"""Marked text, subscript and superscript."""
 _LABEL = re.compile(r"(?:\[\^[^\[\]\s]+\]:|\*\[[^\]]+\]:|[:~](?=[ \t]))[ \t]*")
 """Label of a footnote, an abbreviation or a definition."""
 
@@ -100,6 +102,7 @@ def make_parser() -> MarkdownIt:
     inline.at("text", _text)
     inline.at("newline", _measured(_newline))
     inline.before("escape", "copied", _measured(_copied))
+    inline.after("copied", "marked", _measured(_marked))
     return parser
 
 
@@ -297,5 +300,20 @@ def _copied(state: StateInline, silent: bool) -> bool:
         token = state.push(name, "", 0)
         if name == "copied":
             token.content = match["wiki"] or (match["words"] or "").strip("<>")
+    state.pos = match.end()
+    return True
+
+
+def _marked(state: StateInline, silent: bool) -> bool:
+    match = _MARKED.match(state.src, state.pos, state.posMax)
+    if match is None:
+        return False
+    if not silent:
+        mark, end = match["mark"] or match["raised"], state.posMax
+        state.push("marked_open", "mark", 1).markup = mark
+        state.pos, state.posMax = state.pos + len(mark), match.end() - len(mark)
+        state.md.inline.tokenize(state)
+        state.push("marked_close", "mark", -1).markup = mark
+        state.posMax = end
     state.pos = match.end()
     return True

@@ -11,7 +11,7 @@ from itertools import pairwise
 from operator import itemgetter
 
 from zoo.documents.fragments import Syntax
-from zoo.documents.segments import WORDS, Element, Mark, Segment, Stack, Unit
+from zoo.documents.segments import PLACEHOLDER, WORDS, Element, Mark, Segment, Stack, Unit
 from zoo.generation.alignment import AlignedToken
 
 _MAX_WORD = 100
@@ -87,25 +87,39 @@ def _replace_words(segment: Segment, words: list[_Word], target: str) -> list[Un
     visible = [unit for unit in segment.units if unit.end > unit.start]
     starts = [unit.start for unit in visible]
     found: list[list[int]] = [[] for _ in visible]
-    unclaimed: dict[str, deque[int]] = {}
+    same: dict[str, deque[int]] = {}
+    """Words that may be copies of a unit's text, which the alignment may have given to another unit."""
     for index, word in enumerate(words):
+        text = target[word.start : word.end]
         owner = -1 if word.source is None else bisect_right(starts, word.source) - 1
-        if owner >= 0 and word.source is not None and word.source < visible[owner].end:
+        is_owned = owner >= 0 and word.source is not None and word.source < visible[owner].end
+        if is_owned:
             found[owner].append(index)
-        else:
-            unclaimed.setdefault(target[word.start : word.end], deque()).append(index)
+        if is_owned or word.source is None or not segment.text.startswith(text, word.source):
+            same.setdefault(PLACEHOLDER if text.startswith(PLACEHOLDER) else text, deque()).append(index)
+    texts = [segment.text[unit.start : unit.end] for unit in visible]
+    chosen = [
+        next((index for index in indices if target[words[index].start : words[index].end] == text), None)
+        for text, indices in zip(texts, found, strict=True)
+    ]
+    used = set(chosen)
+    for number, text in enumerate(texts):
+        queue = same.get(text, deque())
+        while queue and queue[0] in used:
+            queue.popleft()
+        if chosen[number] is None and queue:
+            chosen[number] = queue.popleft()
+            used.add(chosen[number])
     rest = [unit for unit in segment.units if unit.end == unit.start]
     removed = set[int]()
-    for unit, indices in zip(visible, found, strict=True):
-        text = segment.text[unit.start : unit.end]
-        if not indices and unclaimed.get(text):
-            indices = [unclaimed[text].popleft()]
-        if not indices:
+    for unit, first, indices in zip(visible, chosen, found, strict=True):
+        free = [index for index in indices if index not in used] if first is None else []
+        first = free[0] if free else first
+        if first is None:
             rest.append(unit)
             continue
-        exact = [index for index in indices if target[words[index].start : words[index].end] == text]
-        first = last = (exact or indices)[0]
-        for index in () if exact else indices[1:]:
+        last = first
+        for index in free[1:]:
             last += index == last + 1
         words[first].unit, words[first].end = unit, words[last].end
         removed.update(range(first + 1, last + 1))
@@ -325,7 +339,8 @@ def _write(segment: Segment, words: Sequence[_Word], head: Sequence[Unit | Mark]
         writer.text(tail + segment.end, previous)
         return writer.finish()
     writer.text(tail, previous)
-    return segment.start + writer.finish() + segment.end
+    has_gap = any(isinstance(each, Unit) and each.space_after for each in head)
+    return ("" if has_gap else segment.start) + writer.finish() + segment.end
 
 
 def _first_stacks(segment: Segment, words: Sequence[_Word]) -> list[Stack]:
@@ -349,6 +364,8 @@ class _Writer:
         self._ends: list[str] = []
         """End tags of the open elements."""
         self._opened = set[int]()
+        self._gap = False
+        """Whether a space has to be written before the following text."""
 
     def finish(self) -> str:
         """Close all elements, and return what was written."""
@@ -374,6 +391,7 @@ class _Writer:
     def text(self, text: str, stack: Stack) -> None:
         """Write a text inside of the elements."""
         if text:
+            self._write_gap(stack)
             self.move_to(stack)
             self._text += text
 
@@ -389,11 +407,17 @@ class _Writer:
             return self.copy(content.output)
         if content.space_before and not at_start and content.output:
             self._space(content)
+        self._write_gap(content.stack)
         self.move_to(content.stack)
         self.copy(content.output)
-        if content.space_after and at_start and content.output:
-            self._space(content)
+        self._gap = content.space_after and at_start and not self._syntax.needs_runs
         return None
+
+    def _write_gap(self, stack: Stack) -> None:
+        """Write the space after copied content outside of its elements, where those of the following text begin."""
+        if self._gap:
+            self._gap = False
+            self.text(" ", _common(self.stack, stack))
 
     def _space(self, unit: Unit) -> None:
         last = self._text or "".join(self._output[-2:])

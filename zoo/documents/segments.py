@@ -13,7 +13,7 @@ from zoo.text.sentences import MAX_TEXT_LENGTH
 
 MAX_DEPTH = 100
 """Maximum number of inline elements around a character."""
-WORDS = re.compile(r"\w+(?:['’-]\w+)*|[^\w\s]")
+WORDS = re.compile(r"\w[\w.+-]{0,63}@\w[\w.-]*\w|\w+(?:['’-]\w+|(?<=\d)[.,:/]\d\w*)*|[^\w\s]")
 _WORD_START = re.compile(r"['’-]?\w")
 _WORD_END = re.compile(r"\w['’-]?$")
 PLACEHOLDER = "Foo"
@@ -27,6 +27,8 @@ _GLUED_BEFORE = re.compile(r"[\w,.;:!?)\]}»”’\"'%]$")
 _REFERENCE = re.compile(r"(?=[^\w\s]*[\d*†‡§¶#¹²³⁰-⁹₀-₉])\S+")
 """Content without letters that belongs to the word before it, such as the number of a footnote or an exponent."""
 _SYMBOLS = re.compile("[\u2190-\u21ff\u2300-\u2bff\U0001f000-\U0001faff\u200d\ufe0e\ufe0f]+")
+_GLUE = re.compile(r"[-+/&=:.~]{1,2}")
+"""Text between two copied contents, as in Ctrl+C, that is copied with them."""
 _RAISED = ("sup", "sub", "vertAlign")
 """Parts of the names of elements whose digits do not continue a number before them."""
 _MAX_MARK = 100
@@ -375,9 +377,21 @@ def _copy_elements(run: Sequence[Fragment], is_copied: _Test) -> list[Fragment]:
             index = end
         else:
             result.append(run[index])
+            if run[index].kind is Kind.UNIT and _is_glued(result[-3:]):
+                raw, output = "".join(each.raw for each in result[-3:]), "".join(each.written for each in result[-3:])
+                result[-3:] = [Fragment(Kind.UNIT, raw, "".join(each.text for each in result[-3:]), output=output)]
             before = run[index].text[-1:] or before
             index += 1
     return result
+
+
+def _is_glued(parts: Sequence[Fragment]) -> bool:
+    """Return whether the last fragments are two copied contents with only a sign such as "+" between them."""
+    if [each.kind for each in parts] != [Kind.UNIT, Kind.TEXT, Kind.UNIT] or not all(
+        each.text.strip() for each in parts
+    ):
+        return False
+    return _GLUE.fullmatch(parts[1].text) is not None
 
 
 def _element_end(run: Sequence[Fragment], start: int) -> int:

@@ -10,7 +10,7 @@ import re
 from zoo.documents.fragments import Fragment, Kind, Syntax, View
 
 _LINE = r"(?:\r\n|\r|\n)"
-_TIME = r"\d+:\d\d:\d\d[,.]\d+"
+_TIME = r"-?\d+:\d\d(?::\d\d)?(?:[,.:]\d+)?"
 _HEAD = re.compile(
     rf"(?:^|(?<=[\r\n]))(?:[ \t]*\d+[ \t]*{_LINE})?[ \t]*{_TIME}[ \t]*-->[ \t]*{_TIME}[^\r\n]*(?:{_LINE}|$)"
 )
@@ -19,12 +19,12 @@ _MARKUP = re.compile(
     r"<(?P<close>/?)(?P<name>[a-zA-Z]++)[^<>\r\n]*>|(?P<code>\{[^{}\r\n]*\})"
     rf"|(?P<blank>{_LINE}(?:[ \t]*+{_LINE})+)|(?P<line>{_LINE}|\\[Nn])"
 )
-_SOUND = r"\[[^\[\]]*\]|\([^\W\d_a-zß-öø-ÿ][^()a-zß-öø-ÿ]*\)"
-_SPEAKER = r"[^\W\d_a-zß-öø-ÿ][^:a-zß-öø-ÿ]{0,40}:(?=\s)"
+_SOUND = r"\[[^\[\]]*\]|\([^\W\d_a-zß-öø-ÿ][^()a-zß-öø-ÿ]*\)|\((?=[a-zß-öø-ÿ])[^().!?]{1,40}\)"
+_SPEAKER = r"[^\W\d_a-zß-öø-ÿ][^:a-zß-öø-ÿ]{0,40}:(?=\s|$)"
 _SYNTAX = Syntax(
     str,
     wraps=True,
-    marks=re.compile(rf"(?:(?:[-–—]++|>>++|[♪♫#]++|{_SOUND}|{_SPEAKER})\s*+)++"),
+    marks=re.compile(rf"(?:(?:[-‐-―•▪●*]++|>>++|[♪♫#]++|{_SOUND}|{_SPEAKER})\s*+)++"),
     end_marks=re.compile(rf"(?:\s*+(?:[♪♫#]++|{_SOUND}))++$"),
 )
 

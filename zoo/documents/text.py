@@ -6,7 +6,7 @@ import re
 
 from zoo.documents.fragments import Fragment, Kind, Syntax, View
 
-_GAP = re.compile(r"([\r\n]+|\t+|[ \u00a0]{2,})")
+_GAP = re.compile(r"([\r\n\v\f\x85\u2028\u2029]+|\t+|[ \u00a0]{2,})")
 
 
 def _parse(text: str) -> list[Fragment]:

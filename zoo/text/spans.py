@@ -13,6 +13,7 @@ _SUFFIXES = (
     "7z avi bat bmp conf cpp css csv dll docx? epub exe gif gz html? ini ipynb java jpe?g js json jsx log md mov "
     "mp[34] odt ods pdf php png ppt pptx py rar rtf sh sql srt svg tar tiff? toml tsx? txt wav webp xlsx? xml ya?ml zip"
 ).replace(" ", "|")
+_DOMAINS = "com|org|net|edu|gov|info|io|de|at|ch|eu|uk|fr"
 _EMOJI = (
     "[\u2190-\u21ff\u231a\u231b\u23e9-\u23fa\u2600-\u27bf\u2934\u2935\u2b05-\u2b07\u2b1b\u2b1c\u2b50\u2b55"
     "\U0001f000-\U0001f1e5\U0001f200-\U0001faff][\ufe0e\ufe0f]?[\U0001f3fb-\U0001f3ff]?[\U000e0020-\U000e007f]*"
@@ -34,7 +35,10 @@ _LITERAL = rf"""(?x:
   | (?:{_EMOJI}(?:\u200d{_EMOJI})*|[\U0001f1e6-\U0001f1ff]{{2}}|[0-9#*]\ufe0f?\u20e3)+
   | (?<![\w.,])\d{{1,3}}(?:\.\d{{1,3}}){{3}}(?![\w.]*\d)                # IP addresses and versions
   | (?<!\w)v\d+(?:\.\d+)+ | (?<![\w.,])(?!\d{{1,3}}(?:\.\d{{3}})+(?!\d))\d+\.\d+\.\d+(?!\.?\d)
+  | (?<![\w.-])[\w-]+(?:\.[\w-]+)*\.(?:{_DOMAINS})(?:/[\w./-]*\w)?(?![\w-]) # links without www
+  | (?<![\w.-])(?-i:[A-Z][A-Z\d]*-(?=[A-Z]*\d)[A-Z\d]+|\d+[A-Z])(?!\w)  # such as COVID-19, 3D
   | (?<![^\W_])[A-Za-z]{{1,4}}\d+[A-Za-z]*(?![\w.]*\.\d)(?!\w)          # codes such as A4 or H2O
+  | (?<![\w-])[a-z][a-z\d]*(?:_[a-z\d]+)+(?!\w) | [¼-¾⅐-⅞]                  # names of variables, fractions
 )"""
 _PHONE = (
     r"(?<![\w.,)+/-])(?:\+\d[\d ()/-]{6,30}\d|\(\d{2,5}\)[ \d/-]{5,20}\d|0\d{2,4}[ /-]\d[\d /-]{3,20}\d"
@@ -57,26 +61,60 @@ _UNITS = {
     "km": "km|kilomet(?:er|re)[ns]?",
     "cm": "cm|zentimetern?|centimet(?:er|re)s?",
     "mm": "mm|millimetern?|millimet(?:er|re)s?",
+    "m/s": "m/s",
+    "m²": "m²|m2|qm|square met(?:er|re)s?|quadratmetern?",
+    "m³": "m³|m3|cubic met(?:er|re)s?|kubikmetern?",
     "m": "m|metern?|met(?:er|re)s?",
+    "ml": "ml|millilitern?|millilit(?:er|re)s?",
+    "l": "l|litern?|lit(?:er|re)s?",
+    "GB": "gb|gigabytes?",
+    "MB": "mb|megabytes?",
+    "TB": "tb|terabytes?",
     "kg": "kg|kilo(?:s|gramm|grams?)?",
     "g": "g|gramm|grams?",
     "mi": "miles?|meilen?",
 }
 """Symbols and words for units, by the unit. An amount must keep its unit."""
 _UNIT = re.compile("(?<![^\\W\\d])(?:" + "|".join(f"({forms})" for forms in _UNITS.values()) + ")(?![^\\W\\d])", re.I)
+_UNIT_WORDS = {
+    "%": ("percent", "Prozent"),
+    "°": ("degrees", "Grad"),
+    "m": ("meters", "Meter"),
+    "g": ("grams", "Gramm"),
+    "km": ("kilometers", "Kilometer"),
+    "l": ("liters", "Liter"),
+    "mi": ("miles", "Meilen"),
+    "$": ("dollars", "Dollar"),
+    "€": ("euros", "Euro"),
+    "£": ("pounds", "Pfund"),
+}
+"""English and German words for units."""
+_SCALES = {
+    "de": {"million": "Millionen", "billion": "Milliarden", "trillion": "Billionen"},
+    "en": {"millionen": "million", "milliarden": "billion", "billionen": "trillion"},
+}
+_SCALE = "|".join(_SCALES["de"] | _SCALES["en"])
+_NAMED = re.compile(
+    r"\b(?:version|release|python|chapter|section|figure|table|kapitel|abschnitt|abbildung|tabelle)\s$", re.IGNORECASE
+)
+"""Words before numbers that are written as they are, such as "3.2"."""
 _SIGN = r"(?P<sign>(?<![\w.,)])[-−]|\bminus )?"
-_VALUE = r"(?<!\d)\d{1,3}(?:[ \u00a0\u202f'’]\d{3})+(?!\d)(?:[.,]\d+)?|\d+(?:[.,]\d+)*"
+_RATIO = rf"(?<![\w.,:/–-])\d+[-–/:]\d+(?![\w:/–-]|[.,]\d|\s?(?:{_CLOCK}))"
+"""Ranges, fractions and scores."""
+_VALUE = rf"{_RATIO}|" r"(?<!\d)\d{1,3}(?:[ \u00a0\u202f'’]\d{3})+(?!\d)(?:[.,]\d+)?|\d+(?:[.,]\d+)*"
 _NUMBER = (
     rf"(?P<before>[€$£¥]\s?)?{_SIGN}(?P<value>{_VALUE})(?P<ordinal>(?:st|[nr]d|th|s)\b)?"
+    rf"(?(before)(?P<scale>\s(?:{_SCALE})(?![^\W\d]))?)"
     rf"(?P<unit>[\s-]?(?:{'|'.join(_UNITS.values())})(?![^\W\d]))?"
 )
 _PARTS = {"date": _DATE, "literal": _LITERAL, "phone": _PHONE, "time": _TIME, "number": _NUMBER}
 _SPAN = re.compile("|".join(f"(?P<{name}>{part})" for name, part in _PARTS.items()), re.IGNORECASE)
 
 _SMALL = {
-    "en": "zero|no|none|nought;one|once|first|an?|single;two|twice|second|both|couple|half;three|third;four;"
-    "five|fif;six;seven;eigh;nine|nint;ten;eleven;twelve|twelf|dozen",
-    "de": "null|kein;ein|erst;zwei|zwo|beid|halb;drei|dritt;vier;fünf;sechs;sieb;acht;neun;zehn;elf;zwölf|dutzend",
+    "en": "zero|no\\b|none|nought;one|once|first|an?\\b|single;two|twice|second|both|couple|half;three|third;four;"
+    "five|fif;six;seven;eigh;nine|nint;ten\\b|tenth;eleven;twelve|twelf|dozen",
+    "de": "null|kein;ein(?:s|e[mnrs]?|mal)?\\b|ein(?:z[ie]|jäh|stü|min|tägig)|erst;zwei|zwo|beid|halb;"
+    "drei|dritt;vier;fünf;sechs;sieb;acht;neun;zehn;elf;zwölf|dutzend",
 }
 _SMALL_WORDS = {
     code: [re.compile(rf"\b(?:{stems})(?!teen|ty|zehn|zig|ßig|und)", re.I) for stems in words.split(";")]
@@ -168,6 +206,8 @@ def compare(source: str, target: str, source_language: str, target_language: str
     known = {reading for span in wanted for reading in span.readings}
     units = {span.unit for span in found} | {_unit(match) for match in _UNIT.finditer(target)}
     missing, as_words, unmatched = list[Span](), list[Span](), list(found)
+    ranges = [span for span in found if _has_ends(span, source)]
+    in_ranges = {number for span in ranges for number in re.findall(r"\d+", span.text)}
     for span in wanted:
         other = next((other for other in unmatched if span.readings & other.readings), None)
         if other is not None:
@@ -176,10 +216,10 @@ def compare(source: str, target: str, source_language: str, target_language: str
         is_written = kept_unit and other is None and _is_written(span, target, languages[1])
         if is_written and span.numeric:
             as_words.append(span)
-        if not (is_written or (kept_unit and other is not None)):
+        if not (is_written or (kept_unit and (other is not None or span.text in in_ranges))):
             missing.append(span)
-    known |= {re.split(r"\D", span.text)[0] for span in as_words}  # "half past 9" for "9:30"
-    added = [each for each in unmatched if each.numeric and not each.readings & known]
+    known |= {number for span in as_words for number in re.findall(r"\d+", span.text)}  # "half past 9" for "9:30"
+    added = [each for each in unmatched if each.numeric and each not in ranges and not each.readings & known]
     if (languages[1] not in _SMALL and not added) or _PART_OF_AN_HOUR.search(source):
         as_words += [span for span in missing if span.small >= 0]
         missing = [span for span in missing if span.small < 0]
@@ -194,8 +234,17 @@ def _is_written(span: Span, text: str, language: str) -> bool:
     if not span.numeric:
         edges = r"(?<!\w)" * span.text[0].isalnum(), r"(?![\w/])" * span.text[-1].isalnum()
         return re.search(f"{edges[0]}{re.escape(span.text)}{edges[1]}", text) is not None
-    is_part_of_hour = span.text.partition(":")[2][:2] in ("15", "30", "45")
-    return _has_word(span, text, language) or (is_part_of_hour and bool(_QUARTERS.search(text)))
+    is_part = span.text.partition(":")[2][:2] in ("15", "30", "45") or bool(span.readings & {"1/2", "1/4", "3/4"})
+    return _has_word(span, text, language) or _has_ends(span, text) or (is_part and bool(_QUARTERS.search(text)))
+
+
+def _has_ends(span: Span, text: str) -> bool:
+    """Return whether a span is a range, such as "5-10", that a text has with a word: "5 to 10"."""
+    ends = re.fullmatch(r"(\d+)-(\d+)", min(span.readings))
+    return (
+        ends is not None
+        and re.search(rf"(?<!\d){ends[1]}\s?(?:[-–—]|to|bis|and|und)\s?{ends[2]}(?!\d)", text) is not None
+    )
 
 
 def _has_word(span: Span, text: str, language: str) -> bool:
@@ -254,11 +303,19 @@ def _number(match: re.Match[str], source: str, target: str) -> Span:
         before, unit = kind, ""
     elif before and target != "en":
         before, unit = "", f" {before}"
+    if len(unit) > len("grad") and kind in _UNIT_WORDS and target in ("en", "de"):
+        unit = re.sub(r"[^\W\d].*", _UNIT_WORDS[kind][target == "de"], unit)
+    scale = (match["scale"] or "")[1:]
+    scale = _SCALES.get(target, {}).get(scale.lower(), scale)
     ending = match["ordinal"] or ""
     if ending and target != "en":
         ending = {"de": "er" if ending == "s" else "."}.get(target, "")
     readings = _readings(value, source)
-    spellings = [f"{before}{sign}{_write(each, value, target)}{ending}{unit}" for each in sorted(readings)]
+    spellings = [
+        f"{before}{sign}{_write(each, value, target)}{ending}{scale and f' {scale}'}{unit}" for each in sorted(readings)
+    ]
+    if _NAMED.search(match.string, max(match.start() - 20, 0), match.start()):
+        spellings = [match[0]]
     small = int(value) if value.isdecimal() and len(value) <= 2 and not sign else -1
     return Span(
         match.start(),
@@ -275,12 +332,9 @@ def _ascii(character: str) -> str:
 
 
 def _readings(value: str, language: str) -> set[str]:
-    """Return the values that a number may have, with a decimal point.
-
-    If the language is not known, a comma may be a decimal comma or a separator of thousands.
-    """
-    if len(value) > _LONGEST_NUMBER:
-        return {value}
+    """Return the values that a number may have, with a decimal point. Without a language, a comma can mean both."""
+    if len(value) > _LONGEST_NUMBER or re.search("[-–/:]", value):
+        return {value.replace("–", "-")}
     marks = re.findall(r"\D", value)
     *groups, last = re.split(r"\D", value)
     grouped = bool(groups) and groups[0] not in ("", "0") and all(len(each) == 3 for each in [*groups[1:], last])

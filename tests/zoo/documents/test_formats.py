@@ -86,7 +86,13 @@ def test_a_document_stays_as_it_is_if_every_text_does(suffix: str) -> None:
         (".md", "# one *two*\n\n- three_x\n", "# *TWO* ONE\n\n- THREE_X\n"),
         (".md", "> one\n> [two](u) `x`\n", "> `x` [TWO](u)\n> ONE\n"),
         (".md", "---\na: one\n---\n`one`\n", "---\na: one\n---\n`one`\n"),
+        (".txt", "a) one two\n(2) one two\n[3] one two", "a) TWO ONE\n(2) TWO ONE\n[3] TWO ONE"),
+        (".txt", "> one two\f→ one two\u2028•one two", "> TWO ONE\f→ TWO ONE\u2028•TWO ONE"),
         (".srt", CUE + "<i>one</i> two\n\n", CUE + "TWO <i>ONE</i>\n\n"),
+        (".srt", "00:01,000 --> 00:02,000\none two\n", "00:01,000 --> 00:02,000\nTWO ONE\n"),
+        (".srt", "0:00:01 --> -0:00:02:10\none two\n", "0:00:01 --> -0:00:02:10\nTWO ONE\n"),
+        (".srt", CUE + "(sighs) one two\n‐ one two", CUE + "(sighs) TWO ONE\n‐ TWO ONE"),
+        (".srt", CUE + "ANNA:\none two\n•one two", CUE + "ANNA:\nTWO ONE\n•TWO ONE"),
         (
             ".srt",
             CUE + "- one two\n- three\n",

@@ -12,9 +12,11 @@ from hypothesis import strategies as st
 
 from specs import ZooError
 from tests.zoo.documents.translators import Shuffle, render
+from zoo.documents import html
 from zoo.documents.document import TextFile
 from zoo.documents.fragments import Fragment, Kind, Syntax, View
 from zoo.documents.segments import MAX_DEPTH
+from zoo.generation.alignment import AlignedToken
 
 TOKEN = re.compile(
     r"<(?P<open>\w)(?P<id>=\d+)?>|</(?P<close>\w)>|\{(?P<start>\w+) | (?P<end>\w+)\}|\[(?P<unit>[^\]]*)\]"
@@ -203,3 +205,42 @@ def test_deep_elements_are_refused() -> None:
         TextFile("<a>" * (MAX_DEPTH + 1) + "one" + "</a>" * (MAX_DEPTH + 1), FORMAT)
     with pytest.raises(ZooError, match="elements"):
         TextFile("<a>" * (MAX_DEPTH + 1) + "One~Two" + "</a>" * (MAX_DEPTH + 1), FORMAT)
+
+
+def test_copied_contents_are_written_once_whatever_the_alignment_says() -> None:
+    file = TextFile("one <code>a b</code> or <code>c d</code>", html.FORMAT)
+    target = "Foo ODER Foosen EINS"
+    words = [AlignedToken(match.span(), (4, 7), 1.0) for match in re.finditer(r"\w+", target)]
+    for alignment in (words, words[:1], words[1:2], words[2:], []):
+        result = file.render([target], [alignment])
+        assert result == "<code>a b</code> ODER <code>c d</code> EINS", alignment
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("one <kbd>a</kbd>+<kbd>b</kbd> two", "TWO <kbd>a</kbd>+<kbd>b</kbd> ONE"),
+        ("one <code>a</code>/<code>b</code>, two", "TWO , <code>a</code>/<code>b</code> ONE"),
+        ("one <code>a</code> + <code>b</code>", "<code>b</code> + <code>a</code> ONE"),
+    ],
+)
+def test_contents_with_a_sign_between_them_are_copied_as_one(text: str, expected: str) -> None:
+    assert render(text, html.FORMAT, Shuffle()) == expected
+
+
+def test_numbers_and_addresses_are_not_torn() -> None:
+    file = TextFile("<b>$12.50</b> or <i>10,000</i> to <u>a.b@c.org</u>", html.FORMAT)
+    (segment,) = file.segments
+    target = "12,50 $ oder 10.000 an a.b@c.org"
+    at = segment.text.index
+    alignment = [
+        AlignedToken((0, 7), (0, 6), 1.0),
+        AlignedToken((8, 12), (7, 9), 1.0),
+        AlignedToken((13, 15), (at("10"), at("10") + 2), 0.9),
+        AlignedToken((15, 16), (3, 4), 0.5),
+        AlignedToken((16, 19), (at("000"), at("000") + 3), 0.8),
+        AlignedToken((20, 22), (at("to"), at("to") + 2), 0.3),
+        AlignedToken((24, 25), (0, 3), 0.2),
+        AlignedToken((25, 32), (at("a.b"), len(segment.text)), 0.9),
+    ]
+    assert file.render([target], [alignment]) == "<b>12,50 $</b> oder <i>10.000</i> an <u>a.b@c.org</u>"

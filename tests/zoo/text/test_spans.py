@@ -12,7 +12,7 @@ from zoo.text.spans import compare, find_spans, needs_translation
     [
         ("It costs $12.50 or 10,000 €.", ["$12.50", "10,000 €"]),
         ("50% of 3 kg at -5 °C, 20 miles", ["50%", "3 kg", "-5 °C", "20 miles"]),
-        ("the 3rd of May in the 1990s, 1-24 hours", ["3rd", "1990s", "1", "24"]),
+        ("the 3rd of May in the 1990s, 1-24 hours", ["3rd", "1990s", "1-24"]),
         ("on 3/4/2024, 2024-04-03 or 03.04.24.", ["3/4/2024", "2024-04-03", "03.04.24"]),
         ("at 9:15 p.m., 9 o'clock and 21:15", ["9:15 p.m.", "9 o'clock", "21:15"]),
         ("call 555-1234 or +49 30 1234567", ["555-1234", "+49 30 1234567"]),
@@ -31,6 +31,12 @@ from zoo.text.spans import compare, find_spans, needs_translation
         ("next → or ↩︎", ["→", "↩︎"]),
         ("#Berlin with @anna_b", ["#Berlin", "@anna_b"]),
         ("on A4 with H2O", ["A4", "H2O"]),
+        ("COVID-19 in 3D at 221B, X7-99B, an 5-year-old", ["COVID-19", "3D", "221B", "X7-99B", "5"]),
+        ("24/7, 1/2 cup, 2–4 kg, 3:2, ½", ["24/7", "1/2", "2–4 kg", "3:2", "½"]),
+        ("from 9-17 o'clock, 10-9-8", ["9", "17 o'clock", "10", "9", "8"]),
+        ("see example.com/a or a.b-c.org.", ["example.com/a", "a.b-c.org"]),
+        ("the max_value", ["max_value"]),
+        ("€1.2 billion for 20 m², 16 GB and 5 m/s", ["€1.2 billion", "20 m²", "16 GB", "5 m/s"]),
     ],
 )
 def test_spans_are_recognised(text, spans):
@@ -60,6 +66,8 @@ def test_other_text_is_not_recognised(text):
         ("50 %", "50%"), ("50 percent", "50 Prozent"), ("3.5 kg", "3,5 Kilogramm"), ("1,234,567", "1.234.567"),
         ("555-1234", "555-1234"), ("it is half past 9", "es ist 9:30 Uhr"),
         ("2 cats and 2 dogs", "2 Katzen und 2 Hunde"),
+        ("pages 5-10", "Seiten 5–10"), ("pages 5-10", "Seiten 5 bis 10"), ("1/2 cup", "eine halbe Tasse"),
+        ("€1.2 billion", "1,2 Milliarden Euro"), ("20 m²", "20 Quadratmeter"), ("version 3.2", "Version 3.2"),
         ("{0} files in a.txt", "{0} Dateien in a.txt"), ("😊 hello", "hallo 😊"), ("no number", "keine Nummer"),
     ],
 )  # fmt: skip
@@ -77,12 +85,17 @@ def test_translations_agree_up_to_the_notation(source, target):
         ("at 9 p.m.", "um 9 Uhr", ["9 p.m."], ["9 Uhr"]),
         ("at 9:15 p.m.", "um 9:15", ["9:15 p.m."], ["9:15"]),
         ("-5 °C", "5 °C", ["-5 °C"], ["5 °C"]),
-        ("call 555-1234", "ruf 555-123", ["555-1234"], ["555", "123"]),
+        ("call 555-1234", "ruf 555-123", ["555-1234"], ["555-123"]),
         ("a dog and 14 cats", "ein Hund und 14 Katzen, 15 Vögel", [], ["15"]),
         ("2 cats and 2 dogs", "2 Katzen", ["2"], []),
         ("3 dogs", "dreizehn Hunde", ["3"], []),
         ("visit https://a.org/b", "besuche https://a.org/bc", ["https://a.org/b"], []),
         ("hello %s", "hallo %", ["%s"], []),
+        ("open 24/7 on pages 5-10", "24 7 auf 510 offen", ["24/7", "5-10"], ["24", "7", "510"]),
+        ("20 m²", "20 Meilen", ["20 m²"], []),
+        ("on 3/4/2024", "um halb", ["3/4/2024"], []),
+        ("1 hour", "einfach, Eis", ["1"], []),
+        ("COVID-19 in 3D", "COVDD19 in 3", ["COVID-19", "3D"], ["19", "3"]),
         ("{0} 😊", "{1}", ["{0}", "😊"], []),
     ],
 )
@@ -110,13 +123,19 @@ def test_words_of_other_languages_may_be_numbers():
         ("3rd", ["3."]), ("1990s", ["1990er"]),
         ("9:15 p.m.", ["21:15 Uhr"]), ("1," + "000" * 2000, ["1," + "000" * 2000]),
         ("3/4/2024", ["3/4/2024"]), ("{0}", ["{0}"]),
-        ("007", ["007"]), ("0.5", ["0,5"]),
+        ("007", ["007"]), ("0.5", ["0,5"]), ("-5 degrees", ["-5 Grad"]), ("0.5 percent", ["0,5 Prozent"]),
+        ("€1.2 billion", ["1,2 Milliarden €"]), ("5-10", ["5-10"]), ("100-meter", ["100-Meter"]),
     ],
 )  # fmt: skip
 def test_spans_are_spelled_as_in_the_target_language(text, spellings):
     (span,) = find_spans(text, "en", "de")
     assert list(span.spellings) == spellings
     assert all(compare(text, spelling, "en", "de")[:2] == ([], []) for spelling in spellings[:1])
+
+
+def test_the_number_of_a_version_is_spelled_as_it_is():
+    (span,) = find_spans("version 3.2", "en", "de")
+    assert span.spellings == ("3.2",)
 
 
 def test_only_words_need_a_translation():
@@ -126,7 +145,9 @@ def test_only_words_need_a_translation():
         assert needs_translation(text), text
 
 
-_REPEATED = "a|1|a.|a/|a-|1.|1,|{|{{a|www.a|@a|a@|(12)-|😊\u200d|http://|%(|a1|~/a|1 000 |+1 |0123 "
+_REPEATED = (
+    "a_|a.de/|A-|1-|1/|A-1-|a|1|a.|a/|a-|1.|1,|{|{{a|www.a|@a|a@|(12)-|😊\u200d|http://|%(|a1|~/a|1 000 |+1 |0123 "
+)
 
 
 @pytest.mark.parametrize("unit", _REPEATED.split("|"))
