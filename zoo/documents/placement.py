@@ -288,8 +288,6 @@ def _write(segment: Segment, words: Sequence[_Word], head: Sequence[Unit | Mark]
     following = _first_stacks(segment, words)  # for each word, the elements around it or the next word with text
     solid = _solid_elements(segment)
     stacks = [word.parts[0][1] if word.parts else word.unit.stack if word.unit else () for word in words] + [()]
-    if syntax.needs_runs:
-        writer.text(segment.start, following[0])
     for each in head:
         writer.copied(each, at_start=True)
     position = 0
@@ -306,6 +304,8 @@ def _write(segment: Segment, words: Sequence[_Word], head: Sequence[Unit | Mark]
         for mark in word.before:
             writer.move_to(_common(mark.stack, stack))
             writer.copy(mark.output)
+        if syntax.needs_runs and index == 0:
+            writer.text(segment.start, following[0])
         if word.unit:
             writer.move_to(word.unit.stack)
             writer.copy(word.unit.output)

@@ -73,6 +73,7 @@ def texts(text: str, form=FORMAT) -> list[str]:
         # References stay behind their word.
         ("tea,<u>5</u> and", "AND ,<u>5</u> TEA"),
         ("area<u>2</u> one", "ONE AREA<u>2</u>"),
+        ("tea.<u>↩\ufe0e</u>", ".<u>↩\ufe0e</u> TEA"),
         ("20<b>24</b> one", "ONE 20<b>24</b>"),
         ("one <b>24</b> two", "TWO <b>24</b> ONE"),
         ("word<b>,</b> two", "TWO <b>,</b> WORD"),

@@ -215,6 +215,11 @@ def test_neighbouring_runs_are_one(before: str, after: list[str]) -> None:
     assert len(re.findall("<w:t [^>]*>[^<]*[A-Z]", result)) == 1
 
 
+def test_white_space_at_the_start_does_not_open_an_element_before_its_range() -> None:
+    text = make("[1 <a> one two</a> 1] three")
+    assert outline(translated(text, Shuffle(0))) == "[1 <a> TWO ONE</a> 1] THREE"
+
+
 def test_a_link_of_white_space_is_kept() -> None:
     assert outline(translated(make("one<a> </a>*two* three"), Shuffle())) == "THREE *TWO*<a> </a>ONE"
 
