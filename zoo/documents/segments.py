@@ -25,8 +25,7 @@ _MARKS = (Kind.START, Kind.END)
 _SENTENCE_END = re.compile(r"[.!?…:;][\"'’”»)\]]*\s*$")
 _GLUED_BEFORE = re.compile(r"[\w,.;:!?)\]}»”’\"'%]$")
 _REFERENCE = re.compile(r"(?=[^\w\s]*[\d*†‡§¶#↩↑^¹²³⁰-⁹₀-₉])\S+")
-"""Content without letters that belongs to the word before it, such as the number of a footnote, the arrow back to its text,
-or an exponent."""
+"""Content without letters that belongs to the word before it, such as a footnote's number or the arrow back to it."""
 _RAISED = ("sup", "sub", "vertAlign")
 """Parts of the names of elements whose digits do not continue a number before them."""
 _MAX_MARK = 100
