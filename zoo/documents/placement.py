@@ -325,7 +325,8 @@ def _write(segment: Segment, words: Sequence[_Word], head: Sequence[Unit | Mark]
         writer.text(tail + segment.end, previous)
         return writer.finish()
     writer.text(tail, previous)
-    return segment.start + writer.finish() + segment.end
+    has_space = any(isinstance(each, Unit) and each.space_after and each.output for each in head)
+    return segment.start * (not has_space) + writer.finish() + segment.end
 
 
 def _first_stacks(segment: Segment, words: Sequence[_Word]) -> list[Stack]:

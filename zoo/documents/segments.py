@@ -28,6 +28,9 @@ _REFERENCE = re.compile(r"(?=[^\w\s]*[\d*†‡§¶#↩↑^¹²³⁰-⁹₀-₉]
 """Content without letters that belongs to the word before it, such as a footnote's number or the arrow back to it."""
 _RAISED = ("sup", "sub", "vertAlign")
 """Parts of the names of elements whose digits do not continue a number before them."""
+_LINKS = ("a", "text:a", "w:hyperlink", "field")
+_AFTER_NUMBER = re.compile(r"\s|[^\W\d_]{3}|[\"'“„‘‚«»(\[]")
+"""What follows the number of a verse or a note. Two letters may be a chemical element, and "/" a fraction."""
 _MAX_MARK = 100
 """Maximum number of characters of the marks at the end of a line."""
 _MAX_REFERENCE = 12
@@ -236,7 +239,7 @@ def split_segments(fragments: Sequence[Fragment], syntax: Syntax) -> Iterator[Fr
         if fragment.kind not in _BOUNDARIES:
             run.append(fragment)
             continue
-        before, middle, after = _trim(_copy_marks(run, syntax))
+        before, middle, after = _trim(_copy_number(_copy_marks(run, syntax)))
         yield from before
         if any(each.kind is Kind.TEXT and any(map(str.isalpha, each.text)) for each in middle):
             yield Segment(_copy_references(middle))
@@ -358,20 +361,44 @@ def _split_text(text: Fragment, position: int, syntax: Syntax, *kinds: Kind) -> 
     ]
 
 
+def _copy_number(run: list[Fragment]) -> list[Fragment]:
+    """Return the fragments of a segment, with the number of a note or verse at its start as copied content."""
+    for index, fragment in enumerate(run):
+        end = _element_end(run, index) if fragment.kind is Kind.OPEN else index
+        if end > index and _is_number(run[index:end], run[end : end + _MAX_REFERENCE]):
+            return [*run[:index], _copied(run[index:end]), *run[end:]]
+        if fragment.kind is not Kind.OPEN and not _is_edge(fragment):
+            break
+    return run
+
+
+def _copied(run: Sequence[Fragment], text: str = "") -> Fragment:
+    raw, output = "".join(each.raw for each in run), "".join(each.written for each in run)
+    return Fragment(Kind.UNIT, raw, text, output=output)
+
+
+def _is_number(element: Sequence[Fragment], following: Sequence[Fragment]) -> bool:
+    """Return whether a raised or linked number precedes its text."""
+    content = "".join(each.text for each in element)
+    after = next((each.text for each in following if each.text), "")
+    if not content.isdigit() or any(each.kind in _MARKS for each in element) or not _AFTER_NUMBER.match(after):
+        return False
+    return element[0].name in _LINKS or any(name in each.name for each in element for name in _RAISED)
+
+
 def _copy_references(run: Sequence[Fragment]) -> list[Fragment]:
     """Return the fragments of a segment, with elements without letters that directly follow a word as copied content.
 
-    Examples are exponents and the numbers of footnotes.
+    Examples are exponents and the numbers of footnotes. The translator reads raised numbers before a word.
     """
     result, before, index = list[Fragment](), "", 0
     while index < len(run):
         end = _element_end(run, index) if run[index].kind is Kind.OPEN else index
         if end > index and before and _is_reference(before, run[index:end], run[end : end + _MAX_REFERENCE]):
-            raw, output = (
-                "".join(each.raw for each in run[index:end]),
-                "".join(each.written for each in run[index:end]),
-            )
-            result.append(Fragment(Kind.UNIT, raw, output=output))
+            result.append(_copied(run[index:end]))
+            index = end
+        elif end > index and before.isspace() and _is_number(run[index:end], run[end : end + _MAX_REFERENCE]):
+            result.append(_copied(run[index:end], "".join(each.text for each in run[index:end])))
             index = end
         else:
             result.append(run[index])

@@ -17,7 +17,7 @@ from zoo.documents.fragments import Fragment, Kind, Syntax, View
 from zoo.documents.segments import MAX_DEPTH
 
 TOKEN = re.compile(
-    r"<(?P<open>\w)(?P<id>=\d+)?>|</(?P<close>\w)>|\{(?P<start>\w+) | (?P<end>\w+)\}|\[(?P<unit>[^\]]*)\]"
+    r"<(?P<open>\w+)(?P<id>=\d+)?>|</(?P<close>\w+)>|\{(?P<start>\w+) | (?P<end>\w+)\}|\[(?P<unit>[^\]]*)\]"
     r"|(?P<line>~)|(?P<divides>\^)|(?P<end_of_paragraph>/)"
 )
 """<b>element</b>, <a=1>element with an identity</a>, {n range n}, [copied], ~ line break, ^ tab, / paragraph end."""
@@ -77,6 +77,15 @@ def texts(text: str, form=FORMAT) -> list[str]:
         ("20<b>24</b> one", "ONE 20<b>24</b>"),
         ("one <b>24</b> two", "TWO <b>24</b> ONE"),
         ("word<b>,</b> two", "TWO <b>,</b> WORD"),
+        # Raised numbers precede their text.
+        ("<sup>12</sup>One two", "<sup>12</sup>TWO ONE"),
+        ("<b><sup>12</sup> “one</b> two", "<b><sup>12</sup> </b>TWO <b>ONE “</b>"),
+        ("one. <sup>2</sup>And two", "TWO AND <sup>2</sup> . ONE"),
+        ("one <sup>2</sup> two", "TWO <sup>2</sup> ONE"),
+        ("<sup>1</sup>⁄2 one", "ONE 2 ⁄ <sup>1</sup>"),
+        ("<sup>14</sup>C one", "ONE <sup>14</sup>C"),
+        ("<b>12</b> one", "ONE <b>12</b>"),
+        ("<b>3</b>d one", "ONE <b>3</b>D"),
         # Elements inside of a word keep their characters.
         ("one h<u>2</u>o", "H<u>2</u>O ONE"),
         ("x<u>max</u> one", "ONE X<u>MAX</u>"),
