@@ -252,8 +252,15 @@ def _place_marks(segment: Segment, words: Sequence[_Word]) -> list[Unit | Mark]:
     starts, indices = list(map(itemgetter(0), order)), list(map(itemgetter(1), order))
     lowest, highest = _Extremes(indices), _Extremes([-index for index in indices])
     head: list[Unit | Mark] = []
+    bounds = {
+        at: match.span() for match in WORDS.finditer(segment.text) for at in range(match.start() + 1, match.end())
+    }
+    """For positions inside of words, the words: a range contains whole words."""
     for mark in segment.marks:
-        first, last = bisect_left(starts, mark.start), bisect_left(starts, mark.end)
+        start, end = mark.start, mark.end
+        if start < end:
+            start, end = bounds.get(start, (start, 0))[0], bounds.get(end, (0, end))[1]
+        first, last = bisect_left(starts, start), bisect_left(starts, end)
         if first < last and mark.is_start:
             words[lowest.find(first, last)].before.append(mark)
         elif first < last:

@@ -28,13 +28,11 @@ _REFERENCE = re.compile(r"(?=[^\w\s]*[\d*†‡§¶#↩↑^¹²³⁰-⁹₀-₉]
 """Content without letters that belongs to the word before it, such as a footnote's number or the arrow back to it."""
 _RAISED = ("sup", "sub", "vertAlign")
 """Parts of the names of elements whose digits do not continue a number before them."""
-_LINKS = ("a", "text:a", "w:hyperlink", "field")
-_AFTER_NUMBER = re.compile(r"\s|[^\W\d_]{3}|[\"'“„‘‚«»(\[]")
-"""What follows the number of a verse or a note. Two letters may be a chemical element, and "/" a fraction."""
-_MAX_MARK = 100
-"""Maximum number of characters of the marks at the end of a line."""
-_MAX_REFERENCE = 12
-"""Maximum number of fragments of such content."""
+_AFTER_NUMBER = re.compile(r"\s|[^\W\d_]{2}|[\"'“„‘‚«»(\[]")
+"""What follows the number of a verse or a note. One letter may be a chemical element, and "/" a fraction."""
+_ENUMERATOR = re.compile(r"\(?(?:[a-z]|[ivx]+|\d+)\)\s")
+_MAX_MARK, _MAX_REFERENCE = 100, 12
+"""Maximum number of characters of the marks at the end of a line, and of fragments of a reference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,12 +268,11 @@ def _join_lines(fragments: Sequence[Fragment], syntax: Syntax) -> list[Fragment]
 
 def _begins_sentence(before: str, after: str, syntax: Syntax) -> bool:
     """Return whether a line does not continue the sentence of the line before it."""
-    if not before or not after or syntax.marks.match(after) or syntax.end_marks.search(before[-_MAX_MARK:]):
+    end = before[-_MAX_MARK:]
+    if not end or not after or syntax.marks.match(after) or _ENUMERATOR.match(after) or syntax.end_marks.search(end):
         return True
-    continues = after[0].islower()
-    return not continues and (
-        (not syntax.wraps and after[0].isalnum()) or _SENTENCE_END.search(before[-_MAX_MARK:]) is not None
-    )
+    is_new = not syntax.wraps and after[0].isalnum()
+    return not after[0].islower() and (is_new or _SENTENCE_END.search(end) is not None)
 
 
 def _balance(fragments: Sequence[Fragment]) -> list[Fragment]:
@@ -378,12 +375,11 @@ def _copied(run: Sequence[Fragment], text: str = "") -> Fragment:
 
 
 def _is_number(element: Sequence[Fragment], following: Sequence[Fragment]) -> bool:
-    """Return whether a raised or linked number precedes its text."""
-    content = "".join(each.text for each in element)
+    """Return whether a raised number precedes its text."""
     after = next((each.text for each in following if each.text), "")
-    if not content.isdigit() or any(each.kind in _MARKS for each in element) or not _AFTER_NUMBER.match(after):
-        return False
-    return element[0].name in _LINKS or any(name in each.name for each in element for name in _RAISED)
+    is_number = "".join(each.text for each in element).isdigit() and _AFTER_NUMBER.match(after) is not None
+    is_raised = any(name in each.name for each in element for name in _RAISED)
+    return is_number and is_raised and not any(each.kind in _MARKS for each in element)
 
 
 def _copy_references(run: Sequence[Fragment]) -> list[Fragment]:
@@ -397,12 +393,17 @@ def _copy_references(run: Sequence[Fragment]) -> list[Fragment]:
         if end > index and before and _is_reference(before, run[index:end], run[end : end + _MAX_REFERENCE]):
             result.append(_copied(run[index:end]))
             index = end
-        elif end > index and before.isspace() and _is_number(run[index:end], run[end : end + _MAX_REFERENCE]):
+        elif (
+            end > index
+            and _SENTENCE_END.search(before)
+            and before[-1].isspace()
+            and _is_number(run[index:end], run[end : end + _MAX_REFERENCE])
+        ):
             result.append(_copied(run[index:end], "".join(each.text for each in run[index:end])))
             index = end
         else:
             result.append(run[index])
-            before = run[index].text[-1:] or before
+            before = run[index].text[-3:] or before
             index += 1
     return result
 
@@ -425,7 +426,7 @@ def _is_reference(before: str, element: Sequence[Fragment], following: Sequence[
     if any(each.kind in _MARKS for each in element) or not _GLUED_BEFORE.search(before):
         return False
     is_raised = any(name in each.name for each in element for name in _RAISED)
-    return is_raised or not (before.isdigit() and content[0].isdigit())
+    return is_raised or not (before[-1].isdigit() and content[0].isdigit())
 
 
 def _trim(run: Sequence[Fragment]) -> tuple[Sequence[Fragment], Sequence[Fragment], Sequence[Fragment]]:
