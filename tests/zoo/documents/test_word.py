@@ -143,6 +143,10 @@ def texts(text: str) -> list[str]:
         ("one {FORMTEXT|two} three", "THREE {FORMTEXT|TWO} ONE"),
         ("{HYPERLINK u|one *two*} three", "THREE {HYPERLINK u|*TWO* ONE}"),
         ("{HYPERLINK u|one {PAGE|5} two} three", "THREE {HYPERLINK u|TWO {PAGE|5} ONE}"),
+        ("one <ins>{HYPERLINK u|</ins>two three<ins>}</ins> 4", "4 <ins>{HYPERLINK u|</ins>THREE TWO<ins>}</ins> ONE"),
+        ("one <ins>{PAGE|</ins>2<ins>}</ins> three", "THREE <ins>{PAGE|</ins>2<ins>}</ins> ONE"),
+        ("one <ins>{PAGE|}</ins> three", "THREE <ins>{PAGE|}</ins> ONE"),
+        ("{XE|one<ins>}{PAGE|</ins>2} three", "{XE|ONE<ins>}{PAGE|</ins>2} THREE"),
         ("one <link>two three</link>", "<link>THREE TWO</link> ONE"),
         # Results that Word computes are copied.
         ("one {REF _1 \\h|this book} two", "TWO {REF _1 \\h|this book} ONE"),
@@ -315,7 +319,8 @@ def random_text(draw: random.Random, depth: int = 0) -> str:
             parts.append(f"<{name}>{random_text(draw, depth + 1)}</{name}>")
         elif kind < 0.8:
             code = draw.choice(["PAGE", "HYPERLINK u", "TOC", "REF r", "FORMTEXT"])
-            parts.append(f"{{{code}|{random_text(draw, depth + 1)}}}")
+            start, end = draw.choice([("", ""), ("<ins>", "</ins>")])
+            parts.append(f"{start}{{{code}|{end}{random_text(draw, depth + 1)}{start}}}{end}")
         else:
             parts.append(draw.choice(["→", "↵", "⇊", "^", "@", "☎", "<page>1</page>", " ", "*x* *y*"]))
     return draw.choice(["", " "]).join(parts)
