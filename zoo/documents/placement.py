@@ -312,7 +312,8 @@ def _write(segment: Segment, words: Sequence[_Word], head: Sequence[Unit | Mark]
             writer.move_to(_common(mark.stack, stack))
             writer.copy(mark.output)
         if syntax.needs_runs and index == 0:
-            writer.text(segment.start, following[0])
+            needs_space = any(isinstance(each, Unit) and each.space_after and each.end > each.start for each in head)
+            writer.text(segment.start or " " * needs_space, following[0])
         if word.unit:
             writer.move_to(word.unit.stack)
             writer.copy(word.unit.output)
@@ -405,8 +406,12 @@ class _Writer:
 
     def _space(self, unit: Unit) -> None:
         last = self._text or "".join(self._output[-2:])
-        if not self._syntax.needs_runs and not last[-1:].isspace():
+        if last[-1:].isspace():
+            return
+        if not self._syntax.needs_runs:
             self.text(" ", _common(self.stack, unit.stack))
+        elif self._text and unit.end > unit.start:  # the last text, which is in a run, goes on
+            self._text += " "
 
     def _flush(self) -> None:
         if self._text:

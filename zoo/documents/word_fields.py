@@ -76,15 +76,19 @@ def _widen_parts(fragments: Sequence[Fragment]) -> list[Fragment]:
         parts = [place for place, each in enumerate(inside) if is_part(each)]
         kinds = "".join(inside[place].name[0] for place in parts)  # of begin, code, separate and end
         if parts and inside[0].kind is Kind.OPEN and inside[-1].kind is Kind.CLOSE and _ONE_FIELD.fullmatch(kinds):
-            last = parts[-1]
-            inside = [*inside[:last], replace(inside[last], **_joined(inside[last:]))]
-            inside = [replace(inside[parts[0]], **_joined(inside[: parts[0] + 1])), *inside[parts[0] + 1 :]]
-            result += inside
+            first, last = parts[0], parts[-1]
+            inside = [*inside[:last], _widened(inside[last], inside[last:])]
+            result += [_widened(inside[first], inside[: first + 1]), *inside[first + 1 :]]
             end += 1
         else:
             result += fragments[index:end]
         index = end
     return result
+
+
+def _widened(part: Fragment, fragments: Sequence[Fragment]) -> Fragment:
+    joined = _joined(fragments)
+    return replace(part, raw=joined["raw"], output=joined["output"])
 
 
 def _is_in_part(fragment: Fragment) -> bool:

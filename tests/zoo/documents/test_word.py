@@ -236,6 +236,23 @@ def test_the_translator_reads_a_word_in_place_of_formulas_and_results_that_are_n
     ]
 
 
+class Forgetful(Shuffle):
+    """Translator that leaves out copied content."""
+
+    def translate(self, text: str) -> str:
+        return super().translate(text.replace(PLACEHOLDER, "   "))
+
+    def align(self, sources: list[str], targets: list[str]) -> list[list[AlignedToken]]:
+        return super().align([source.replace(PLACEHOLDER, "   ") for source in sources], targets)
+
+
+def test_fields_that_the_translator_leaves_out_are_between_spaces() -> None:
+    text = make("one {DATE|2 May} two {DATE|3 May} three")
+    assert outline(translated(text, Forgetful())) == "THREE TWO {DATE|3 May} ONE {DATE|2 May}"
+    text = make("{DATE|2 May} one two")
+    assert outline(translated(text, Forgetful())) == "{DATE|2 May} TWO ONE"
+
+
 def test_text_is_in_runs_if_nothing_is_aligned() -> None:
     text = make("{PAGE|} *one*")
     check(text, translated(text, Unsure(1)))
