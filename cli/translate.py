@@ -50,11 +50,11 @@ def translate(
     model: options.Model = None,
     from_: options.From = None,
     to: options.To = None,
+    no_protect: options.NoProtect = False,
     device: options.Device = "auto",
     precision: options.Precision = None,
     backend: options.Backend = None,
     max_batch_tokens: options.MaxBatchTokens = None,
-    no_protect: options.NoProtect = False,
 ) -> None:
     """Translate documents.
 

@@ -42,7 +42,7 @@ def test_every_package_has_a_budget() -> None:
 
 @pytest.mark.parametrize(("name", "lines", "modules"), BUDGETS)
 def test_a_package_is_within_its_budget(name: str, lines: str, modules: str) -> None:
-    """Whoever needs more changes the table in CONTRIBUTING.md, and explains it in the commit."""
+    """If a change needs more, it raises the budget in CONTRIBUTING.md, and its commit says why."""
     folder = ROOT / name if (ROOT / name).is_dir() else ROOT / "zoo" / name
     files = list(folder.rglob("*.py"))
     found = sum(map(code_lines, files))

@@ -81,7 +81,7 @@ class Syntax:
     wraps: bool = False
     marks: re.Pattern[str] = re.compile(
         r"(?:[-‐-―*+]++\s++|[•▪‣●○◦∙·☐☑☒✓✔→⇒➤]++\s*+|>++\s++|>>++|[♪♫]++\s*+"
-        r"|(?:\(?(?:[a-zA-Z]|\d{1,3})\)|\[\d{1,3}\])\s++)++"
+        r"|(?:\(?(?:[a-zA-Z]|[ivx]{2,5}|\d{1,3})\)|\[\d{1,3}\])\s++)++"
     )
     end_marks: re.Pattern[str] = re.compile(r"(?:\s*+[♪♫]++)++$")
     finish: Callable[[str], str] = str

@@ -22,10 +22,14 @@ from zoo.documents.xml_tokens import (
 _NAMESPACES = {
     f"urn:oasis:names:tc:opendocument:xmlns:{name}:1.0": prefix
     for name, prefix in (("text", "text"), ("office", "office"), ("drawing", "draw"))
-}
+} | {"urn:org:documentfoundation:names:experimental:office:xmlns:loext:1.0": "loext"}
 _PARAGRAPHS = ("text:p", "text:h")
 _DELETED = ("text:tracked-changes",)
-_ELEMENTS = {"text:span": None, "text:a": None, "text:meta": "", "text:ruby": "text:ruby-base"}
+_ELEMENTS = {
+    **dict.fromkeys(("text:span", "text:a")),
+    **dict.fromkeys(("text:meta", "text:text-input", "loext:content-control"), ""),
+    "text:ruby": "text:ruby-base",
+}
 _RANGE = re.compile("text:(.+)-(start|end)|office:(annotation)(-end)?")
 _INVISIBLE = ("text:note", "text:number", "text:script")
 _NESTED = ("text-box", "note-body", "annotation")
@@ -87,8 +91,8 @@ def _pair_marks(fragments: Iterable[Fragment]) -> Iterator[Fragment]:
 
 
 _SYNTAX = Syntax(escape)
-_FORMAT = (View(partial(_parse, level=2), _SYNTAX), View(_parse, _SYNTAX))
-"""Text boxes, notes and comments first: they are inside of paragraphs, which move them."""
+_FORMAT = tuple(View(partial(_parse, level=level), _SYNTAX) for level in (3, 2, 1))
+"""Text boxes, notes and comments first: they are inside of paragraphs, which move them. They may have notes, too."""
 
 
 def _formats(names: Sequence[str], read: Callable[[str], str]) -> Mapping[str, Format]:

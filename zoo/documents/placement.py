@@ -266,8 +266,15 @@ def _place_marks(segment: Segment, words: Sequence[_Word]) -> list[Unit | Mark]:
     starts, indices = list(map(itemgetter(0), order)), list(map(itemgetter(1), order))
     lowest, highest = _Extremes(indices), _Extremes([-index for index in indices])
     head: list[Unit | Mark] = []
+    bounds = {
+        at: match.span() for match in WORDS.finditer(segment.text) for at in range(match.start() + 1, match.end())
+    }
+    """For positions inside of words, the words: a range contains whole words."""
     for mark in segment.marks:
-        first, last = bisect_left(starts, mark.start), bisect_left(starts, mark.end)
+        start, end = mark.start, mark.end
+        if start < end:
+            start, end = bounds.get(start, (start, 0))[0], bounds.get(end, (0, end))[1]
+        first, last = bisect_left(starts, start), bisect_left(starts, end)
         if first < last and mark.is_start:
             words[lowest.find(first, last)].before.append(mark)
         elif first < last:
@@ -302,8 +309,6 @@ def _write(segment: Segment, words: Sequence[_Word], head: Sequence[Unit | Mark]
     following = _first_stacks(segment, words)  # for each word, the elements around it or the next word with text
     solid = _solid_elements(segment)
     stacks = [word.parts[0][1] if word.parts else word.unit.stack if word.unit else () for word in words] + [()]
-    if syntax.needs_runs:
-        writer.text(segment.start, following[0])
     for each in head:
         writer.copied(each, at_start=True)
     position = 0
@@ -320,6 +325,9 @@ def _write(segment: Segment, words: Sequence[_Word], head: Sequence[Unit | Mark]
         for mark in word.before:
             writer.move_to(_common(mark.stack, stack))
             writer.copy(mark.output)
+        if syntax.needs_runs and index == 0:
+            needs_space = any(isinstance(each, Unit) and each.space_after and each.end > each.start for each in head)
+            writer.text(segment.start or " " * needs_space, following[0])
         if word.unit:
             writer.move_to(word.unit.stack)
             writer.copy(word.unit.output)
@@ -339,8 +347,8 @@ def _write(segment: Segment, words: Sequence[_Word], head: Sequence[Unit | Mark]
         writer.text(tail + segment.end, previous)
         return writer.finish()
     writer.text(tail, previous)
-    has_gap = any(isinstance(each, Unit) and each.space_after for each in head)
-    return ("" if has_gap else segment.start) + writer.finish() + segment.end
+    has_space = any(isinstance(each, Unit) and each.space_after and each.output for each in head)
+    return segment.start * (not has_space) + writer.finish() + segment.end
 
 
 def _first_stacks(segment: Segment, words: Sequence[_Word]) -> list[Stack]:
@@ -421,8 +429,12 @@ class _Writer:
 
     def _space(self, unit: Unit) -> None:
         last = self._text or "".join(self._output[-2:])
-        if not self._syntax.needs_runs and not last[-1:].isspace():
+        if last[-1:].isspace():
+            return
+        if not self._syntax.needs_runs:
             self.text(" ", _common(self.stack, unit.stack))
+        elif self._text and unit.end > unit.start:  # the last text, which is in a run, goes on
+            self._text += " "
 
     def _flush(self) -> None:
         if self._text:

@@ -24,19 +24,22 @@ _BOUNDARIES = (Kind.BREAK, Kind.LANGUAGE)
 _MARKS = (Kind.START, Kind.END)
 _SENTENCE_END = re.compile(r"[.!?…:;][\"'’”»)\]]*\s*$")
 _GLUED_BEFORE = re.compile(r"[\w,.;:!?)\]}»”’\"'%]$")
-_REFERENCE = re.compile(r"(?=[^\w\s]*[\d*†‡§¶#¹²³⁰-⁹₀-₉])\S+")
-"""Content without letters that belongs to the word before it, such as the number of a footnote or an exponent."""
+_REFERENCE = re.compile(r"(?=[^\w\s]*[\d*†‡§¶#↩↑^¹²³⁰-⁹₀-₉])\S+")
+"""Content without letters that belongs to the word before it, such as a footnote's number or the arrow back to it."""
 _SYMBOLS = re.compile("[\u2190-\u21ff\u2300-\u2bff\U0001f000-\U0001faff\u200d\ufe0e\ufe0f]+")
 _GLUE = re.compile(r"[-+/&=:.~]{1,2}")
 """Text between two copied contents, as in Ctrl+C, that is copied with them."""
 _RAISED = ("sup", "sub", "vertAlign")
 """Parts of the names of elements whose digits do not continue a number before them."""
-_MAX_MARK = 100
-"""Maximum number of characters of the marks at the end of a line."""
-_MAX_REFERENCE = 12
-"""Maximum number of fragments of such content."""
-_Test = Callable[[str, Sequence[Fragment], Sequence[Fragment]], bool]
-"""Test of an element, given the last character before it, its fragments, and some fragments after it."""
+_AFTER_NUMBER = re.compile(r"\s|[^\W\d_]{2}|[\"'“„‘‚«»(\[]")
+"""Text after the number of a verse or a note. One letter may be a chemical element, and "/" a fraction."""
+_MAX_MARK, _MAX_REFERENCE = 100, 12
+"""Maximum number of characters of the marks at the end of a line, and of fragments of a reference."""
+_Test = Callable[[str, Sequence[Fragment], Sequence[Fragment]], str | None]
+"""Function that returns the text of an element that is copied, or None if the element is not copied.
+
+Its arguments are the last characters before the element, its fragments, and some fragments after it.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,10 +244,10 @@ def split_segments(fragments: Sequence[Fragment], syntax: Syntax) -> Iterator[Fr
         if fragment.kind not in _BOUNDARIES:
             run.append(fragment)
             continue
-        before, middle, after = _trim(_copy_elements(_copy_marks(run, syntax), _is_symbol))
+        before, middle, after = _trim(_copy_number(_copy_elements(_copy_marks(run, syntax), _symbol)))
         yield from before
         if any(each.kind is Kind.TEXT and any(map(str.isalpha, each.text)) for each in middle):
-            yield Segment(_copy_elements(middle, _is_reference))
+            yield Segment(_copy_elements(middle, _reference))
         else:
             yield from middle
         yield from after
@@ -272,12 +275,11 @@ def _join_lines(fragments: Sequence[Fragment], syntax: Syntax) -> list[Fragment]
 
 def _begins_sentence(before: str, after: str, syntax: Syntax) -> bool:
     """Return whether a line does not continue the sentence of the line before it."""
-    if not before or not after or syntax.marks.match(after) or syntax.end_marks.search(before[-_MAX_MARK:]):
+    end = before[-_MAX_MARK:]
+    if not end or not after or syntax.marks.match(after) or syntax.end_marks.search(end):
         return True
-    continues = after[0].islower()
-    return not continues and (
-        (not syntax.wraps and after[0].isalnum()) or _SENTENCE_END.search(before[-_MAX_MARK:]) is not None
-    )
+    is_new = not syntax.wraps and after[0].isalnum()
+    return not after[0].islower() and (is_new or _SENTENCE_END.search(end) is not None)
 
 
 def _balance(fragments: Sequence[Fragment]) -> list[Fragment]:
@@ -363,24 +365,36 @@ def _split_text(text: Fragment, position: int, syntax: Syntax, *kinds: Kind) -> 
     ]
 
 
-def _copy_elements(run: Sequence[Fragment], is_copied: _Test) -> list[Fragment]:
+def _copied(run: Sequence[Fragment], text: str = "") -> Fragment:
+    raw, output = "".join(each.raw for each in run), "".join(each.written for each in run)
+    return Fragment(Kind.UNIT, raw, text, output=output)
+
+
+def _copy_number(run: list[Fragment]) -> list[Fragment]:
+    """Return the fragments of a segment, with the number of a note or verse at its start as copied content."""
+    for index, fragment in enumerate(run):
+        end = _element_end(run, index) if fragment.kind is Kind.OPEN else index
+        if end > index and _is_number(run[index:end], run[end : end + _MAX_REFERENCE]):
+            return [*run[:index], _copied(run[index:end]), *run[end:]]
+        if fragment.kind is not Kind.OPEN and not _is_edge(fragment):
+            break
+    return run
+
+
+def _copy_elements(run: Sequence[Fragment], test: _Test) -> list[Fragment]:
     """Return the fragments of a segment, with each short element that passes a test as copied content."""
     result, before, index = list[Fragment](), "", 0
     while index < len(run):
         end = _element_end(run, index) if run[index].kind is Kind.OPEN else index
-        if end > index and is_copied(before, run[index:end], run[end : end + _MAX_REFERENCE]):
-            raw, output = (
-                "".join(each.raw for each in run[index:end]),
-                "".join(each.written for each in run[index:end]),
-            )
-            result.append(Fragment(Kind.UNIT, raw, output=output))
+        text = test(before, run[index:end], run[end : end + _MAX_REFERENCE]) if end > index else None
+        if text is not None:
+            result.append(_copied(run[index:end], text))
             index = end
         else:
             result.append(run[index])
             if run[index].kind is Kind.UNIT and _is_glued(result[-3:]):
-                raw, output = "".join(each.raw for each in result[-3:]), "".join(each.written for each in result[-3:])
-                result[-3:] = [Fragment(Kind.UNIT, raw, "".join(each.text for each in result[-3:]), output=output)]
-            before = run[index].text[-1:] or before
+                result[-3:] = [_copied(result[-3:], "".join(each.text for each in result[-3:]))]
+            before = run[index].text[-3:] or before
             index += 1
     return result
 
@@ -404,10 +418,27 @@ def _element_end(run: Sequence[Fragment], start: int) -> int:
     return 0
 
 
-def _is_symbol(_before: str, element: Sequence[Fragment], _following: Sequence[Fragment]) -> bool:
-    """Return whether an element contains only symbols, such as the arrow that leads back from a footnote."""
+def _symbol(_before: str, element: Sequence[Fragment], _following: Sequence[Fragment]) -> str | None:
+    """Test whether an element contains only symbols, such as the arrow that leads back from a footnote."""
     content = "".join(each.text for each in element).strip()
-    return _SYMBOLS.fullmatch(content) is not None and not any(each.kind in _MARKS for each in element)
+    return "" if _SYMBOLS.fullmatch(content) and not any(each.kind in _MARKS for each in element) else None
+
+
+def _reference(before: str, element: Sequence[Fragment], following: Sequence[Fragment]) -> str | None:
+    """Test whether an element has no letters and directly follows a word, or is a raised number after a sentence."""
+    if before and _is_reference(before, element, following):
+        return ""
+    if _SENTENCE_END.search(before) and before[-1].isspace() and _is_number(element, following):
+        return "".join(each.text for each in element)
+    return None
+
+
+def _is_number(element: Sequence[Fragment], following: Sequence[Fragment]) -> bool:
+    """Return whether a raised number precedes its text."""
+    after = next((each.text for each in following if each.text), "")
+    is_number = "".join(each.text for each in element).isdigit() and _AFTER_NUMBER.match(after) is not None
+    is_raised = any(name in each.name for each in element for name in _RAISED)
+    return is_number and is_raised and not any(each.kind in _MARKS for each in element)
 
 
 def _is_reference(before: str, element: Sequence[Fragment], following: Sequence[Fragment]) -> bool:
@@ -418,7 +449,7 @@ def _is_reference(before: str, element: Sequence[Fragment], following: Sequence[
     if any(each.kind in _MARKS for each in element) or not _GLUED_BEFORE.search(before):
         return False
     is_raised = any(name in each.name for each in element for name in _RAISED)
-    return is_raised or not (before.isdigit() and content[0].isdigit())
+    return is_raised or not (before[-1].isdigit() and content[0].isdigit())
 
 
 def _trim(run: Sequence[Fragment]) -> tuple[Sequence[Fragment], Sequence[Fragment], Sequence[Fragment]]:

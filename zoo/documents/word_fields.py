@@ -25,6 +25,9 @@ _COMPUTED = re.compile(
 )
 """Fields whose result Word or a reference manager computes."""
 
+_ONE_FIELD = re.compile("b?c*s?|e|bc*s?e")
+"""First letters of the names of the parts that are all before the result, or after it, or a whole field."""
+
 
 @dataclass
 class _Field:
@@ -62,11 +65,42 @@ def is_computed(code: str) -> bool:
     return _COMPUTED.match(code.strip()) is not None
 
 
+def _widen_parts(fragments: Sequence[Fragment]) -> list[Fragment]:
+    """Return the fragments, with elements that contain only parts of a field as parts. An example is a tracked link."""
+    result, index = list[Fragment](), 0
+    while index < len(fragments):
+        end = index + 1
+        while fragments[index].kind is Kind.OPEN and end < len(fragments) and _is_in_part(fragments[end]):
+            end += 1
+        inside = fragments[index : end + 1]
+        parts = [place for place, each in enumerate(inside) if is_part(each)]
+        kinds = "".join(inside[place].name[0] for place in parts)  # of begin, code, separate and end
+        if parts and inside[0].kind is Kind.OPEN and inside[-1].kind is Kind.CLOSE and _ONE_FIELD.fullmatch(kinds):
+            first, last = parts[0], parts[-1]
+            inside = [*inside[:last], _widened(inside[last], inside[last:])]
+            result += [_widened(inside[first], inside[: first + 1]), *inside[first + 1 :]]
+            end += 1
+        else:
+            result += fragments[index:end]
+        index = end
+    return result
+
+
+def _widened(part: Fragment, fragments: Sequence[Fragment]) -> Fragment:
+    joined = _joined(fragments)
+    return replace(part, raw=joined["raw"], output=joined["output"])
+
+
+def _is_in_part(fragment: Fragment) -> bool:
+    return is_part(fragment) or (fragment.kind is Kind.UNIT and not fragment.written and not fragment.text)
+
+
 def join_fields(fragments: Sequence[Fragment]) -> list[Fragment]:
     """Return the fragments, with each field as an element around its result, or as a unit if the result is computed.
 
     The parts of a field that begins and ends in different paragraphs or elements become boundaries.
     """
+    fragments = _widen_parts(fragments)
     fields, elements, breaks = list[_Field](), [-1], 0
     joined: dict[int, tuple[int, Fragment]] = {}
     for index, fragment in enumerate(fragments):

@@ -44,6 +44,7 @@ def texts(paragraphs: str) -> list[str]:
         # Elements inside of a sentence.
         ("one <t:span>two</t:span> three", "THREE <t:span>TWO</t:span> ONE"),
         ("one <t:meta>two</t:meta> <t:a>three</t:a>", "<t:a>THREE</t:a> <t:meta>TWO</t:meta> ONE"),
+        ("one <t:text-input>two three</t:text-input>", "<t:text-input>THREE TWO</t:text-input> ONE"),
         (
             "one <t:ruby><t:ruby-base>two</t:ruby-base><t:ruby-text>tu</t:ruby-text></t:ruby>",
             "<t:ruby><t:ruby-base>TWO</t:ruby-base><t:ruby-text>tu</t:ruby-text></t:ruby> ONE",
@@ -95,6 +96,25 @@ def test_notes_text_boxes_and_comments_are_segments_of_their_own() -> None:
     assert result.startswith(f"<t:p>TWO ONE{NOTE}".replace("three four", "FOUR THREE"))
     assert BOX.replace("five six", "SIX FIVE") in result
     assert comment.replace("seven eight", "EIGHT SEVEN") in result
+
+
+def test_notes_in_notes_are_segments_of_their_own() -> None:
+    comment = "<o:annotation><t:p>eight nine</t:p></o:annotation>"
+    before = f"<t:p>one{NOTE.replace('four', f'four{comment}')} two{BOX.replace('six', f'six{NOTE}')}</t:p>"
+    assert sorted(texts(before)) == ["eight nine", "five six", "one two", "three four", "three four"]
+    assert translated(before) == before
+    result = translated(before, Shuffle())
+    for part in ("NINE EIGHT", f"SIX FIVE{NOTE}".replace("three four", "FOUR THREE"), "TWO ONE"):
+        assert part in result
+
+
+def test_content_controls_do_not_cut_a_sentence() -> None:
+    uri = "urn:org:documentfoundation:names:experimental:office:xmlns:loext:1.0"
+    before = f'<t:p>one <x:content-control xmlns:x="{uri}">two three</x:content-control> four</t:p>'
+    assert texts(before) == ["one two three four"]
+    assert translated(before, Shuffle()) == before.replace("two three", "THREE TWO").replace("one", "FOUR").replace(
+        " four", " ONE"
+    )
 
 
 def test_notes_keep_their_text_when_they_change_places() -> None:

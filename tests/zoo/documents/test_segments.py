@@ -19,7 +19,7 @@ from zoo.documents.segments import MAX_DEPTH
 from zoo.generation.alignment import AlignedToken
 
 TOKEN = re.compile(
-    r"<(?P<open>\w)(?P<id>=\d+)?>|</(?P<close>\w)>|\{(?P<start>\w+) | (?P<end>\w+)\}|\[(?P<unit>[^\]]*)\]"
+    r"<(?P<open>\w+)(?P<id>=\d+)?>|</(?P<close>\w+)>|\{(?P<start>\w+) | (?P<end>\w+)\}|\[(?P<unit>[^\]]*)\]"
     r"|(?P<line>~)|(?P<divides>\^)|(?P<end_of_paragraph>/)"
 )
 """<b>element</b>, <a=1>element with an identity</a>, {n range n}, [copied], ~ line break, ^ tab, / paragraph end."""
@@ -62,6 +62,7 @@ def texts(text: str, form=FORMAT) -> list[str]:
         ("one {1 two three 1} four", "FOUR {1 THREE TWO 1} ONE"),
         ("{1 one 1} two", "TWO {1 ONE 1}"),
         ("one two{1  1} three", "THREE TWO{1  1} ONE"),
+        ("wa{1 ter 1}fall two", "TWO {1 WATERFALL 1}"),
         ("{1 one two/three four 1}", "{1 TWO ONE/FOUR THREE 1}"),
         ("one {1 two/three 1} four", "{1 TWO ONE/FOUR THREE 1}"),
         ("<b>one {1 two</b> three 1} four", "FOUR {1 THREE <b>TWO</b> 1} <b>ONE</b>"),
@@ -75,9 +76,19 @@ def texts(text: str, form=FORMAT) -> list[str]:
         # References stay behind their word.
         ("tea,<u>5</u> and", "AND ,<u>5</u> TEA"),
         ("area<u>2</u> one", "ONE AREA<u>2</u>"),
+        ("tea.<u>↩\ufe0e</u>", ". TEA<u>↩\ufe0e</u>"),
         ("20<b>24</b> one", "ONE 20<b>24</b>"),
         ("one <b>24</b> two", "TWO <b>24</b> ONE"),
         ("word<b>,</b> two", "TWO <b>,</b> WORD"),
+        # Raised numbers precede their text.
+        ("<sup>12</sup>One two", "<sup>12</sup>TWO ONE"),
+        ("<b><sup>12</sup> “one</b> two", "<b><sup>12</sup></b> TWO <b>ONE “</b>"),
+        ("one. <sup>2</sup>And two", "TWO AND <sup>2</sup> . ONE"),
+        ("one <sup>14</sup>Cs two", "TWO <sup>14</sup>CS ONE"),
+        ("<sup>1</sup>⁄2 one", "ONE 2 ⁄ <sup>1</sup>"),
+        ("<sup>14</sup>C one", "ONE <sup>14</sup>C"),
+        ("<b>12</b> one", "ONE <b>12</b>"),
+        ("<b>3</b>d one", "ONE <b>3</b>D"),
         # Elements inside of a word keep their characters.
         ("one h<u>2</u>o", "H<u>2</u>O ONE"),
         ("x<u>max</u> one", "ONE X<u>MAX</u>"),
@@ -85,6 +96,8 @@ def texts(text: str, form=FORMAT) -> list[str]:
         ("one two~three", "THREE TWO~ONE"),
         ("one two,~three", "THREE ,~TWO ONE"),
         ("One~Two", "ONE~TWO"),
+        ("a) one~b) two", "a) ONE~b) TWO"),
+        ("(i) one~(ii) two", "(i) ONE~(ii) TWO"),
         ("one.~2 three", "ONE .~THREE 2".replace("ONE .", ". ONE")),
         ("<b>One~Two</b> three", "<b>ONE</b>~THREE <b>TWO</b>"),
         ("<a=1>One^two</a>", "<a=1>ONE</a>^<a>TWO</a>"),

@@ -143,6 +143,10 @@ def texts(text: str) -> list[str]:
         ("one {FORMTEXT|two} three", "THREE {FORMTEXT|TWO} ONE"),
         ("{HYPERLINK u|one *two*} three", "THREE {HYPERLINK u|*TWO* ONE}"),
         ("{HYPERLINK u|one {PAGE|5} two} three", "THREE {HYPERLINK u|TWO {PAGE|5} ONE}"),
+        ("one <ins>{HYPERLINK u|</ins>two three<ins>}</ins> 4", "4 <ins>{HYPERLINK u|</ins>THREE TWO<ins>}</ins> ONE"),
+        ("one <ins>{PAGE|</ins>2<ins>}</ins> three", "THREE <ins>{PAGE|</ins>2<ins>}</ins> ONE"),
+        ("one <ins>{PAGE|}</ins> three", "THREE <ins>{PAGE|}</ins> ONE"),
+        ("{XE|one<ins>}{PAGE|</ins>2} three", "{XE|ONE<ins>}{PAGE|</ins>2} THREE"),
         ("one <link>two three</link>", "<link>THREE TWO</link> ONE"),
         # Results that Word computes are copied.
         ("one {REF _1 \\h|this book} two", "TWO {REF _1 \\h|this book} ONE"),
@@ -215,6 +219,11 @@ def test_neighbouring_runs_are_one(before: str, after: list[str]) -> None:
     assert len(re.findall("<w:t [^>]*>[^<]*[A-Z]", result)) == 1
 
 
+def test_white_space_at_the_start_does_not_open_an_element_before_its_range() -> None:
+    text = make("[1 <a> one two</a> 1] three")
+    assert outline(translated(text, Shuffle(0))) == "[1 <a> TWO ONE</a> 1] THREE"
+
+
 def test_a_link_of_white_space_is_kept() -> None:
     assert outline(translated(make("one<a> </a>*two* three"), Shuffle())) == "THREE *TWO*<a> </a>ONE"
 
@@ -225,6 +234,23 @@ def test_the_translator_reads_a_word_in_place_of_formulas_and_results_that_are_n
     assert texts(text.replace("</w:p>", "<w:r><w:t> three</w:t></w:r></w:p>")) == [
         f"page {PLACEHOLDER} of {PLACEHOLDER} three"
     ]
+
+
+class Forgetful(Shuffle):
+    """Translator that leaves out copied content."""
+
+    def translate(self, text: str) -> str:
+        return super().translate(text.replace(PLACEHOLDER, "   "))
+
+    def align(self, sources: list[str], targets: list[str]) -> list[list[AlignedToken]]:
+        return super().align([source.replace(PLACEHOLDER, "   ") for source in sources], targets)
+
+
+def test_fields_that_the_translator_leaves_out_are_between_spaces() -> None:
+    text = make("one {DATE|2 May} two {DATE|3 May} three")
+    assert outline(translated(text, Forgetful())) == "THREE TWO {DATE|3 May} ONE {DATE|2 May}"
+    text = make("{DATE|2 May} one two")
+    assert outline(translated(text, Forgetful())) == "{DATE|2 May} TWO ONE"
 
 
 def test_text_is_in_runs_if_nothing_is_aligned() -> None:
@@ -310,7 +336,8 @@ def random_text(draw: random.Random, depth: int = 0) -> str:
             parts.append(f"<{name}>{random_text(draw, depth + 1)}</{name}>")
         elif kind < 0.8:
             code = draw.choice(["PAGE", "HYPERLINK u", "TOC", "REF r", "FORMTEXT"])
-            parts.append(f"{{{code}|{random_text(draw, depth + 1)}}}")
+            start, end = draw.choice([("", ""), ("<ins>", "</ins>")])
+            parts.append(f"{start}{{{code}|{end}{random_text(draw, depth + 1)}{start}}}{end}")
         else:
             parts.append(draw.choice(["→", "↵", "⇊", "^", "@", "☎", "<page>1</page>", " ", "*x* *y*"]))
     return draw.choice(["", " "]).join(parts)
