@@ -10,7 +10,8 @@ from zoo.documents import epub, html, markdown, open_document, subtitles, text, 
 from zoo.documents.archives import TextArchive
 from zoo.documents.fragments import Archive, Format, Fragment, Kind, View
 from zoo.documents.placement import place_markup
-from zoo.documents.segments import Segment, split_segments
+from zoo.documents.segments import Segment
+from zoo.documents.splitting import split_segments
 from zoo.generation.alignment import AlignedToken
 
 MAX_ELEMENTS = 500_000
