@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from specs import ZooError
 from zoo.documents.fragments import Fragment, Kind
+from zoo.text.lines import INVISIBLE
 from zoo.text.sentences import MAX_TEXT_LENGTH
 
 MAX_DEPTH = 100
@@ -145,7 +146,7 @@ class _Reader:
                 if self._closes_word and _WORD_START.match(fragment.text):
                     self._add(" ")
                 self._closes_word = self._closes_word and not fragment.text
-                self._add(fragment.text)
+                self._add(INVISIBLE.sub("", fragment.text))
                 if fragment.text.strip():
                     self._used.update(self._stack)
             elif fragment.written or fragment.text:

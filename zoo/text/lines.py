@@ -24,14 +24,14 @@ _READ_BYTES = 1 << 16
 # separators.
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 # Characters inside words that have no width: soft hyphen, word joiner, and its old code, the byte order mark.
-_INVISIBLE = re.compile("[\u00ad\u2060\ufeff]")
+INVISIBLE = re.compile("[\u00ad\u2060\ufeff]")
 
 Item = TypeVar("Item")
 
 
 def without_control(text: str) -> str:
     """Replace each run of control characters with a space, and drop invisible characters inside words."""
-    return _CONTROL.sub(" ", _INVISIBLE.sub("", text))
+    return _CONTROL.sub(" ", INVISIBLE.sub("", text))
 
 
 def clean(line: str) -> str:
@@ -41,7 +41,7 @@ def clean(line: str) -> str:
 
 def clean_with_positions(line: str) -> tuple[str, list[int]]:
     """Return a line as `clean` does, and the position in the line of each character, and of the end."""
-    visible = [(position, character) for position, character in enumerate(line) if not _INVISIBLE.match(character)]
+    visible = [(position, character) for position, character in enumerate(line) if not INVISIBLE.match(character)]
     text = "".join(character for _, character in visible)
     runs = [match.span() for match in _CONTROL.finditer(text)]
     following = {index for start, end in runs for index in range(start + 1, end)}
