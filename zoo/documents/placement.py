@@ -79,6 +79,9 @@ def _read_words(segment: Segment, target: str, tokens: Sequence[AlignedToken]) -
                 start = token.source[0]
                 word.source = start + (segment.text[start : start + 1] == " ")
                 weights[overlapping] = token.weight
+    last = words[-1]
+    if segment.text.endswith(target[last.start : last.end]) and not target[last.end - 1 : last.end].isalnum():
+        last.source = len(segment.text) - 1  # the full stop, which models often align to another word
     return words
 
 

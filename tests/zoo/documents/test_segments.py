@@ -117,6 +117,13 @@ def test_markup_follows_the_words(text: str, expected: str) -> None:
     assert render(text, FORMAT) == text
 
 
+def test_the_full_stop_stays_outside_of_the_last_element() -> None:
+    file = TextFile("one <b>two</b>.", FORMAT)
+    assert file.render(["ONE TWO."], [[AlignedToken((0, 3), (0, 3), 1.0), AlignedToken((4, 8), (4, 7), 1.0)]]) == (
+        "ONE <b>TWO</b>."
+    )
+
+
 def test_an_element_whose_words_are_apart_keeps_its_identity_once() -> None:
     assert render("one <a=1>two three</a>", FORMAT, Shuffle(0)) == "<a=1>TWO</a> ONE <a>THREE</a>"
 
