@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -54,9 +53,16 @@ def build(
         ZooError: The weights do not fit the spec, or the device or backend is not available or cannot run the model.
     """
     chosen, request = prepare_build(
-        spec, purposes, weights=weights, device=device, precision=precision, backend=backend, folder=folder
+        spec,
+        purposes,
+        weights=weights,
+        device=device,
+        precision=precision,
+        backend=backend,
+        folder=folder,
+        packed=packed,
     )
-    return build_program(backend or spec.compilation.backend, chosen, replace(request, packed=packed))
+    return build_program(backend or spec.compilation.backend, chosen, request)
 
 
 def trainable(
@@ -111,6 +117,7 @@ def prepare_build(
     precision: str | None = None,
     backend: str | None = None,
     folder: Path | None = None,
+    packed: PackedModel | None = None,
 ) -> tuple[Backend, BuildRequest]:
     """Return the backend that `build` would choose, and the request that `build` would pass to this backend.
 
@@ -123,7 +130,7 @@ def prepare_build(
     check_weights(weights, stored_tensors(optimised.values()), spec.name)
     weights = {name: tensor.float() for name, tensor in weights.items()}
     precision = compile_options(spec, purposes, device, precision).precision
-    request = BuildRequest(spec, optimised, weights, device, precision, folder)
+    request = BuildRequest(spec, optimised, weights, device, precision, folder, packed)
     return choose_backend(backend or spec.compilation.backend, request), request
 
 

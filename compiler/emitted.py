@@ -238,25 +238,17 @@ class EmittedProgram(nn.Module):
         return {name: origin.make(file) for name, origin in self._origins().items()}
 
     def load(self, file: Mapping[str, Tensor]) -> None:
-        """Copy the tensors of a weights file into the parameters. Their device and data type stay the same.
-
-        Raises:
-            ZooError: The names or shapes of the tensors do not fit the spec.
-        """
+        """Copy the tensors of a weights file, which must fit the spec, into the parameters."""
         with torch.no_grad():
-            for name, tensor in self.in_program_layout(file).items():
-                self.get_parameter(name).copy_(tensor)
+            for name, origin in self._origins().items():
+                self.get_parameter(name).copy_(origin.make(file))
 
     def share(self, file: Mapping[str, Tensor]) -> None:
-        """Use the tensors of a weights file as the parameters. They are only copied if they have to be converted.
-
-        Raises:
-            ZooError: The names or shapes of the tensors do not fit the spec.
-        """
-        for name, tensor in self.in_program_layout(file).items():
-            *parents, leaf = name.split(".")
-            tree = self.get_submodule(".".join(parents))
-            tree.register_parameter(leaf, nn.Parameter(tensor, requires_grad=False))
+        """Use the tensors of a weights file, which must fit the spec, as the parameters, without a copy if possible."""
+        for name, origin in self._origins().items():
+            path, _, leaf = name.rpartition(".")
+            tensor = nn.Parameter(origin.make(file), requires_grad=False)
+            self._subtree(path).register_parameter(leaf, tensor)
 
     def with_parameters(self, parameters: Mapping[str, Tensor]) -> EmittedProgram:
         """Return a program like this one that uses other tensors for some of its parameters, and shares the rest."""

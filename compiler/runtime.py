@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from compiler.operations.probability import SMALLEST_ATTENTION, SUPPRESSED_LOGIT
+from compiler.weights import round_to_int8
 from specs import PAD
 
 CHUNK = 2**24
@@ -199,10 +200,9 @@ def quantised_linear(
 
     Each row of x is rounded to 8 bits with its own scale. A row that contains infinity or NaN gives NaN.
     """
-    largest = x.abs().amax(-1, keepdim=True)
-    rows = (x * (127 / largest)).nan_to_num(0.0, 0.0, 0.0).round().char().flatten(0, -2)
-    sums = _exact_int8_product(rows, matrix).view(*x.shape[:-1], -1)
-    y = sums * (largest / 127) * scales
+    rows, row_scales = round_to_int8(x, -1)
+    sums = _exact_int8_product(rows.flatten(0, -2), matrix).view(*x.shape[:-1], -1)
+    y = sums * row_scales * scales
     return y if bias is None else y + bias
 
 

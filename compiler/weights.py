@@ -178,12 +178,7 @@ class Scales(_Derived):
 
     def make(self, file: Mapping[str, Tensor]) -> Tensor:
         """Make the part from a weights file, and return its scales."""
-        return self.largest(self.part.make(file).float()).flatten() / 127
-
-    def largest(self, part: Tensor) -> Tensor:
-        """Return the largest magnitude of each row [rows, 1] or, if `dimension` is 1, of each column [1, columns]."""
-        low, high = part.aminmax(dim=1 - self.dimension, keepdim=True)
-        return high.maximum(-low)
+        return round_to_int8(self.part.make(file).float(), 1 - self.dimension)[1].flatten()
 
     def undo(self, parameter: Tensor) -> Iterator[tuple[str, Tensor]]:
         """Raise TypeError: quantisation cannot be undone."""
@@ -201,8 +196,17 @@ class Quantised(Scales):
 
     def make(self, file: Mapping[str, Tensor]) -> Tensor:
         """Make the part from a weights file, and return it in int8."""
-        part = self.part.make(file).float()
-        return (part * (127 / self.largest(part))).nan_to_num_(0.0).round_().char()
+        return round_to_int8(self.part.make(file).float(), 1 - self.dimension)[0]
+
+
+def round_to_int8(x: Tensor, dimension: int) -> tuple[Tensor, Tensor]:
+    """Return x in int8, and the scales: along a dimension, the largest magnitude divided by 127.
+
+    Numbers that are not finite become 0.
+    """
+    low, high = x.aminmax(dim=dimension, keepdim=True)
+    largest = high.maximum(-low)
+    return (x * (127 / largest)).nan_to_num_(0.0, 0.0, 0.0).round_().char(), largest / 127
 
 
 Origin = StoredTensor | Concatenated | Padded | Scaled | Rounded | Scales

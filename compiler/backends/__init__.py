@@ -34,7 +34,10 @@ def choose_backend(name: str, request: BuildRequest) -> Backend:
     """
     check_backend_name(name)
     if name == "auto" or (Purpose.TRAIN in request.graphs and not BACKENDS[name].can_train):
-        name = _fastest(request)
+        best = _fastest(request)
+        if best.unavailable_reason() is None and best.unsupported_reason(request) is None:
+            return best
+        name = eager.name
     backend = BACKENDS[name]
     if problem := backend.unavailable_reason():
         raise ZooError(f"the backend `{name}` is not available on this machine", hint=problem, exit_code=1)
@@ -64,15 +67,11 @@ def build_program(name: str, backend: Backend, request: BuildRequest) -> Program
         return eager.build(request)
 
 
-def _fastest(request: BuildRequest) -> str:
+def _fastest(request: BuildRequest) -> Backend:
     # inductor takes long to compile. On a CPU it is not faster than eager, and on a GPU eager searches in CUDA graphs.
     if not request.device.startswith("cuda"):
-        best = native
-    else:
-        trains = Purpose.TRAIN in request.graphs
-        best = inductor if trains or search_refusal(request) else eager
-    is_usable = best.unavailable_reason() is None and best.unsupported_reason(request) is None
-    return best.name if is_usable else eager.name
+        return native
+    return inductor if Purpose.TRAIN in request.graphs or search_refusal(request) else eager
 
 
 __all__ = ["BACKENDS", "Backend", "BuildRequest", "build_program", "choose_backend"]

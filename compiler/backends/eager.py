@@ -18,7 +18,6 @@ from compiler.emitted import EmittedProgram, Function
 from compiler.graph import Purpose
 from compiler.passes.pack_rows import Unpackable
 from compiler.search import Searcher
-from compiler.search_graphs import search_graphs
 
 
 def program(
@@ -48,7 +47,7 @@ def search_on_gpu(made: EmittedProgram, request: BuildRequest) -> EmittedProgram
             slower = "beam search on this GPU is slower than usual (but correct), because it cannot run in CUDA graphs"
             warnings.warn(f"{slower}: {reason}", RuntimeWarning, stacklevel=2)
             return made
-        graphs = search_graphs(request.spec, purposes, request.precision)
+        graphs = request.search_graphs
         made.searcher = Searcher(made, graphs, functions(emit(graphs.values())))
     return made
 
@@ -58,7 +57,7 @@ def search_refusal(request: BuildRequest) -> str | None:
     if find_spec("triton") is None:
         return "Triton is not installed: run `pip install triton`"
     try:
-        search_graphs(request.spec, request.graphs.keys(), request.precision)
+        request.search_graphs  # noqa: B018 - computed here, and used by the program
     except Unpackable as refusal:
         return refusal.problem
     return None

@@ -25,7 +25,6 @@ from compiler.host import cores, cpp_compiler
 from compiler.instruction import Instruction, MatrixType, Opcode, Operand, UnsupportedGraph
 from compiler.kernels.library import POINTERS, load_kernels
 from compiler.kernels.program import ALIGNMENT, Code, KernelProgram, KernelState, Memory, PackedModel, raise_for
-from compiler.native_codegen import generate_native_code
 from compiler.padded_batch import PaddedBatch
 from compiler.program import TopK
 
@@ -135,7 +134,7 @@ class _Packer:
 
     def pack(self) -> PackedModel:
         """Generate the instructions, and pack the weights on all processors: the kernels release the GIL."""
-        code = generate_native_code(self._request.graphs)
+        code = self._request.native_code
         encode, step = ([self._fields(i) for i in part] for part in (code.encode, code.step))
         widths = (list(code.buffers), list(code.memory), list(code.cache))
         memory = Memory(self._size)
@@ -223,7 +222,7 @@ def _unavailable_reason() -> str | None:
 
 def _refuse(request: BuildRequest) -> str | None:
     try:
-        generate_native_code(request.graphs)
+        request.native_code  # noqa: B018 - generated here, and used by the program
     except UnsupportedGraph as problem:
         return str(problem)
     return None

@@ -20,6 +20,7 @@ from compiler.operations.operation import (
     require,
 )
 from compiler.size import Size, product
+from compiler.weights import round_to_int8
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -139,6 +140,5 @@ class QuantisedLogits(_Int8, Logits):
 
 
 def _int8_product(x: Tensor, matrix: Tensor, scales: Tensor) -> Tensor:
-    largest = x.abs().amax(-1, keepdim=True)
-    rows = (x * (127 / largest)).nan_to_num(0.0, 0.0, 0.0).round()
-    return (rows.double() @ matrix.double()).float() * (largest / 127) * scales
+    rows, row_scales = round_to_int8(x, -1)
+    return (rows.double() @ matrix.double()).float() * row_scales * scales

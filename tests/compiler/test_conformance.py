@@ -21,6 +21,7 @@ from compiler import (
     build,
     graphs,
     interpret,
+    native_codegen,
 )
 from compiler.assemble import prepare_build
 from compiler.backends import BACKENDS, BuildRequest
@@ -275,6 +276,15 @@ def test_native_int8_rounds_as_eager_does(
         torch.testing.assert_close(actual, expected, atol=6e-2, rtol=0)
     is_same = torch.cat([((actual - expected).abs() < 1e-4).flatten() for actual, expected in steps])
     assert is_same.float().mean() > 0.9
+
+
+@pytest.mark.skipif(BACKENDS["native"].unavailable_reason() is not None, reason="the backend is not available")
+def test_auto_generates_native_code_once(small: Callable[..., Spec], monkeypatch: pytest.MonkeyPatch) -> None:
+    generate, calls = native_codegen.generate_native_code, list[object]()
+    counted = lambda graphs: calls.append(graphs) or generate(graphs)  # noqa: E731
+    monkeypatch.setattr("compiler.backends.backend.generate_native_code", counted)
+    assert build(small(N=1), backend="auto").backend == "native"
+    assert len(calls) == 1
 
 
 @pytest.mark.skipif(BACKENDS["native"].unavailable_reason() is not None, reason="the backend is not available")
