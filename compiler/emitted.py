@@ -11,12 +11,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from compiler.decoder import Decoder, State
+from compiler.decoder import Decoder, State, top_k
 from compiler.graph import Graphs, Purpose, stored_tensors
+from compiler.host import fast_float32, use_one_thread_after_fork
 from compiler.padded_batch import PaddedBatch
 from compiler.program import TopK
-from compiler.switches import fast_float32, use_one_thread_after_fork
-from compiler.top_k import top_k
 from compiler.weights import Origin, check_weights
 from specs import PAD, Spec
 

@@ -33,7 +33,7 @@ def uses_kernels(x: Tensor) -> bool:
 
 
 def keep_mask(seed: Int[Tensor, ""], key: int, shape: torch.Size, probability: float) -> Bool[Tensor, ...]:
-    """Return the elements that dropout keeps. `compiler.cuda.masks` describes the hash that decides.
+    """Return the elements that dropout keeps. `compiler.cuda.norms` describes the hash that decides.
 
     Args:
         seed: The seed of the step, a 64-bit integer.

@@ -8,7 +8,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 
-from compiler.backend_names import BACKEND_NAMES, check_backend_name
 from compiler.backends.aot import aot
 from compiler.backends.backend import Backend, BuildRequest
 from compiler.backends.eager import eager, search_refusal
@@ -17,6 +16,7 @@ from compiler.backends.native import native
 from compiler.backends.onnx import onnx
 from compiler.backends.tensorrt import tensorrt
 from compiler.graph import Purpose
+from compiler.options import BACKEND_NAMES, check_backend_name
 from compiler.program import Program
 from specs import ZooError
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor, nn
 
-from compiler import experts, recurrences, runtime, windows
+from compiler import runtime, sublayers, windows
 from compiler.backends.backend import BuildRequest
 from compiler.backends.eager import functions, program
 from compiler.emission import emit
@@ -155,7 +155,7 @@ def artefact_key(request: BuildRequest, backend_file: str) -> dict[str, str]:
 
     The key contains the emitted code, the inputs, and the text of our source files.
     """
-    modules = (runtime, windows, recurrences, experts)
+    modules = (runtime, windows, sublayers)
     files = (*(module.__file__ for module in modules), __file__, backend_file)
     return {
         "code": str(emit(request.graphs.values())),

@@ -231,7 +231,7 @@ class Rotate(Operation):
 
     keeps_heads = True
     code = "rotate({0}, theta={self.theta!r})"
-    calls = ("compiler.distances.rotate",)
+    calls = ("compiler.windows.rotate",)
     caption = ("position", "Rotary positions")
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
@@ -284,7 +284,7 @@ class PositionBias(Operation):
     planned: bool = False
     """Whether the cache has a fixed capacity, as in `UnwrittenMask`."""
 
-    calls: ClassVar[tuple[str, ...]] = ("compiler.distances.distances", "compiler.distances.cache_distances")
+    calls: ClassVar[tuple[str, ...]] = ("compiler.windows.distances", "compiler.windows.cache_distances")
     caption = None
     shares_buffer = True
 
@@ -353,7 +353,7 @@ class RelativeBias(PositionBias):
     _: KW_ONLY
     max_distance: int
 
-    calls = (*PositionBias.calls, "compiler.distances.relative_bias")
+    calls = (*PositionBias.calls, "compiler.windows.relative_bias")
 
     def value(self, head: int, distance: int, parameters: Tensors) -> float:
         (table,) = parameters
@@ -376,7 +376,7 @@ class RelativeBias(PositionBias):
 class AlibiBias(PositionBias):
     """Constant slope per head times the distance (ALiBi; Press et al. 2022, section 3)."""
 
-    calls = (*PositionBias.calls, "compiler.distances.alibi_bias")
+    calls = (*PositionBias.calls, "compiler.windows.alibi_bias")
 
     def value(self, head: int, distance: int, parameters: Tensors) -> float:
         return -abs(distance) * alibi_slope(head, self.heads)

@@ -27,25 +27,19 @@ from typing import Any
 from compiler.builder import GraphBuilder, Value
 from compiler.graph import Graph, Purpose
 from compiler.lowering.aligned_memory import aligned_memory
-from compiler.lowering.attention import cross_attention, self_attention
-from compiler.lowering.bottleneck_convolution import bottleneck_convolution
+from compiler.lowering.attention import cross_attention, restricted_attention, self_attention
 from compiler.lowering.context import LayerContext, Memory
-from compiler.lowering.convolution import convolution
+from compiler.lowering.convolution import bottleneck_convolution, convolution, separable_convolution
 from compiler.lowering.features import features
-from compiler.lowering.feed_forward import feed_forward
-from compiler.lowering.lstm import lstm
-from compiler.lowering.mixture_of_experts import mixture_of_experts
+from compiler.lowering.feed_forward import feed_forward, mixture_of_experts
 from compiler.lowering.norm import normalised
 from compiler.lowering.positions import POSITIONS, StackPositions
-from compiler.lowering.restricted_attention import restricted_attention
-from compiler.lowering.separable_convolution import separable_convolution
-from compiler.lowering.ssru import ssru
+from compiler.lowering.recurrence import lstm, ssru
 from compiler.operations.elementwise import Dropout, Scale
-from compiler.operations.embedding import Embedding
 from compiler.operations.mask import PaddingMask
 from compiler.operations.operation import ValueKind
 from compiler.operations.probability import AlignmentLoss, CrossEntropy, LogSoftmax, PickLabels
-from compiler.operations.projection import Logits
+from compiler.operations.projection import Embedding, Logits
 from compiler.operations.views import Slice
 from compiler.size import BATCH, NEW, SOURCE, TARGET, Size
 from compiler.weights import Initializer
@@ -64,9 +58,9 @@ SUBLAYERS: Mapping[str, Callable[[Value, Any, LayerContext], Value]] = {
     "bottleneck_convolution": bottleneck_convolution,
     "aligned_memory": aligned_memory,
 }
-"""The lowering function for each kind of sub-layer. To add a kind, add a module, a line here, and fields in `specs`."""
+"""The lowering function for each kind of sub-layer. To add a kind, add a function, a line here, and fields in `specs`."""
 FEATURES: Mapping[str, Callable[[GraphBuilder, Any, int], tuple[Value, Value]]] = {"features": features}
-"""The lowering function for each kind of source except tokens. To add a kind, add a module, a line here, and its spec
+"""The lowering function for each kind of source except tokens. To add a kind, add a function, a line here, and its spec
 class."""
 PREFIXES = {
     "cross_attention": "cross_",

@@ -11,7 +11,6 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from compiler.instruction import UnsupportedGraph
-from compiler.operations.embedding import scaled
 from compiler.operations.operation import (
     EmitContext,
     Expressions,
@@ -24,6 +23,7 @@ from compiler.operations.operation import (
     ValueTypes,
     require,
 )
+from compiler.operations.projection import scaled
 from compiler.size import ONE, Size, product, rounded_up
 
 if TYPE_CHECKING:

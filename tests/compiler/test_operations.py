@@ -10,14 +10,12 @@ import pytest
 
 from compiler import operations
 from compiler.operations.attention import Attention, AttentionKernel, RestrictedAttention
-from compiler.operations.cache import AppendToCache, WriteToCache
 from compiler.operations.elementwise import Dropout, Relu
-from compiler.operations.embedding import Embedding
 from compiler.operations.mask import UnwrittenMask
 from compiler.operations.operation import Operation
 from compiler.operations.probability import ChunkedCrossEntropy, CrossEntropy
-from compiler.operations.projection import Linear, Logits, QuantisedLinear, QuantisedLogits
-from compiler.operations.views import Slice
+from compiler.operations.projection import Embedding, Linear, Logits, QuantisedLinear, QuantisedLogits
+from compiler.operations.views import AppendToCache, Slice, WriteToCache
 from compiler.size import BATCH, Size
 from zoo.visualization import graph_drawing
 

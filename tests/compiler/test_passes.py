@@ -18,9 +18,8 @@ from compiler.backends.eager import eager
 from compiler.graph import Graphs
 from compiler.operations.attention import Attention, AttentionKernel
 from compiler.operations.elementwise import Dropout
-from compiler.operations.embedding import Embedding
 from compiler.operations.operation import GraphError
-from compiler.operations.projection import Linear, Logits
+from compiler.operations.projection import Embedding, Linear, Logits
 from compiler.options import CompileOptions
 from compiler.padded_batch import PaddedBatch
 from specs import Spec, ZooError

@@ -20,14 +20,12 @@ from compiler.graph import Graph, Node, StepState, prune, stored_tensors, unique
 from compiler.lowering.norm import LayerNorm
 from compiler.lowering.positions import PositionalEncoding
 from compiler.operations.attention import Attention
-from compiler.operations.cache import AppendToCache, WriteToCache
 from compiler.operations.elementwise import Add, Dropout, Gelu, Relu, Silu
-from compiler.operations.embedding import Embedding
 from compiler.operations.mask import CausalMask, PaddingMask, UnwrittenMask
 from compiler.operations.operation import Operation, ValueKind, ValueType
 from compiler.operations.probability import CrossEntropy, LogSoftmax
-from compiler.operations.projection import Linear, Logits
-from compiler.operations.views import MergeHeads, Slice, SplitHeads
+from compiler.operations.projection import Embedding, Linear, Logits
+from compiler.operations.views import AppendToCache, MergeHeads, Slice, SplitHeads, WriteToCache
 from compiler.options import CompileOptions
 from compiler.size import BATCH, CAPACITY, NEW, PAST, SOURCE, Size
 from compiler.weights import Initializer, Parameter, StoredTensor

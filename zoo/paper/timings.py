@@ -13,7 +13,7 @@ from torch import Tensor
 import specs
 from compiler import EmittedProgram, Purpose, emit
 from compiler.backends.eager import functions
-from compiler.complexity import END, LENGTH, START, SubLayer, sublayer_stack
+from compiler.costs import END, LENGTH, START, SubLayer, sublayer_stack
 from zoo.paper.runs import LayerTiming
 from zoo.paper.table1 import LAYERS, SIZES
 from zoo.system import clock

@@ -9,8 +9,7 @@ from functools import cache
 
 import torch
 
-from compiler.host import cores, cpuinfo
-from compiler.switches import fast_float32
+from compiler.host import cores, cpuinfo, fast_float32
 from zoo.system import clock
 
 _MIN_SECONDS = 0.2

@@ -1,11 +1,11 @@
-"""Matrix products are fastest if sizes are multiples of the hardware's tile size. Vocabulary sizes rarely are."""
+"""Passes for the pre-softmax projection, whose table and logits are the largest tensors of a model."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
 
-from compiler.graph import Graph, Graphs, Node, unique_name
+from compiler.graph import Graph, Graphs, Node, Purpose, prune, unique_name
 from compiler.operations.operation import ValueType
 from compiler.operations.views import Slice
 from compiler.options import CompileOptions
@@ -45,3 +45,27 @@ def _pad(graph: Graph, padded: Mapping[str, Parameter]) -> Graph:
         nodes.append(node)
     parameters = {name: padded.get(name, parameter) for name, parameter in graph.parameters.items()}
     return replace(graph, nodes=tuple(nodes), parameters=parameters)
+
+
+def chunk_loss(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
+    """Merge the pre-softmax projection and the loss into one operation that works on chunks of positions."""
+    if Purpose.TRAIN not in graphs:
+        return graphs
+    return {**graphs, Purpose.TRAIN: _chunk(graphs[Purpose.TRAIN])}
+
+
+def _chunk(graph: Graph) -> Graph:
+    by_name = {node.name: node for node in graph.nodes}
+
+    def chunk(node: Node) -> Node:
+        classes = graph.types[node.inputs[0]].shape[-1]
+        loss, logits = node.operation.chunked(classes), by_name.get(node.inputs[0])
+        if loss is None:
+            return node
+        if logits and logits.operation.sliced_range() == (-1, 0, classes.constant):
+            logits = by_name.get(logits.inputs[0])  # the slice removes the padding of the vocabulary
+        if logits is None or not logits.operation.is_vocabulary_projection:
+            return node
+        return replace(node, operation=loss, inputs=(logits.inputs[0], node.inputs[1]), parameters=logits.parameters)
+
+    return prune(replace(graph, nodes=tuple(map(chunk, graph.nodes))))
