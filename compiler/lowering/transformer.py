@@ -58,7 +58,7 @@ SUBLAYERS: Mapping[str, Callable[[Value, Any, LayerContext], Value]] = {
     "bottleneck_convolution": bottleneck_convolution,
     "aligned_memory": aligned_memory,
 }
-"""The lowering function for each kind of sub-layer. To add a kind, add a function, a line here, and fields in `specs`."""
+"""The lowering function for each kind of sub-layer. For a new kind, add a function, a line here, fields in `specs`."""
 FEATURES: Mapping[str, Callable[[GraphBuilder, Any, int], tuple[Value, Value]]] = {"features": features}
 """The lowering function for each kind of source except tokens. To add a kind, add a function, a line here, and its spec
 class."""
