@@ -75,10 +75,8 @@ def _backward(
         index, z, factor = _sum_rows(
         x, y, c, rows, columns, inside, width, seed, key, threshold, scale, has_y, has_c, drops
     )  # fmt: skip
-        mean, deviation = (
-            tl.load(means + rows, rows < count, other=0.0),
-            tl.load(deviations + rows, rows < count, other=0.0),
-        )
+        mean = tl.load(means + rows, rows < count, other=0.0)
+        deviation = tl.load(deviations + rows, rows < count, other=0.0)
         normed = tl.where(inside, (z - mean[:, None]) * deviation[:, None], 0.0)
         d = tl.load(gradient + index, inside, other=0.0).to(tl.float32)
         if has_twin:

@@ -99,6 +99,7 @@ class TopKGates(Operation):
     depends_on_batch = True
     calls = ("compiler.sublayers.top_k_gates", "compiler.sublayers.noisy_top_k_gates")
     caption = ("softmax", "Gates of experts")
+    details = "the best {self.k}"
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         (x,), (gate, noise) = inputs, parameters
@@ -123,9 +124,6 @@ class TopKGates(Operation):
     def saved_elements(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> Size:
         return 3 * product(inputs[0].shape[:2]) * parameters[0][1]  # scores, noise and its deviation
 
-    def describe(self, inputs: Sequence[str]) -> str:
-        return f"the best {self.k}"
-
 
 @dataclass(frozen=True)
 class Experts(Operation):
@@ -136,8 +134,10 @@ class Experts(Operation):
     is 0.
     """
 
+    code = "mix_experts({all})"
     calls = ("compiler.sublayers.mix_experts",)
     caption = ("linear", "Experts")
+    details = "all run; gates weight them"
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
         (x, gates), (w1, b1, w2, b2) = inputs, parameters
@@ -154,15 +154,9 @@ class Experts(Operation):
             result = result + gates[..., expert, None] * ((x @ w1 + b1).clamp(min=0) @ w2 + b2)
         return result
 
-    def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
-        return f"mix_experts({', '.join((*inputs, *parameters))})"
-
     def matmul_flops(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> Size:
         w1, _, w2, b2 = parameters
         return 2 * product(inputs[0].shape[:2]) * (product(w1) + product(w2) + product(b2))
 
     def saved_elements(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> Size:
         return 2 * product(inputs[0].shape[:2]) * product(parameters[1])  # inner features before and after the gates
-
-    def describe(self, inputs: Sequence[str]) -> str:
-        return "all run; gates weight them"

@@ -230,7 +230,7 @@ class Rotate(Operation):
     theta: float
 
     keeps_heads = True
-    code = "rotate({0}, theta={self.theta!r})"
+    code = "rotate({all}, theta={self.theta!r})"
     calls = ("compiler.windows.rotate",)
     caption = ("position", "Rotary positions")
 
@@ -253,19 +253,10 @@ class Rotate(Operation):
                     result[row, :, index, i + half] = two * cos(angle) + one * sin(angle)
         return result
 
-    def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
-        return f"rotate({', '.join(inputs)}, theta={self.theta!r})"
-
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         _, heads, _, width = node.type.shape
-        codegen.add(
-            node,
-            Opcode.ROTATE,
-            node.inputs[0],
-            heads=heads.constant,
-            key_width=width.constant,
-            scale=self.theta,
-        )
+        sizes = {"heads": heads.constant, "key_width": width.constant}
+        codegen.add(node, Opcode.ROTATE, node.inputs[0], scale=self.theta, **sizes)
 
 
 @dataclass(frozen=True)
@@ -337,13 +328,6 @@ class PositionBias(Operation):
 
     def for_planned_cache(self) -> Operation:
         return replace(self, planned=True)
-
-    def memory_traffic(self, inputs: ValueTypes, result: ValueType, weight_bytes: Size, float_bytes: int) -> Size:
-        """Return 0, because a bias is small, and all layers share it."""
-        return Size()
-
-    def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
-        """Add no instruction: the attention's own instruction computes the bias."""
 
 
 @dataclass(frozen=True)

@@ -120,6 +120,7 @@ class Attention(_ScoredAttention):
     kernel: AttentionKernel = AttentionKernel.EXPLICIT
 
     is_attention = True
+    has_scale = True
     calls = (
         *("compiler.runtime.additive_scores", "compiler.runtime.grouped_scores", "compiler.runtime.grouped_sum"),
         *("compiler.runtime.dropout", "compiler.runtime.fused_attention"),
@@ -162,12 +163,6 @@ class Attention(_ScoredAttention):
         if node.parameters:
             raise UnsupportedGraph("it has no instruction for additive attention: use the backend `eager`")
         codegen.attention(node, self.scale, biased=self.biased)
-
-    def without_dropout(self) -> Operation:
-        return replace(self, dropout=0.0)
-
-    def without_scale(self) -> tuple[float, Operation]:
-        return self.scale, replace(self, scale=1.0)
 
     def fused(self, has_parameters: bool) -> Operation:
         return self if self.dropout or has_parameters else replace(self, kernel=AttentionKernel.FUSED)
@@ -280,6 +275,7 @@ class RestrictedAttention(Operation):
     groups: int = 1
     """Number of successive query heads that share one head of keys and values."""
 
+    has_scale = True
     calls = ("compiler.windows.restricted_attention",)
     caption = ("attention", "Restricted attention")
 
@@ -322,12 +318,6 @@ class RestrictedAttention(Operation):
             options += f", dropped={self.dropout!r} if w.training else 0.0"
         sizes = f"({self.radius}, {0 if self.causal else self.radius}), {self.block}, {self.scale!r}"
         return f"restricted_attention({query}, {key}, {value}, {sizes}{options})"
-
-    def without_dropout(self) -> Operation:
-        return replace(self, dropout=0.0)
-
-    def without_scale(self) -> tuple[float, Operation]:
-        return self.scale, replace(self, scale=1.0)
 
     def matmul_flops(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> Size:
         return 2 * self._weights(inputs) * (inputs[1].shape[3] + inputs[2].shape[3])

@@ -50,6 +50,7 @@ class PackedAttention(Operation):
     scale: float
     causal: bool
 
+    code = "packed_attention({all}, {self.heads!r}, {self.scale!r}, {self.causal})"
     calls = ("compiler.fused.packed_attention", "compiler.operations.attention.HeadColumns")
     caption = ("attention", "Multi-head attention")
 
@@ -69,9 +70,6 @@ class PackedAttention(Operation):
             weights = (torch.einsum("hd,khd->hk", query[index], keys) * self.scale).softmax(-1)
             rows.append(torch.einsum("hk,khd->hd", weights, values).flatten())
         return torch.stack(rows)[None]
-
-    def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
-        return f"packed_attention({', '.join(inputs)}, {self.heads!r}, {self.scale!r}, {self.causal})"
 
 
 @dataclass(frozen=True)
@@ -128,22 +126,19 @@ class LinearRelu(Linear):
     is_relu = True
     code = "linear_relu({0}, {1}, {2})"
     calls = ("compiler.fused.linear_relu",)
+    emit = Operation.emit
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
         return super().interpret(inputs, parameters).clamp(min=0)
-
-    def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
-        return self.code.format(*inputs, *parameters)
 
 
 @dataclass(frozen=True)
 class PackedPositions(PositionalEncoding):
     """Add sinusoids (3.5) from a table: x [batch, n, d], positions below n [batch, n] -> [batch, n, d]."""
 
+    code = "{0} + packed_sinusoids({all}, {self.halves}, {self.first})"
     calls = ("compiler.fused.packed_sinusoids",)
-
-    def emit(self, context: EmitContext, inputs: Expressions, parameters: Expressions) -> str:
-        return f"{inputs[0]} + packed_sinusoids({', '.join(inputs)}, {self.halves}, {self.first})"
+    emit = Operation.emit
 
 
 @dataclass(frozen=True)

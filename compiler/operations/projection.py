@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from compiler.instruction import MAX_INT8_ROWS, Instruction, Opcode, UnsupportedGraph
@@ -44,6 +44,7 @@ class Embedding(Operation):
 
     scale: float
 
+    has_scale = True
     calls = ("torch.nn.functional.embedding",)
     caption = ("embedding", "Embedding")
 
@@ -62,9 +63,6 @@ class Embedding(Operation):
         (table,) = node.parameters
         rows = codegen.parameter_shape(table)[0]
         codegen.add(node, Opcode.EMBED, scale=self.scale, table=table, rows=rows)
-
-    def without_scale(self) -> tuple[float, Operation]:
-        return self.scale, replace(self, scale=1.0)
 
     def memory_traffic(self, inputs: ValueTypes, result: ValueType, weight_bytes: Size, float_bytes: int) -> Size:
         """Count the bytes of one row of the table per token, not of the whole table."""

@@ -28,16 +28,20 @@ if TYPE_CHECKING:
     from compiler.native_codegen import NativeCodeGenerator
 
 
+class View(Operation):
+    """Base class of operations whose result is a view of the first input."""
+
+    view = True
+    shares_buffer = True
+
+
 @dataclass(frozen=True)
-class Slice(Operation):
+class Slice(View):
     """Select `start:stop` along `dimension`. Each of the three may be negative, and then counts from the end."""
 
     dimension: int
     start: int = 0
     stop: int | None = None
-
-    view = True
-    shares_buffer = True
 
     def sliced_range(self) -> tuple[int, int, int | None]:
         return self.dimension, self.start, self.stop
@@ -81,13 +85,11 @@ class Slice(Operation):
 
 
 @dataclass(frozen=True)
-class SplitHeads(Operation):
+class SplitHeads(View):
     """Split features into h heads: [batch, n, h·d] -> [batch, h, n, d] (3.2.2)."""
 
     heads: int
 
-    view = True
-    shares_buffer = True
     splits_heads = True
     code = "{0}.unflatten(-1, ({self.heads}, -1)).transpose(1, 2)"
 
@@ -141,14 +143,12 @@ class Concat(Operation):
 
 
 @dataclass(frozen=True)
-class BeamsToRows(Operation):
+class BeamsToRows(View):
     """Merge the axes of sentences and beams, so that each hypothesis is a row.
 
     [batch, beams, new, ...] -> [batch·beams, new, ...].
     """
 
-    view = True
-    shares_buffer = True
     code = "{0}.flatten(0, 1)"
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
@@ -160,15 +160,13 @@ class BeamsToRows(Operation):
 
 
 @dataclass(frozen=True)
-class RowsToQueries(Operation):
+class RowsToQueries(View):
     """Give each sentence one row with the positions of all its hypotheses, which then attend to the memory together.
 
     Inputs: x [batch·beams, new, w], and another value [batch, beams, new, ...], of which only the shape is used.
     Result: [batch, beams·new, w].
     """
 
-    view = True
-    shares_buffer = True
     code = "{0}.view({1}.shape[0], -1, {0}.shape[2])"
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
@@ -182,15 +180,13 @@ class RowsToQueries(Operation):
 
 
 @dataclass(frozen=True)
-class QueriesToRows(Operation):
+class QueriesToRows(View):
     """Undo `RowsToQueries`: give each hypothesis a separate row again.
 
     Inputs: x [batch, beams·new, w], and another value [batch, beams, new, ...], of which only the shape is used.
     Result: [batch·beams, new, w].
     """
 
-    view = True
-    shares_buffer = True
     code = "{0}.view(-1, {1}.shape[2], {0}.shape[2])"
 
     def infer(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> ValueType:
