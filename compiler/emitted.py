@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cached_property
 from typing import Any, NamedTuple, cast
 from zlib import crc32
 
@@ -11,7 +10,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from compiler.decoder import Decoder, State, top_k
+from compiler.decoder import DecoderStates, State, top_k
 from compiler.graph import Graphs, Purpose, stored_tensors
 from compiler.host import fast_float32, use_one_thread_after_fork
 from compiler.padded_batch import PaddedBatch
@@ -48,7 +47,7 @@ class _ParameterTree(nn.Module):
         return function(self, *inputs)
 
 
-class EmittedProgram(nn.Module):
+class EmittedProgram(DecoderStates, nn.Module):
     """Program that runs emitted PyTorch code. `compiler.trainable` and `compiler.build` create one."""
 
     concurrent = False
@@ -142,11 +141,11 @@ class EmittedProgram(nn.Module):
     def encode(self, source: PaddedBatch) -> State:
         """Encode sources that end with EOS. Return the state before the first step, with one row per sentence."""
         outputs = self.run(Purpose.ENCODE, **self._inputs(source))
-        return self._decoder.begin(source.lengths.shape[0], source.lengths.device, outputs)
+        return self._begin(source.lengths.shape[0], source.lengths.device, outputs)
 
     def begin(self, rows: int) -> State:
         """Return the state before the first step of a model without an encoder (see `DecoderOnly`)."""
-        return self._decoder.begin(rows, self.device, {}, self._dtype)
+        return self._begin(rows, self.device, {}, self._dtype)
 
     def advance(self, state: State, tokens: Int[Tensor, "rows k"]) -> tuple[Float[Tensor, "rows k V"], State]:
         """Read `tokens`. Return the float32 log-probabilities of the token after each, and the next state.
@@ -171,18 +170,6 @@ class EmittedProgram(nn.Module):
         log_probabilities, state = self._step(state, tokens)
         return top_k(log_probabilities, count, allowed), state
 
-    def rewind(self, state: State, counts: Int[Tensor, " rows"]) -> State:
-        """Return the state without the last `counts[i]` tokens of each row i (see `StepwiseDecoder.rewind`)."""
-        return self._decoder.rewind(state, counts)
-
-    def select(self, state: State, sentences: Int[Tensor, " kept"], parents: Int[Tensor, "kept beams"]) -> State:
-        """Return the state of the sentences to keep. Its rows continue old rows (see `StepwiseDecoder.select`)."""
-        return self._decoder.select(state, sentences, parents)
-
-    def join(self, first: State, second: State) -> State:
-        """Return one state with the sentences of two states. Both states must have the same number of beams."""
-        return self._decoder.join(first, second)
-
     def _inputs(self, source: PaddedBatch | None) -> dict[str, Tensor]:
         """Return the graph inputs `source` and `source_length`. Features are converted to the type of the weights."""
         if source is None:
@@ -205,13 +192,9 @@ class EmittedProgram(nn.Module):
 
     def _step(self, state: State, tokens: Int[Tensor, "rows k"]) -> tuple[Float[Tensor, "rows·k V"], State]:
         """Run a decoder step that reads `tokens`. Return log-probabilities, one row per token, and the next state."""
-        results = self.run(Purpose.DECODE_STEP, **self._decoder.inputs(state, tokens))
-        state = self._decoder.advance(state, results, tokens.shape[1])
+        results = self.run(Purpose.DECODE_STEP, **self._step_inputs(state, tokens))
+        state = self._after(state, results, tokens.shape[1])
         return results["log_probabilities"].flatten(0, 1), state
-
-    @cached_property
-    def _decoder(self) -> Decoder:
-        return Decoder(self.graphs[Purpose.DECODE_STEP])
 
     # Weights.
 
