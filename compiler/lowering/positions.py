@@ -1,7 +1,7 @@
 """Lowering of positions (3.5): one class for each way in which a stack can depend on positions, and its operation.
 
 To add a kind, add its spec class to `specs.parts`. Then add an operation, a class and a line in `POSITIONS` here. A
-bias of attention scores needs a class of `BiasPositions` and one of `PositionBias`.
+bias of attention scores needs an operation of the class `PositionBias`, and a case in `BiasPositions`.
 """
 
 # ruff: noqa: D102 - methods that override those of `Operation` are documented there
@@ -112,34 +112,19 @@ class RotaryPositions(StackPositions):
 
 
 class BiasPositions(StackPositions):
-    """Base class of positions as biases of attention scores."""
+    """Positions as biases of attention scores: learned (T5), or constant (ALiBi)."""
 
     def bias(self, stream: Value, heads: int, position: Value | None, cache: Value | None) -> Value | None:
-        operation, *parameters = self.operation(heads, in_step=position is not None)
+        options, in_step = self.architecture.positions, position is not None
+        operation: PositionBias = AlibiBias(heads, self.causal, in_step)
+        parameters: list[str] = []
+        if isinstance(options, Relative):
+            operation = RelativeBias(heads, self.causal, in_step, max_distance=options.max_distance)
+            path = f"{self.stack}.relative_positions"
+            parameters = [self.b.stack_parameter(path, options.buckets, heads, initial=Initializer.EMBEDDING)]
         inputs = (stream,) if position is None or cache is None else (position, cache)
         key = (heads, None if cache is None else cache.type.shape[2])
         return self.b.shared(f"{self.stack}_distance_bias", operation, inputs, key, *parameters)
-
-    def operation(self, heads: int, *, in_step: bool) -> tuple[PositionBias, *tuple[str, ...]]:
-        """Return the operation that computes the bias, and the names of its parameters."""
-        raise NotImplementedError
-
-
-class RelativePositions(BiasPositions):
-    """Positions as learned biases of attention scores (T5)."""
-
-    def operation(self, heads: int, *, in_step: bool) -> tuple[PositionBias, *tuple[str, ...]]:
-        options, path = self.architecture.positions, f"{self.stack}.relative_positions"
-        assert isinstance(options, Relative)
-        table = self.b.stack_parameter(path, options.buckets, heads, initial=Initializer.EMBEDDING)
-        return RelativeBias(heads, self.causal, in_step, max_distance=options.max_distance), table
-
-
-class AlibiPositions(BiasPositions):
-    """Positions as constant biases of attention scores (ALiBi)."""
-
-    def operation(self, heads: int, *, in_step: bool) -> tuple[PositionBias, *tuple[str, ...]]:
-        return (AlibiBias(heads, self.causal, in_step),)
 
 
 POSITIONS: Mapping[str, type[StackPositions]] = {
@@ -147,8 +132,8 @@ POSITIONS: Mapping[str, type[StackPositions]] = {
     "sinusoidal_halves": AbsolutePositions,
     "learned": AbsolutePositions,
     "rotary": RotaryPositions,
-    "relative": RelativePositions,
-    "alibi": AlibiPositions,
+    "relative": BiasPositions,
+    "alibi": BiasPositions,
     "none": StackPositions,
 }
 """The class for each kind of positions in a spec."""
