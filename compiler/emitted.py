@@ -15,7 +15,7 @@ from compiler.graph import Graphs, Purpose, stored_tensors
 from compiler.host import fast_float32, use_one_thread_after_fork
 from compiler.padded_batch import PaddedBatch
 from compiler.program import TopK
-from compiler.weights import Origin, check_weights
+from compiler.weights import ParameterOrigin, check_weights
 from specs import PAD, Spec
 
 Function = Callable[[nn.Module, Mapping[str, Tensor]], dict[str, Tensor]]
@@ -242,7 +242,7 @@ class EmittedProgram(DecoderStates, nn.Module):
             made._subtree(path)._parameters[leaf] = cast(nn.Parameter, parameter)
         return made.train(self.training)
 
-    def _origins(self) -> dict[str, Origin]:
+    def _origins(self) -> dict[str, ParameterOrigin]:
         return {n: p.origin for graph in self.graphs.values() for n, p in graph.parameters.items()}
 
     def _add_parameter(self, path: str, parameter: nn.Parameter) -> None:

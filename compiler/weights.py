@@ -1,7 +1,7 @@
 """Conversion between the tensors of a weights file and the parameters of a graph.
 
 A weights file holds one tensor for each matrix that the paper names. A pass may need another layout, such as three
-matrices concatenated or a table with more rows. The pass then gives the parameter an `Origin`. An origin makes the
+matrices concatenated or a table with more rows. The pass then gives the parameter another origin. An origin makes the
 parameter from the tensors of the file, converts it (or its optimiser state) back, and defines shape and initial value.
 """
 
@@ -64,7 +64,7 @@ class StoredTensor:
 class Concatenated:
     """Origin of a parameter that consists of several parts, concatenated along their last dimension."""
 
-    parts: tuple[Origin, ...]
+    parts: tuple[ParameterOrigin, ...]
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -101,7 +101,7 @@ class Concatenated:
 class _Derived:
     """Base class of origins that transform another origin, which is called the part."""
 
-    part: Origin
+    part: ParameterOrigin
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -209,7 +209,7 @@ def round_to_int8(x: Tensor, dimension: int) -> tuple[Tensor, Tensor]:
     return (x * (127 / largest)).nan_to_num_(0.0, 0.0, 0.0).round_().char(), largest / 127
 
 
-Origin = StoredTensor | Concatenated | Padded | Scaled | Rounded | Scales
+ParameterOrigin = StoredTensor | Concatenated | Padded | Scaled | Rounded | Scales
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,7 @@ class Parameter:
     """A parameter of a graph. Its origin describes how it is made from a weights file."""
 
     name: str
-    origin: Origin
+    origin: ParameterOrigin
 
     @cached_property
     def shape(self) -> tuple[Size, ...]:

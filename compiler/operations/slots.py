@@ -14,29 +14,21 @@ from compiler.operations.operation import (
     Expressions,
     Operation,
     Shape,
-    Tensors,
     ValueKind,
     ValueType,
     ValueTypes,
 )
-from compiler.operations.packed import ResidualNorm
+from compiler.operations.packed import KernelOperation, ResidualNorm
 from compiler.operations.projection import Linear
 from compiler.operations.views import Slice
 from compiler.size import ONE, Size
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
-
-class _OnSlots:
-    """Base class of operations of a decoder step on slots. A search in slots is compared with a search on the host."""
-
-    def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
-        raise NotImplementedError
+    pass
 
 
 @dataclass(frozen=True)
-class SlotEmbedding(_OnSlots, Operation):
+class SlotEmbedding(KernelOperation, Operation):
     """Embed the last token of each hypothesis, and add the encoding of its position (3.4, 3.5).
 
     Input: the slots. Parameters: table [V, d], and the learned positions if there are any. Result: [rows, 1, d].
@@ -61,7 +53,7 @@ class SlotEmbedding(_OnSlots, Operation):
 
 
 @dataclass(frozen=True)
-class SlotSelfAttention(_OnSlots, Operation):
+class SlotSelfAttention(KernelOperation, Operation):
     """Self-attention of a decoder step. Its keys and values are written to the cache, an input that changes in place.
 
     Inputs: features with queries, keys and values [rows, 1, ...], the cache, and the slots. Result: [rows, 1, h·d_v].
@@ -88,7 +80,7 @@ class SlotCrossAttention(SlotSelfAttention):
 
 
 @dataclass(frozen=True)
-class StepLinear(_OnSlots, Linear):
+class StepLinear(KernelOperation, Linear):
     """Product x W [+ b] of all hypotheses in a decoder step, or max(0, x W + b): x [rows, 1, i] -> [rows, 1, o]."""
 
     relu: bool = False
@@ -101,7 +93,7 @@ class StepLinear(_OnSlots, Linear):
 
 
 @dataclass(frozen=True)
-class NormLinear(_OnSlots, Operation):
+class NormLinear(KernelOperation, Operation):
     """A norm of a decoder step, and the product that follows it.
 
     The inputs are the inputs of `norm`. The parameters are the parameters of `norm`, then those of `product`. The
@@ -139,7 +131,7 @@ class Part(Slice):
 
 
 @dataclass(frozen=True)
-class SlotParents(_OnSlots, Operation):
+class SlotParents(KernelOperation, Operation):
     """For each hypothesis, the row of the step before that it continues. Input: the slots. Result: [rows]."""
 
     rows: Size
@@ -152,7 +144,7 @@ class SlotParents(_OnSlots, Operation):
 
 
 @dataclass(frozen=True)
-class ReadState(_OnSlots, Operation):
+class ReadState(KernelOperation, Operation):
     """State that each hypothesis continues, such as that of a recurrence. Inputs: the buffer of the state, the parents.
 
     The buffer has one row more than there are hypotheses. It is zero: the state before the first token.
@@ -162,7 +154,7 @@ class ReadState(_OnSlots, Operation):
 
 
 @dataclass(frozen=True)
-class WriteState(_OnSlots, Operation):
+class WriteState(KernelOperation, Operation):
     """Write the state of each hypothesis to its buffer. Inputs: the buffer, which changes in place, and the state."""
 
     code = "{0}[:-1].copy_({1})"
