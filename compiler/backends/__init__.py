@@ -5,7 +5,6 @@ To add a backend, write its module, and add it to BACKENDS and to BACKEND_NAMES.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Mapping
 
 from compiler.backends.aot import aot
@@ -17,7 +16,6 @@ from compiler.backends.onnx import onnx
 from compiler.backends.tensorrt import tensorrt
 from compiler.graph import Purpose
 from compiler.options import BACKEND_NAMES, check_backend_name
-from compiler.program import Program
 from specs import ZooError
 
 BACKENDS: Mapping[str, Backend] = {b.name: b for b in (eager, inductor, native, aot, onnx, tensorrt)}
@@ -46,27 +44,6 @@ def choose_backend(name: str, request: BuildRequest) -> Backend:
     return backend
 
 
-def build_program(name: str, backend: Backend, request: BuildRequest) -> Program:
-    """Build a program with a backend, and return the program.
-
-    If the backend was chosen by `auto` and fails, for example because the disk is full or the compiler is broken, warn
-    and use the backend `eager` instead.
-
-    Args:
-        name: The name for which the backend was chosen, such as `auto`.
-        backend: The backend.
-        request: The request.
-    """
-    try:
-        return backend.build(request)
-    except (ZooError, OSError) as error:
-        if name != "auto" or backend is eager:
-            raise
-        problem = error.summary if isinstance(error, ZooError) else error
-        warnings.warn(f"{problem}: using the slower backend `eager` instead", RuntimeWarning, stacklevel=3)
-        return eager.build(request)
-
-
 def _fastest(request: BuildRequest) -> Backend:
     # inductor takes long to compile. On a CPU it is not faster than eager, and on a GPU eager searches in CUDA graphs.
     if not request.device.startswith("cuda"):
@@ -74,4 +51,4 @@ def _fastest(request: BuildRequest) -> Backend:
     return inductor if Purpose.TRAIN in request.graphs or search_refusal(request) else eager
 
 
-__all__ = ["BACKENDS", "Backend", "BuildRequest", "build_program", "choose_backend"]
+__all__ = ["BACKENDS", "Backend", "BuildRequest", "choose_backend", "eager"]

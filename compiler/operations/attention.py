@@ -7,7 +7,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from compiler.instruction import UnsupportedGraph
@@ -34,15 +33,6 @@ if TYPE_CHECKING:
 
 MIN_BLOCK_LENGTH = 16
 """Minimum number of queries in a block of restricted attention. Matrix products with fewer rows are inefficient."""
-
-
-class AttentionKernel(StrEnum):
-    """Implementation of an attention in PyTorch."""
-
-    EXPLICIT = "explicit"
-    """Separate calls for Q Kᵀ, the softmax, and the product with V."""
-    FUSED = "fused"
-    """A call of scaled_dot_product_attention, which never stores all attention weights."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +107,8 @@ class Attention(_ScoredAttention):
     """
 
     dropout: float = 0.0
-    kernel: AttentionKernel = AttentionKernel.EXPLICIT
+    one_kernel: bool = False
+    """Whether PyTorch calls scaled_dot_product_attention, which never stores all attention weights."""
 
     is_attention = True
     has_scale = True
@@ -141,7 +132,7 @@ class Attention(_ScoredAttention):
         query, key, value, *added = inputs
         masks, bias = self._split_added(added)
         hidden = " | ".join(masks)
-        if self.kernel is AttentionKernel.FUSED:
+        if self.one_kernel:
             options = "".join(
                 (f", bias={bias}" if bias else "", ", grouped=True" if self.groups > 1 else ""),
             )
@@ -165,7 +156,7 @@ class Attention(_ScoredAttention):
         codegen.attention(node, self.scale, biased=self.biased)
 
     def fused(self, has_parameters: bool) -> Operation:
-        return self if self.dropout or has_parameters else replace(self, kernel=AttentionKernel.FUSED)
+        return self if self.dropout or has_parameters else replace(self, one_kernel=True)
 
     def receptive_field(self) -> ReceptiveField:
         return ReceptiveField(None, None, inputs=(1, 2))
@@ -175,7 +166,7 @@ class Attention(_ScoredAttention):
         return 2 * product(query.shape[:3]) * key.shape[2] * (key.shape[3] + value.shape[3])
 
     def saved_elements(self, inputs: ValueTypes, parameters: Sequence[Shape]) -> Size:
-        if self.kernel is AttentionKernel.FUSED:
+        if self.one_kernel:
             return product(inputs[0].shape[:3])  # the logarithm of a sum for each query
         weights = product(inputs[0].shape[:3]) * inputs[1].shape[2]
         # The scaled query or the tanh of an additive score. With dropout, also its mask and the weights after dropout.
@@ -184,7 +175,7 @@ class Attention(_ScoredAttention):
 
     def memory_traffic(self, inputs: ValueTypes, result: ValueType, weight_bytes: Size, float_bytes: int) -> Size:
         total = super().memory_traffic(inputs, result, weight_bytes, float_bytes)
-        if self.kernel is AttentionKernel.FUSED:
+        if self.one_kernel:
             return total
         # The attention weights are written, then read.
         return total + 2 * float_bytes * product(inputs[0].shape[:3]) * inputs[1].shape[2]

@@ -56,16 +56,15 @@ def chunk_loss(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
 
 def _chunk(graph: Graph) -> Graph:
     by_name = {node.name: node for node in graph.nodes}
+    return prune(replace(graph, nodes=tuple(join_loss(graph, by_name, node) or node for node in graph.nodes)))
 
-    def chunk(node: Node) -> Node:
-        classes = graph.types[node.inputs[0]].shape[-1]
-        loss, logits = node.operation.chunked(classes), by_name.get(node.inputs[0])
-        if loss is None:
-            return node
-        if logits and logits.operation.sliced_range() == (-1, 0, classes.constant):
-            logits = by_name.get(logits.inputs[0])  # the slice removes the padding of the vocabulary
-        if logits is None or not logits.operation.is_vocabulary_projection:
-            return node
-        return replace(node, operation=loss, inputs=(logits.inputs[0], node.inputs[1]), parameters=logits.parameters)
 
-    return prune(replace(graph, nodes=tuple(map(chunk, graph.nodes))))
+def join_loss(graph: Graph, by_name: Mapping[str, Node], node: Node) -> Node | None:
+    """Return a loss joined with the pre-softmax projection before it. None if the node is something else."""
+    classes = graph.types[node.inputs[0]].shape[-1]
+    loss, logits = node.operation.chunked(classes), by_name.get(node.inputs[0])
+    if loss and logits and logits.operation.sliced_range() == (-1, 0, classes.constant):
+        logits = by_name.get(logits.inputs[0])  # the slice removes the padding of the vocabulary
+    if loss is None or logits is None or not logits.operation.is_vocabulary_projection:
+        return None
+    return replace(node, operation=loss, inputs=(logits.inputs[0], node.inputs[1]), parameters=logits.parameters)

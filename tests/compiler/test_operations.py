@@ -9,7 +9,7 @@ from inspect import getmembers, isabstract, isclass
 import pytest
 
 from compiler import operations
-from compiler.operations.attention import Attention, AttentionKernel, RestrictedAttention
+from compiler.operations.attention import Attention, RestrictedAttention
 from compiler.operations.elementwise import Dropout, Relu
 from compiler.operations.mask import UnwrittenMask
 from compiler.operations.operation import Operation
@@ -57,7 +57,7 @@ def test_variants_for_passes() -> None:
     assert attention.has_scale
     assert restricted.has_scale
     assert Embedding(4.0).has_scale
-    assert Attention(0.5).fused(has_parameters=False) == Attention(0.5, kernel=AttentionKernel.FUSED)
+    assert Attention(0.5).fused(has_parameters=False) == Attention(0.5, one_kernel=True)
     assert Attention(0.5).fused(has_parameters=True) == Attention(0.5)
     assert attention.fused(has_parameters=False) == attention
     assert AppendToCache().for_planned_cache() == WriteToCache()
