@@ -22,22 +22,12 @@ from torch.nn import functional
 
 from compiler import cuda
 from compiler.fused import uses_kernels
+from compiler.instruction import SentenceState
 from compiler.operations.attention import HeadColumns
 from compiler.program import BeamOptions
 from specs import BOS
 
 Numbers = npt.NDArray[np.int32]
-
-
-class SlotState(IntEnum):
-    """State of a slot: free, running, or finished for one of the reasons of `zoo.generation.hypotheses.StopReason`."""
-
-    FREE = 0
-    RUNNING = 1
-    EXHAUSTED = 2
-    DECIDED = 3
-    FULL = 4
-    LENGTH = 5
 
 
 class Field(IntEnum):
@@ -155,7 +145,7 @@ class SlotLayout:
             penalties: For each sentence, the length penalties of 0 to `max_length` + 1 tokens, or more.
         """
         slots = np.zeros((len(options), self.width), np.int32)
-        slots[:, Field.STATE], slots[:, Field.SOURCE], slots[:, self.tokens] = SlotState.RUNNING, sources, BOS
+        slots[:, Field.STATE], slots[:, Field.SOURCE], slots[:, self.tokens] = SentenceState.RUNNING, sources, BOS
         slots[:, Field.SIZE : Field.PREFIX] = options
         slots[:, self.totals + 1 : self.forced] = np.float32(-np.inf).view(np.int32)
         tables = slots[:, self.penalties : self.results].view(np.float64)

@@ -14,8 +14,9 @@ from torch import Tensor
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
 from compiler.cuda.products import early
+from compiler.instruction import SentenceState
 from compiler.operations.attention import HeadColumns
-from compiler.slots import RESULT_HEAD, Field, Slots, SlotState
+from compiler.slots import RESULT_HEAD, Field, Slots
 from specs import BOS, EOS, PAD
 
 KEYS = 16
@@ -32,7 +33,7 @@ _STATE, _LENGTH, _FINISHED, _KEPT, _SOURCE, _SIZE, _CANDIDATES, _N_BEST, _FULL_R
     tl.constexpr(field.value) for field in Field
 )
 _MIN_LENGTH, _MAX_LENGTH, _PREFIX = _LIMITS
-_RUNNING, _EXHAUSTED, _DECIDED, _FULL, _ENDED = (tl.constexpr(state.value) for state in [*SlotState][1:])
+_RUNNING, _EXHAUSTED, _DECIDED, _FULL, _ENDED = (tl.constexpr(state.value) for state in [*SentenceState][1:])
 _RESULT_HEAD: tl.constexpr = tl.constexpr(RESULT_HEAD)
 _NONE: tl.constexpr = tl.constexpr(2147483647)
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from compiler.artefact import Artefact, is_disk_full
 from compiler.host import cpp_compiler, cpuinfo
-from compiler.instruction import MAX_INT8_ROWS, ActivationKind, Instruction, MatrixType, Opcode, Status, StopReason
+from compiler.instruction import MAX_INT8_ROWS, ActivationKind, Instruction, MatrixType, Opcode, SentenceState, Status
 from compiler.program import BeamOptions
 from specs import BOS, EOS, PAD, UNK, ZooError
 
@@ -69,7 +69,7 @@ def header() -> str:
 {_c_enum("ActivationKind", ActivationKind)}
 {_c_enum("MatrixType", MatrixType)}
 {_c_enum("Status", Status)}
-{_c_enum("StopReason", StopReason)}
+{_c_enum("SentenceState", SentenceState)}
 constexpr int32_t OPCODES = {len(Opcode)};
 constexpr int64_t PAD = {PAD}, UNK = {UNK}, BOS = {BOS}, EOS = {EOS}, MAX_INT8_ROWS = {MAX_INT8_ROWS};
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from compiler.instruction import Status, StopReason
+from compiler.instruction import SentenceState, Status
 from compiler.kernels.library import POINTERS, InstructionStruct
 from compiler.program import BeamOptions, BeamResult, TreeRules
 from specs import BOS
@@ -298,7 +298,7 @@ def _read_results(numbers_address: int, count: int, scores_address: int) -> list
     numbers = iter((ctypes.c_int64 * count).from_address(numbers_address))
     results: list[BeamResult] = []
     for sentence in numbers:
-        reason, hypotheses = StopReason(next(numbers)).name.lower(), next(numbers)
+        reason, hypotheses = SentenceState(next(numbers)).name.lower(), next(numbers)
         scores = iter((ctypes.c_double * (2 * hypotheses)).from_address(scores_address))
         scores_address += 16 * hypotheses
         found = []

@@ -8,7 +8,8 @@ import numpy as np
 import numpy.typing as npt
 from torch import Tensor
 
-from compiler.slots import RESULT_HEAD, Field, Numbers, SlotLayout, Slots, SlotState
+from compiler.instruction import SentenceState
+from compiler.slots import RESULT_HEAD, Field, Numbers, SlotLayout, Slots
 from specs import BOS, EOS, PAD
 
 
@@ -17,7 +18,7 @@ def advance(slots: Slots, logits: Tensor) -> None:
     layout, allowed = slots.layout, slots.allowed.numpy()
     log_probabilities = logits.float().log_softmax(-1).view(slots.count, layout.rows, -1).numpy()
     for number, slot in enumerate(slots.table.numpy()):
-        if slot[Field.STATE] == SlotState.RUNNING:
+        if slot[Field.STATE] == SentenceState.RUNNING:
             _Beam(layout, slot).step(log_probabilities[number], allowed)
         slots.states[number] = int(slot[Field.STATE])
 
@@ -108,20 +109,20 @@ class _Beam:
         row[3], row[4] = len(tokens), order
         row[RESULT_HEAD : RESULT_HEAD + len(tokens)] = tokens
 
-    def _state(self, is_last: bool) -> SlotState:
+    def _state(self, is_last: bool) -> SentenceState:
         if self.totals[0] == -np.inf:
-            return SlotState.EXHAUSTED
+            return SentenceState.EXHAUSTED
         results = self.slot[self.layout.results : self.layout.sequences].reshape(-1, self.layout.result_width)
         best = np.float64(self.totals[0]) / self.penalties[self.max_length + 1]
         scores = [row[:2].view(np.float64)[0] for row in results[: self.kept]]
         if self.kept == self.n_best and min(scores) >= best:
-            return SlotState.DECIDED
+            return SentenceState.DECIDED
         if self.full_rule and self.finished >= self.size:
-            return SlotState.FULL
-        return SlotState.LENGTH if is_last else SlotState.RUNNING
+            return SentenceState.FULL
+        return SentenceState.LENGTH if is_last else SentenceState.RUNNING
 
     def _fail(self) -> None:
         """End the search with a hypothesis that has no usable score."""
         result = self.slot[self.layout.results : self.layout.results + self.layout.result_width]
         result[:2].view(np.float64)[0], result[2:3].view(np.float32)[0], result[3] = np.nan, np.nan, 0
-        self.slot[Field.KEPT], self.slot[Field.STATE] = 1, SlotState.EXHAUSTED
+        self.slot[Field.KEPT], self.slot[Field.STATE] = 1, SentenceState.EXHAUSTED

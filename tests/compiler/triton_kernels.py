@@ -16,10 +16,11 @@ import torch
 from torch import Tensor
 
 from compiler import fused, slots
+from compiler.instruction import SentenceState
 from compiler.operations.attention import HeadColumns
 from compiler.packing import PackedRows
 from compiler.program import BeamOptions
-from compiler.slots import Field, SlotLayout, Slots, SlotState
+from compiler.slots import Field, SlotLayout, Slots
 from specs import EOS, PAD
 from tests.compiler import beam_in_slots
 
@@ -159,7 +160,7 @@ def _compare(layout: SlotLayout, one: Slots, other: Slots) -> None:
         found, expected = (layout.read(slot[None])[0] for slot in (x, y))
         assert [tokens for tokens, *_ in found] == [tokens for tokens, *_ in expected]
         np.testing.assert_allclose([r[1:] for r in found], [r[1:] for r in expected], rtol=1e-4, atol=1e-5)
-        if x[Field.STATE] == SlotState.RUNNING:
+        if x[Field.STATE] == SentenceState.RUNNING:
             totals = [slot[layout.totals : layout.forced].view(np.float32) for slot in (x, y)]
             np.testing.assert_allclose(*totals, rtol=1e-4, atol=1e-5)
             live, length = np.isfinite(totals[0]), x[Field.LENGTH]
