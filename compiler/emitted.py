@@ -57,7 +57,6 @@ class EmittedProgram(DecoderStates, nn.Module):
         spec: Spec,
         graphs: Graphs,
         functions: Mapping[Purpose, Function],
-        code: str,
         *,
         backend: str = "eager",
         precision: str = "float32",
@@ -68,14 +67,13 @@ class EmittedProgram(DecoderStates, nn.Module):
             spec: The spec of the model.
             graphs: The graphs after all passes.
             functions: The implementation of each graph.
-            code: The emitted PyTorch code as text, for display.
             backend: The name of the backend.
             precision: The type of the weights: float32, bfloat16 or int8.
         """
         super().__init__()
         use_one_thread_after_fork()
         self.dropout_key = 0
-        self.spec, self.graphs, self.code, self.backend, self.precision = spec, graphs, code, backend, precision
+        self.spec, self.graphs, self.backend, self.precision = spec, graphs, backend, precision
         self._functions = functions
         self.searcher: Any = None
         """Beam search of the program on a GPU (`compiler.search.Searcher`), if the backend has built one."""
@@ -234,9 +232,8 @@ class EmittedProgram(DecoderStates, nn.Module):
 
     def with_parameters(self, parameters: Mapping[str, Tensor]) -> EmittedProgram:
         """Return a program like this one that uses other tensors for some of its parameters, and shares the rest."""
-        made = EmittedProgram(
-            self.spec, self.graphs, self._functions, self.code, backend=self.backend, precision=self.precision
-        )
+        how = {"backend": self.backend, "precision": self.precision}
+        made = EmittedProgram(self.spec, self.graphs, self._functions, **how)
         for name, parameter in {**dict(self.named_parameters()), **parameters}.items():
             path, _, leaf = name.rpartition(".")
             made._subtree(path)._parameters[leaf] = cast(nn.Parameter, parameter)

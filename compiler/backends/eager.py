@@ -20,16 +20,12 @@ from compiler.passes.pack_rows import Unpackable
 from compiler.search import Searcher
 
 
-def program(
-    request: BuildRequest, functions: Mapping[Purpose, Function], code: EmittedCode, backend: str = "eager"
-) -> EmittedProgram:
+def program(request: BuildRequest, functions: Mapping[Purpose, Function], backend: str = "eager") -> EmittedProgram:
     """Return a program that runs the given functions with the weights of the request.
 
     A program for training copies the weights. Any other program shares their memory, and is in evaluation mode.
     """
-    made = EmittedProgram(
-        request.spec, request.graphs, functions, str(code), backend=backend, precision=request.precision
-    )
+    made = EmittedProgram(request.spec, request.graphs, functions, backend=backend, precision=request.precision)
     if Purpose.TRAIN in request.graphs:
         made.to_empty(device=request.device)
         made.load(request.weights)
@@ -96,8 +92,7 @@ def execute(code: EmittedCode) -> dict[str, Any]:
 
 def build_eager(request: BuildRequest) -> EmittedProgram:
     """Build a program that runs the emitted code without compiling it."""
-    code = emit(request.graphs.values())
-    return search_on_gpu(program(request, functions(code), code), request)
+    return search_on_gpu(program(request, functions(emit(request.graphs.values()))), request)
 
 
 def refuse(request: BuildRequest) -> str | None:

@@ -47,9 +47,8 @@ def export_programs(request: BuildRequest) -> Mapping[Purpose, ExportedProgram]:
     """Return the encoder and the decoder step by purpose, exported with torch.export for dynamic sizes."""
     from torch.export import export  # takes long to import, and is needed only to compile
 
-    code = emit(request.graphs.values())
-    run = functions(code)
-    made = program(request, run, code)
+    run = functions(emit(request.graphs.values()))
+    made = program(request, run)
     exported = {}
     for purpose in TRANSLATING:
         module = _ExportableModule(made, purpose, run[purpose]).eval()
@@ -111,9 +110,9 @@ def assemble_program(
         compiled: For each compiled purpose, a function from the graph's inputs to its results, both in order.
         backend: The name of the backend.
     """
-    code = emit(request.graphs.values())
+    emitted = functions(emit(request.graphs.values()))
     replaced = {purpose: _with_names(request.graphs[purpose], run) for purpose, run in compiled.items()}
-    return program(request, {**functions(code), **replaced}, code, backend)
+    return program(request, {**emitted, **replaced}, backend)
 
 
 def _with_names(graph: Graph, run: Callable[[list[Tensor]], Sequence[Tensor]]) -> Function:

@@ -342,7 +342,7 @@ def test_several_new_tokens_in_one_step_equal_single_steps(
         purpose: lambda _, inputs, graph=graph: interpret(graph, weights, inputs)
         for purpose, graph in program.graphs.items()
     }
-    other = EmittedProgram(spec, program.graphs, interpreted, "").eval()
+    other = EmittedProgram(spec, program.graphs, interpreted).eval()
     other.share(weights)
     source, tokens = PaddedBatch.pad([[7, 8, 9, 3], [5, 3]]), torch.randint(4, 101, (2, 7))
     results = []

@@ -63,14 +63,14 @@ def built_for_cpu(spec: Spec) -> EmittedProgram:
     """Return a program on the CPU that runs the graphs for a GPU."""
     wanted = replace(request(spec, "cuda"), device="cpu")
     code = emit(wanted.graphs.values())
-    return program(wanted, functions(code), code)
+    return program(wanted, functions(code))
 
 
 def built(spec: Spec, device: str = "cuda:0", precision: str = "float32", *purposes: Purpose) -> EmittedProgram:
     """Return the program that the backend `eager` builds. It does not record steps."""
     wanted = request(spec, device, precision, *purposes)
     code = emit(wanted.graphs.values())
-    return program(wanted, functions(code), code)
+    return program(wanted, functions(code))
 
 
 def sources(name: str, device: str, sentences: int = 2) -> PaddedBatch:

@@ -209,7 +209,7 @@ def test_emitted_code_computes_what_the_interpreter_does(seed: int, steps: int) 
     weights = {name: torch.randn(each.shape) / 3 for name, each in stored_tensors([graph]).items()}
     expected = interpret(graph, weights, {name: tensor.clone() for name, tensor in inputs.items()})
     code = emit([graph])
-    program = EmittedProgram(specs.load("tiny"), {graph.purpose: graph}, functions(code), str(code)).eval()
+    program = EmittedProgram(specs.load("tiny"), {graph.purpose: graph}, functions(code)).eval()
     program.share(weights)
     found = functions(code)[graph.purpose](program, inputs)
     assert found.keys() == expected.keys() == graph.results.keys()

@@ -200,7 +200,7 @@ def test_an_update_on_a_gpu_waits_for_nothing(small: Callable[..., Spec], kernel
     code = emit(optimised.values())
     with fake_gpu() as gpu, torch.no_grad():
         request = BuildRequest(spec, optimised, initial_weights(spec, optimised), "cuda:0", "float32")
-        made = program(request, functions(code), code).train()
+        made = program(request, functions(code)).train()
         rows = PackedRows(64, 64, DEVICE)
         made.run(Purpose.UPDATE, **rows.inputs)  # makes the table of sinusoids
         with gpu.capture():
