@@ -1,4 +1,10 @@
-"""Costs of a graph before anything runs, and Table 1 of the paper, which follows from graphs."""
+"""Costs of a graph before anything runs: parameters, FLOPs, bytes in memory, memory traffic, and Table 1 of the paper.
+
+FLOPs are those of matrix products only; a multiply-add counts as two, as in torch's FlopCounterMode. The columns of
+Table 1 are computed from the edges of the graph and the receptive field of each operation, for any kind of sub-layer. A
+path length counts the operations that read other positions. A recurrence, which computes one position after the other,
+counts once per position that the path crosses.
+"""
 
 from __future__ import annotations
 

@@ -74,7 +74,10 @@ def _join(names: list[str]) -> str:
 
 
 def fuse_memory(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
-    """Project the memory to the keys and values of all layers in one matrix product. Each layer takes a slice."""
+    """Project the memory to the keys and values of all layers in one matrix product. Each layer takes a slice.
+
+    All decoder layers project the same memory, so one matrix product can compute all of their keys and values.
+    """
     return {purpose: _fuse_memory(graph) for purpose, graph in graphs.items()}
 
 

@@ -31,7 +31,10 @@ def _drop(graph: Graph) -> Graph:
 
 
 def choose_attention(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
-    """On a GPU, use one fused kernel for each dot-product attention without dropout. Otherwise use separate calls."""
+    """On a GPU, use one fused kernel for each dot-product attention without dropout. Otherwise use separate calls.
+
+    Fused attention saves memory traffic on a GPU. On a CPU, separate calls are faster for short sentences.
+    """
     if options.device != "cuda":
         return graphs
     return {
@@ -46,7 +49,10 @@ def choose_attention(graphs: Graphs, spec: Spec, options: CompileOptions) -> Gra
 
 
 def bfloat16(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
-    """Round all weights to bfloat16. PyTorch code then computes everything before the log-probabilities in bfloat16."""
+    """Round all weights to bfloat16. PyTorch code then computes everything before the log-probabilities in bfloat16.
+
+    bfloat16 halves the size of the weights, and many processors multiply it several times as fast as float32.
+    """
     if options.precision != "bfloat16":
         return graphs
     return {
@@ -58,6 +64,7 @@ def bfloat16(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
 def int8(graphs: Graphs, spec: Spec, options: CompileOptions) -> Graphs:
     """Compute all linear maps in int8, with one scale per row of the input and per column of the matrix.
 
+    int8 weights have a quarter of the size of float32, and most processors multiply int8 faster than other types.
     LSTMs and convolutions are not quantised. Embeddings are not quantised either. If the pre-softmax projection has the
     same table as an embedding, it gets a separate int8 copy of the table.
     """
