@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 
 import specs
 from compiler.builder import GraphBuilder
-from compiler.graph import Graph, Node, Purpose
+from compiler.graph import Graph, Purpose
 from compiler.lowering.context import LayerContext
 from compiler.lowering.positions import StackPositions
 from compiler.lowering.transformer import SUBLAYERS
 from compiler.operations.mask import PaddingMask
-from compiler.operations.operation import FLOAT_BYTES, ReceptiveField, ValueKind
+from compiler.operations.operation import FLOAT_BYTES, Node, ReceptiveField, ValueKind
 from compiler.size import BATCH, SOURCE, Size
 from specs import DecoderSubLayer, EncoderSubLayer
 

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from compiler.graph import Graph, Graphs, Node, Purpose
+from compiler.graph import Graph, Graphs, Purpose
 from compiler.instruction import Instruction, Opcode, Operand, UnsupportedGraph
-from compiler.operations.operation import MaskRole, ValueKind, ValueType
+from compiler.operations.operation import MaskRole, Node, ValueKind, ValueType
 from compiler.size import BEAMS
 
 _NEEDS_PASS = "it needs the pass `{0}`, which is disabled or does not apply to this model: use the backend `eager`"

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from compiler.builder import Value
-    from compiler.graph import Node
     from compiler.native_codegen import NativeCodeGenerator
+    from compiler.operations.operation import Node
 
 
 @dataclass(frozen=True)

@@ -34,8 +34,8 @@ from specs import Architecture, Learned, Relative, Rotary, Sinusoidal
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from compiler.graph import Node
     from compiler.native_codegen import NativeCodeGenerator
+    from compiler.operations.operation import Node
 
 
 ROUNDING = 1e-9

@@ -28,8 +28,8 @@ from compiler.size import ONE, Size, product, rounded_up
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from compiler.graph import Node
     from compiler.native_codegen import NativeCodeGenerator
+    from compiler.operations.operation import Node
 
 MIN_BLOCK_LENGTH = 16
 """Minimum number of queries in a block of restricted attention. Matrix products with fewer rows are inefficient."""

@@ -23,8 +23,8 @@ from compiler.size import Size, product
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from compiler.graph import Node
     from compiler.native_codegen import NativeCodeGenerator
+    from compiler.operations.operation import Node
 
 
 class BinaryOperation(Operation):

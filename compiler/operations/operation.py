@@ -14,7 +14,6 @@ from compiler.size import Size, product
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from compiler.graph import Node
     from compiler.native_codegen import NativeCodeGenerator
 
 Shape = tuple[Size, ...]
@@ -289,3 +288,18 @@ class Operation(ABC):
     def describe(self, inputs: Sequence[str]) -> str:
         """Return the details that a drawing shows below the name of the operation, from descriptions of the inputs."""
         return self.details.format(self=self)
+
+
+@dataclass(frozen=True)
+class Node:
+    """An operation with its inputs and parameters. Its result is the value called `name`.
+
+    `layer` is the stack and index of the layer that the node belongs to, such as "encoder.0", or "" outside of layers.
+    """
+
+    name: str
+    operation: Operation
+    inputs: tuple[str, ...]
+    parameters: tuple[str, ...]
+    type: ValueType
+    layer: str = ""

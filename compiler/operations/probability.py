@@ -26,8 +26,8 @@ from specs import PAD
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from compiler.graph import Node
     from compiler.native_codegen import NativeCodeGenerator
+    from compiler.operations.operation import Node
 
 SUPPRESSED_LOGIT = -1e8
 """Tokens with this logit or a lower one are suppressed: the model never generates them. Training does not change that,

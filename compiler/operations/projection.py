@@ -26,8 +26,8 @@ from compiler.weights import round_to_int8
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from compiler.graph import Node
     from compiler.native_codegen import NativeCodeGenerator
+    from compiler.operations.operation import Node
 
 
 def scaled(x: str, scale: float) -> str:

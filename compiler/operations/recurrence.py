@@ -26,8 +26,8 @@ from compiler.size import ONE, Size, product
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from compiler.graph import Node
     from compiler.native_codegen import NativeCodeGenerator
+    from compiler.operations.operation import Node
 
 
 @dataclass(frozen=True)

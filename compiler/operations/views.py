@@ -24,8 +24,8 @@ from compiler.size import Size
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from compiler.graph import Node
     from compiler.native_codegen import NativeCodeGenerator
+    from compiler.operations.operation import Node
 
 
 class View(Operation):

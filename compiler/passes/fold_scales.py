@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from compiler.graph import Graph, Graphs, Node, Purpose
-from compiler.operations.operation import Operation
+from compiler.graph import Graph, Graphs, Purpose
+from compiler.operations.operation import Node, Operation
 from compiler.options import CompileOptions
 from compiler.weights import Parameter, Scaled
 from specs import Spec

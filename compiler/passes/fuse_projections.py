@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from itertools import accumulate
 
-from compiler.graph import Graph, Graphs, Node, prune, unique_name
-from compiler.operations.operation import ValueType
+from compiler.graph import Graph, Graphs, prune, unique_name
+from compiler.operations.operation import Node, ValueType
 from compiler.operations.views import Slice
 from compiler.options import CompileOptions
 from compiler.size import Size

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from compiler.graph import Graph, Graphs, Node, Purpose, infer_types, prune
+from compiler.graph import Graph, Graphs, Purpose, infer_types, prune
 from compiler.operations.attention import HeadColumns
-from compiler.operations.operation import MaskRole, ValueKind, ValueType
+from compiler.operations.operation import MaskRole, Node, ValueKind, ValueType
 from compiler.operations.packed import (
     LinearRelu,
     PackedAttention,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from compiler.graph import Graph, Graphs, Node, prune
+from compiler.graph import Graph, Graphs, prune
+from compiler.operations.operation import Node
 from compiler.options import CompileOptions
 from compiler.weights import Parameter, Quantised, Rounded, Scales
 from specs import Spec

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from compiler.graph import Graph, Graphs, Node, Purpose, prune, unique_name
-from compiler.operations.operation import ValueType
+from compiler.graph import Graph, Graphs, Purpose, prune, unique_name
+from compiler.operations.operation import Node, ValueType
 from compiler.operations.views import Slice
 from compiler.options import CompileOptions
 from compiler.weights import Padded, Parameter

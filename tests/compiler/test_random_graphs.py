@@ -16,13 +16,13 @@ import specs
 from compiler import Purpose, emit, interpret, optimise
 from compiler.backends.eager import functions
 from compiler.emitted import EmittedProgram
-from compiler.graph import Graph, Node, StepState, prune, stored_tensors, unique_name, verify
+from compiler.graph import Graph, StepState, prune, stored_tensors, unique_name, verify
 from compiler.lowering.norm import LayerNorm
 from compiler.lowering.positions import PositionalEncoding
 from compiler.operations.attention import Attention
 from compiler.operations.elementwise import Add, Dropout, Gelu, Relu, Silu
 from compiler.operations.mask import CausalMask, PaddingMask, UnwrittenMask
-from compiler.operations.operation import Operation, ValueKind, ValueType
+from compiler.operations.operation import Node, Operation, ValueKind, ValueType
 from compiler.operations.probability import CrossEntropy, LogSoftmax
 from compiler.operations.projection import Embedding, Linear, Logits
 from compiler.operations.views import AppendToCache, MergeHeads, Slice, SplitHeads, WriteToCache

@@ -11,8 +11,7 @@ from itertools import groupby
 
 from compiler import PASSES, TRANSLATE, Graph, Graphs, Purpose, cost, costs, emit, graphs, lower
 from compiler.costs import memory_traffic
-from compiler.graph import Node
-from compiler.operations.operation import ValueKind
+from compiler.operations.operation import Node, ValueKind
 from compiler.options import compile_options
 from compiler.size import BEAMS, Size
 from specs import Spec
