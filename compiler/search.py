@@ -236,10 +236,16 @@ class _Pool:
     """Slots, and the recorded step that advances all of them."""
 
     def __init__(self, searcher: Searcher, layout: SlotLayout, count: int, like: Tensor) -> None:
-        widths = list(searcher.caches.values())
         self.searcher, self.layout = searcher, layout
-        recurrent = list(searcher.recurrent.values())
-        self.slots = Slots(layout, count, widths, recurrent, searcher.memory_width, like, searcher.vocabulary)
+        self.slots = Slots(
+            layout,
+            count,
+            like,
+            widths=list(searcher.caches.values()),
+            recurrent=list(searcher.recurrent.values()),
+            memory_width=searcher.memory_width,
+            vocabulary=searcher.vocabulary,
+        )
         buffers = (*self.slots.caches, *self.slots.recurrent)
         self._inputs = {SLOTS: self.slots, **dict(zip((*searcher.caches, *searcher.recurrent), buffers, strict=True))}
         self._on_gpu = like.is_cuda

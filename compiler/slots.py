@@ -192,10 +192,11 @@ class Slots:
         self,
         layout: SlotLayout,
         count: int,
+        like: Tensor,
+        *,
         widths: Sequence[int],
         recurrent: Sequence[Sequence[int]],
         memory_width: int,
-        like: Tensor,
         vocabulary: int,
     ) -> None:
         """Allocate free slots.
@@ -203,10 +204,10 @@ class Slots:
         Args:
             layout: Sizes of a slot.
             count: Number of slots.
+            like: A tensor with the device and the type of the features.
             widths: For each self-attention of the decoder, the features of its keys and values.
             recurrent: For each other state of the decoder, its shape without the axis of hypotheses.
             memory_width: The features of the keys and values of the memory, for all layers together.
-            like: A tensor with the device and the type of the features.
             vocabulary: Size of the vocabulary.
         """
         self.layout, self.count = layout, count

@@ -115,7 +115,7 @@ NORMS: Mapping[str, type[NormOperation]] = {
 """The operation for each kind of norm in a spec, except `none`."""
 
 
-def normalised(x: Value, norm: Norm, name: str) -> Value:
+def normalised(x: Value, norm: Norm, name: str = "norm") -> Value:
     """Return x, normalised. If the kind of the norm is `none`, return x unchanged.
 
     Args:

@@ -139,7 +139,8 @@ def _select(draw: random.Random, number: int) -> None:
     prefixes = [[draw.randrange(4, vocabulary) for _ in range(2 * (number % 2))] for _ in range(count)]
     penalties = [tuple([0.0] + [((5 + n) / 6) ** 0.6 for n in range(1, 70)])] * count
     table = torch.from_numpy(layout.new(options, [5] * count, prefixes, penalties))
-    made = [Slots(layout, count, [], [], 4, torch.zeros(1), vocabulary) for _ in range(2)]
+    widths = {"memory_width": 4, "vocabulary": vocabulary}
+    made = [Slots(layout, count, torch.zeros(1), widths=[], recurrent=[], **widths) for _ in range(2)]
     for each in made:
         each.table.copy_(table)
         each.allowed[0, EOS] = False
@@ -172,7 +173,8 @@ def _compare(layout: SlotLayout, one: Slots, other: Slots) -> None:
 def steps() -> None:
     """Compare embedding and attention of a decoder step, at random positions of hypotheses with random ancestors."""
     layout, count, heads = SlotLayout(4, 64, 64, 1, 8), 2, HeadColumns(4, 2, 8, 16, 0, 32, 48)
-    made = Slots(layout, count, [2 * (8 + 16)], [], 2 * 48, torch.zeros(1), 30)
+    widths = {"memory_width": 2 * 48, "vocabulary": 30}
+    made = Slots(layout, count, torch.zeros(1), widths=[2 * (8 + 16)], recurrent=[], **widths)
     for name in ("memory",):
         getattr(made, name).normal_()
     made.caches[0].normal_()
