@@ -14,7 +14,7 @@ from torch import Tensor
 
 import specs
 import zoo
-from compiler import TRANSLATE, EmittedProgram, Purpose, Stream, build, trainable
+from compiler import TRANSLATE, EmittedProgram, PaddedBatch, Purpose, build, trainable
 from specs import BOS, EOS, Spec, ZooError
 from zoo.data.batches import Batch
 from zoo.data.prepare import prepare
@@ -65,7 +65,7 @@ def examples(count: int, seed: int) -> list[Example]:
 
 def batch_of(pairs: Sequence[Example]) -> Batch:
     targets = [[BOS, *tokens, EOS] for _, tokens in pairs]
-    return Batch.of({"source": Stream.pad([frames for frames, _ in pairs]), "target": Stream.pad(targets)})
+    return Batch.of({"source": PaddedBatch.pad([frames for frames, _ in pairs]), "target": PaddedBatch.pad(targets)})
 
 
 @pytest.fixture(scope="module")

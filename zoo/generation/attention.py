@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from compiler.lazy import no_grad
-from compiler.stream import Stream
+from compiler.padded_batch import PaddedBatch
 from specs import BOS, EOS, ZooError
 from zoo.text.lines import clean
 from zoo.text.sentences import check_text
@@ -161,7 +161,7 @@ def compute_attention(
     text, source_ids, source_tokens = source
     translation, target_ids, target_tokens = target
     device = program.device
-    stream = Stream.pad([source_ids], device)
+    stream = PaddedBatch.pad([source_ids], device)
     log_probabilities, weights = program.attend(stream, torch.tensor([[BOS, *target_ids, EOS]], device=device))
     lengths = len(source_ids), len(target_ids) + 1
     return Attention(

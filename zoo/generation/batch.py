@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Generic, Self, cast
 import numpy as np
 
 from compiler.lazy import no_grad
+from compiler.padded_batch import PaddedBatch
 from compiler.program import DecoderOnly, ShortlistDecoder, State, StepwiseDecoder
-from compiler.stream import Stream
 from specs import BOS, EOS, ZooError
 from zoo.generation.batching import SearchInput
 from zoo.generation.constraints import Constraint, ConstraintState
@@ -63,7 +63,7 @@ class Batch(Generic[State]):
         token = torch.full((len(sources),), BOS, device=device)
         totals = torch.zeros(len(sources), 1, device=device)
         if inputs := [values for source in sources for values in source.streams.values()]:
-            state = program.encode(Stream.pad(inputs, device))
+            state = program.encode(PaddedBatch.pad(inputs, device))
         else:
             state = cast(DecoderOnly, program).begin(len(sources))
         if shortlist := histories[0].strategy.shortlist:

@@ -17,8 +17,8 @@ from torch import Tensor
 
 from compiler import Purpose, build, find_device, graphs, interpret, lower, trainable
 from compiler.initialization import initial_weights
+from compiler.padded_batch import PaddedBatch
 from compiler.program import TranslationModel
-from compiler.stream import Stream
 from compiler.switches import fast_float32
 from specs import BOS, EOS, PAD, UNK, Spec, ZooError
 from zoo.data.batches import Batch
@@ -243,7 +243,7 @@ def disagreement(
 ) -> float:
     """Return the largest difference between log-probabilities of search and interpreter, in nats per token."""
     target = pad_sequences([[BOS, *hypothesis.tokens, EOS] for hypothesis in hypotheses], "cpu")
-    inputs = {**Stream.pad(sources).inputs, "target": target}
+    inputs = {**PaddedBatch.pad(sources).inputs, "target": target}
     expected = interpret(lower(spec, Purpose.SCORE), weights, inputs)["log_probabilities"].sum(1)
     tokens = torch.tensor([len(hypothesis.tokens) + 1 for hypothesis in hypotheses])
     actual = torch.tensor([hypothesis.log_probability for hypothesis in hypotheses])

@@ -12,7 +12,7 @@ import torch
 import compiler
 import specs
 from compiler.backends import BACKENDS
-from compiler.stream import Stream
+from compiler.padded_batch import PaddedBatch
 from specs import BOS, EOS, UNK, ZooError
 from zoo.generation.batching import SearchInput
 from zoo.generation.beam_search import BeamSearch
@@ -200,7 +200,7 @@ def test_every_output_is_a_tree_alone_and_in_a_batch(program, search, name):
             assert [each.score for each in one] == pytest.approx([each.score for each in other], rel=1e-5)
     pairs = [((*source, EOS), (BOS, *each.tokens, EOS)) for source, group in zip(sources, results, strict=True)
              for each in group]  # fmt: skip
-    source, target = (Stream.pad(rows) for rows in zip(*pairs, strict=True))
+    source, target = (PaddedBatch.pad(rows) for rows in zip(*pairs, strict=True))
     scores = program.score(source, target.values).sum(1).tolist()
     totals = [each.log_probability for hypotheses in results for each in hypotheses]
     assert totals == pytest.approx(scores, abs=1e-3)  # the model's own log-probabilities, without renormalisation

@@ -14,8 +14,8 @@ import compiler
 import specs
 from compiler.backends import BACKENDS
 from compiler.backends.native import NativeProgram
+from compiler.padded_batch import PaddedBatch
 from compiler.program import TreeLimits, TreeRules
-from compiler.stream import Stream
 from specs import BOS, EOS, UNK, ZooError
 from zoo.generation import program_batch
 from zoo.generation.batch import Batch
@@ -217,7 +217,7 @@ def test_a_hypothesis_does_not_depend_on_the_number_of_others(program: NativePro
     """Bitwise: compilers must not round differently in the code for one row and for several rows."""
     draw = random.Random(0)
     for _ in range(5):
-        source = Stream.pad([(*draw.choices(range(4, SIZE), k=draw.randrange(1, 20)), EOS)])
+        source = PaddedBatch.pad([(*draw.choices(range(4, SIZE), k=draw.randrange(1, 20)), EOS)])
         tokens = [BOS, *draw.choices(range(4, SIZE), k=12)]
         results = []
         for rows in range(1, 10):
@@ -349,14 +349,16 @@ def test_a_batch_that_does_not_fit_into_memory_is_split(
 def test_counts_of_any_integer_type_can_be_taken_back(program: NativeProgram) -> None:
     results = []
     for counts in (torch.tensor([1, 2]), torch.tensor([1, 2], dtype=torch.int32), torch.tensor([1, 9, 2, 9])[::2]):
-        _, state = program.advance(program.encode(Stream.pad([(5, EOS), (6, EOS)])), torch.tensor([[BOS, 5, 6]] * 2))
+        _, state = program.advance(
+            program.encode(PaddedBatch.pad([(5, EOS), (6, EOS)])), torch.tensor([[BOS, 5, 6]] * 2)
+        )
         results.append(program.advance(program.rewind(state, counts), torch.tensor([[7]] * 2))[0])
     assert all(torch.equal(result, results[0]) for result in results)
 
 
 def test_invalid_calls_are_refused(program: NativeProgram) -> None:
     with pytest.raises(IndexError, match="does not exist"):
-        program.search(program.encode(Stream.pad([(5, EOS), (6, EOS)])), 1, None)
+        program.search(program.encode(PaddedBatch.pad([(5, EOS), (6, EOS)])), 1, None)
     options = program_batch._options(SLOW.new_history(long_sources(1)[0]), None)
     sources, none, penalties = [(5, EOS), (6, EOS)], [(), ()], [[1.0] * 42] * 2
     for invalid in ({"size": 0}, {"n_best": 0}, {"max_length": -1}):
@@ -382,7 +384,7 @@ def test_invalid_calls_are_refused(program: NativeProgram) -> None:
         with pytest.raises(IndexError, match="does not exist"):
             program.constrain(state, TreeRules(kinds, 9, [tree] * 2))
     with pytest.raises(IndexError, match="does not exist"):
-        program.constrain(program.encode(Stream.pad([(5, EOS)])), TreeRules(kinds, 9, [limits]))
+        program.constrain(program.encode(PaddedBatch.pad([(5, EOS)])), TreeRules(kinds, 9, [limits]))
     state = program.start_search(sources, none, [options] * 2, penalties)
     for kept in ([2], [-1], [1, 0], [0, 0]):
         with pytest.raises(IndexError, match="does not exist"):

@@ -14,7 +14,7 @@ import compiler
 import specs
 from compiler.backends import BACKENDS
 from compiler.backends.native import NativeProgram
-from compiler.stream import Stream
+from compiler.padded_batch import PaddedBatch
 from compiler.top_k import top_k
 from specs import EOS, ZooError
 from zoo.generation.batching import SearchInput
@@ -149,10 +149,10 @@ def test_a_result_does_not_depend_on_the_batch(program: NativeProgram, strategy:
 
 
 def test_a_state_mixes_sentences_with_and_without_a_shortlist(program: NativeProgram) -> None:
-    alone = [program.encode(Stream.pad([(token, EOS)])) for token in (7, 8, 9)]
+    alone = [program.encode(PaddedBatch.pad([(token, EOS)])) for token in (7, 8, 9)]
     alone[1] = program.restrict(alone[1], [np.array([EOS, 6, 8])])
     separate = [program.advance(state, torch.tensor([[2]]))[0] for state in alone]
-    states = [program.encode(Stream.pad([(token, EOS)])) for token in (7, 8, 9)]
+    states = [program.encode(PaddedBatch.pad([(token, EOS)])) for token in (7, 8, 9)]
     states[1] = program.restrict(states[1], [np.array([EOS, 6, 8])])
     joined = program.join(program.join(states[0], states[1]), states[2])
     torch.testing.assert_close(program.advance(joined, torch.full((3, 1), 2))[0], torch.cat(separate))
