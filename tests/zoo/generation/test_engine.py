@@ -495,7 +495,8 @@ class Ending:
         return TopK(values, torch.full_like(values, EOS, dtype=torch.long), values[:, 0]), state
 
 def translate():
-    return len(engine.submit([SearchInput(i, {"source": (5, EOS)}, 6) for i in range(90)], BeamSearch(1, 0.6)).result(timeout=60))
+    inputs = [SearchInput(i, {"source": (5, EOS)}, 6) for i in range(90)]
+    return len(engine.submit(inputs, BeamSearch(1, 0.6)).result(timeout=60))
 
 def hold_the_lock():
     with engine._queue.changed:
