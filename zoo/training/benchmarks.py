@@ -24,7 +24,7 @@ from specs import BOS, EOS, PAD, UNK, Spec, ZooError
 from zoo.data.batches import Batch
 from zoo.data.store import Store, StoreWriter
 from zoo.data.training_set import TrainingSet
-from zoo.generation.batching import Source, pad_sequences
+from zoo.generation.batching import SearchInput, pad_sequences
 from zoo.generation.compilation import BackendOptions
 from zoo.generation.config import GenerationConfig
 from zoo.generation.engine import Engine, resolve_workers
@@ -223,7 +223,7 @@ def translations(
     Raises:
         ZooError: A translation has another length, because the vocabulary is too small for the beam.
     """
-    rows = [Source(index, tuple(source), length - 1) for index, source in enumerate(sources)]
+    rows = [SearchInput(index, {"source": tuple(source)}, length - 1) for index, source in enumerate(sources)]
     beam = GenerationConfig.from_spec(spec, {}, n_best).strategy()
     workers = resolve_workers(program, spec.decoding.workers)
     # A token budget that is enough for this number of sentences of the greatest length.

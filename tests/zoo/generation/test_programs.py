@@ -20,7 +20,7 @@ from compiler.padded_batch import PaddedBatch
 from specs import BOS, EOS, Spec, ZooError
 from zoo.data.builtin import sentences
 from zoo.data.prepare import prepare
-from zoo.generation.batching import Source
+from zoo.generation.batching import SearchInput
 from zoo.generation.beam_search import BeamSearch, StoppingRule
 from zoo.generation.constraints import SuppressedTokens
 from zoo.generation.engine import Engine
@@ -168,7 +168,7 @@ def test_results_are_the_same_alone_batched_and_shuffled(program: Any, sources: 
 
 
 def test_requests_with_different_beams_find_the_same_together_and_alone(program: Any, sources: Any) -> None:
-    texts = [Source(index, (*tokens, EOS), len(tokens) + 4) for index, tokens in enumerate(sources)]
+    texts = [SearchInput(index, {"source": (*tokens, EOS)}, len(tokens) + 4) for index, tokens in enumerate(sources)]
     strategies = [BeamSearch(size, 0.6, size, None, "gnmt", rule) for size in (1, 2, 5) for rule in RULES]
     with Engine(program, max_batch_tokens=4096) as engine:
         alone = [engine.submit(texts, strategy).result() for strategy in strategies]
