@@ -25,7 +25,7 @@ _USE_EAGER = "use the backend `eager`"
 class NativeCode:
     """Instructions of the encoder and of a decoder step, and the row lengths of buffers, memory slots and cache slots.
 
-    The length of a row is its number of floats.
+    The length of a row is its number of floats. `vocabulary` is the number of target tokens.
     """
 
     encode: tuple[Instruction, ...]
@@ -33,6 +33,7 @@ class NativeCode:
     buffers: tuple[int, ...]
     memory: tuple[int, ...]
     cache: tuple[int, ...]
+    vocabulary: int
 
 
 def generate_native_code(graphs: Graphs) -> NativeCode:
@@ -65,6 +66,7 @@ def generate_native_code(graphs: Graphs) -> NativeCode:
         tuple(buffers),
         tuple(_row_length(step.inputs[name]) for name in memory),
         tuple(_row_length(step.inputs[name]) for name in step.states),
+        _row_length(step.types[step.outputs["log_probabilities"]]),
     )
 
 

@@ -133,9 +133,7 @@ class Attention(_ScoredAttention):
         masks, bias = self._split_added(added)
         hidden = " | ".join(masks)
         if self.one_kernel:
-            options = "".join(
-                (f", bias={bias}" if bias else "", ", grouped=True" if self.groups > 1 else ""),
-            )
+            options = (f", bias={bias}" if bias else "") + (", grouped=True" if self.groups > 1 else "")
             return f"fused_attention({query}, {key}, {value}, {hidden or None}, {self.scale!r}{options})"
         weights = context.temporary("weights")
         context.statements.append(f"{weights} = {self._emit_scores(query, key, parameters)}")

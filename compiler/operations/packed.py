@@ -40,7 +40,7 @@ class KernelOperation:
     """
 
     def interpret(self, inputs: Tensors, parameters: Tensors) -> Tensor:
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} has no reference: interpret the graph of another purpose")
 
 
 @dataclass(frozen=True)
