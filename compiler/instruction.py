@@ -79,7 +79,7 @@ MAX_INT8_ROWS = 1 << 16
 
 
 class UnsupportedGraph(ValueError):
-    """Error for a graph that these instructions cannot express. The message gives the reason and a solution."""
+    """Error for a graph that these instructions cannot express. The message gives the reason."""
 
 
 @dataclass(frozen=True)

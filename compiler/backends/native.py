@@ -222,7 +222,7 @@ def _refuse(request: BuildRequest) -> str | None:
     try:
         request.native_code  # noqa: B018 - generated here, and used by the program
     except UnsupportedGraph as problem:
-        return str(problem)
+        return f"{problem}: use the backend `eager`"
     return None
 
 

@@ -150,7 +150,7 @@ class Attention(_ScoredAttention):
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         if node.parameters:
-            raise UnsupportedGraph("it has no instruction for additive attention: use the backend `eager`")
+            raise UnsupportedGraph("it has no instruction for additive attention")
         codegen.attention(node, self.scale, biased=self.biased)
 
     def fused(self, has_parameters: bool) -> Operation:

@@ -203,7 +203,7 @@ class Operation(ABC):
             UnsupportedGraph: The native backend has no instruction for the operation.
         """
         if not self.shares_buffer:
-            raise UnsupportedGraph(f"it has no instruction for {type(self).__name__}: use the backend `eager`")
+            raise UnsupportedGraph(f"it has no instruction for {type(self).__name__}")
         codegen.alias_input(node)
 
     def native_bias(self, codegen: NativeCodeGenerator, node: Node) -> Mapping[str, Any]:
@@ -212,7 +212,7 @@ class Operation(ABC):
         Raises:
             UnsupportedGraph: The native backend cannot compute the bias.
         """
-        raise UnsupportedGraph(f"it has no instruction for {type(self).__name__}: use the backend `eager`")
+        raise UnsupportedGraph(f"it has no instruction for {type(self).__name__}")
 
     # Variants, for passes
 

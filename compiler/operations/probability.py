@@ -50,7 +50,7 @@ class LogSoftmax(Operation):
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         """Add no instruction, because the instruction LOGITS includes the softmax."""
         if node.inputs[0] in codegen.operands:
-            raise UnsupportedGraph("it has an instruction for the LogSoftmax of logits only: use the backend `eager`")
+            raise UnsupportedGraph("it has an instruction for the LogSoftmax of logits only")
 
 
 @dataclass(frozen=True)

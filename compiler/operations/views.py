@@ -76,9 +76,7 @@ class Slice(View):
             codegen.alias_input(node)
             return
         if len(node.type.shape) != 3 or self.dimension not in (-1, 2):
-            raise UnsupportedGraph(
-                "it has no instruction for a slice of positions or of heads: use the backend `eager`"
-            )
+            raise UnsupportedGraph("it has no instruction for a slice of positions or of heads")
         codegen.operands[node.name] = replace(
             place, column=place.column + self.start % codegen.row_length(node.inputs[0])
         )
@@ -225,7 +223,7 @@ class AppendToCache(Operation):
 
     def native(self, codegen: NativeCodeGenerator, node: Node) -> None:
         if len(node.type.shape) != 4:
-            raise UnsupportedGraph("it has no instruction for a cache without heads: use the backend `eager`")
+            raise UnsupportedGraph("it has no instruction for a cache without heads")
         codegen.append_to_cache(node)
 
     def for_planned_cache(self) -> Operation:
