@@ -310,9 +310,9 @@ def chunked_loss(
 
 
 class _Smoothing(NamedTuple):
-    """Options of label smoothing: `share` is the probability that is spread over the wrong classes, or over all."""
+    """Options of label smoothing: the probability that is spread over the wrong classes, or over all."""
 
-    share: float
+    probability: float
     wrong_classes: bool
 
     def loss(self, plain: Tensor, total: Tensor, classes: Tensor | int) -> Tensor:
@@ -324,12 +324,12 @@ class _Smoothing(NamedTuple):
             classes: The number of possible classes.
         """
         spread = (total - plain) / (classes - 1) if self.wrong_classes else total / classes
-        return (1 - self.share) * plain + self.share * spread
+        return (1 - self.probability) * plain + self.probability * spread
 
     def labels(self, classes: Tensor | int) -> tuple[Tensor | float, Tensor | float]:
         """Return two probabilities of the smoothed label: that of the true class, and that of every other class."""
-        other = self.share / (classes - 1) if self.wrong_classes else self.share / classes
-        return 1 - self.share + (0.0 if self.wrong_classes else other), other
+        other = self.probability / (classes - 1) if self.wrong_classes else self.probability / classes
+        return 1 - self.probability + (0.0 if self.wrong_classes else other), other
 
 
 class _ChunkedLoss(torch.autograd.Function):
@@ -418,6 +418,6 @@ def _probabilities_to_gradient(
 ) -> None:
     """Overwrite probabilities with the gradients of the logits, which are the probabilities minus smoothed labels."""
     own, other = smoothing.labels(classes)
-    if smoothing.share:
+    if smoothing.probability:
         probabilities -= other if possible is None else other * possible
     probabilities[torch.arange(len(labels), device=labels.device), labels] -= own - other
