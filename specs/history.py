@@ -23,7 +23,11 @@ _WRITER = re.compile(rf"{re.escape(WRITTEN_BY)}(\S+)\n")
 UPGRADES: dict[int, Callable[[LocatedValue], LocatedValue]] = {}
 """Format -> function that converts the values of a spec from this format to the next one."""
 
-REMOVED = {("training", "checkpoint_minutes"): None, ("compilation", "vocabulary_multiple"): 8}
+REMOVED = {
+    ("training", "checkpoint_minutes"): None,
+    ("training", "max_minutes"): None,
+    ("compilation", "vocabulary_multiple"): 8,
+}
 """Section and name of each removed field -> its former default. Files with this value are still read."""
 
 

@@ -12,7 +12,6 @@ Positive = Annotated[float, Field(gt=0)]
 Probability = Annotated[float, Field(ge=0, lt=1)]
 Epsilon = Annotated[float, Field(ge=1e-30, le=1)]
 Steps = Annotated[int, Field(ge=1, le=1_000_000_000)]
-Minutes = Annotated[float, Field(gt=0, le=1e7)]
 
 
 class Section(BaseModel):

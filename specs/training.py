@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from specs.section import Epsilon, Minutes, Probability, Section, Size, Steps, reject
+from specs.section import Epsilon, Probability, Section, Size, Steps, reject
 
 TokenCount = Annotated[int, Field(ge=1, le=100_000_000)]
 
@@ -68,10 +68,6 @@ class Training(Section):
     max_tokens: Annotated[int, Field(ge=1, le=10**15)] | None = Field(
         description="Stop training after this number of target tokens, unless `steps` is reached first (not in the "
         "paper). null: no limit. Unit: tokens."
-    )
-    max_minutes: Minutes | None = Field(
-        description="Stop training when the time spent in steps reaches this value, unless `steps` is reached first "
-        "(not in the paper). The last step then depends on the clock. null: no limit. Unit: minutes."
     )
     dev_score: Literal["perplexity", "bleu", "paper_bleu", "chrf", "ter", "f1"] | None = Field(
         description="Metric computed on the development set at every checkpoint (sections 6.2 and 6.3). bleu uses the "

@@ -89,6 +89,7 @@ def test_written_specs_state_their_format() -> None:
     ("after", "field", "other"),
     [
         ("checkpoint_steps: 100", "checkpoint_minutes: null", "checkpoint_minutes: 5"),
+        ("max_tokens: null", "max_minutes: null", "max_minutes: 5"),
         ("disabled_passes: []", "vocabulary_multiple: 8", "vocabulary_multiple: 64"),
     ],
 )

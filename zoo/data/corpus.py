@@ -193,11 +193,20 @@ class CorpusReader:
             raise ZooError(f"`{paths[0]}` contains no {unit}", hint=hint)
 
     def _table_examples(self, part: Table, split: Split) -> Iterator[Example]:
-        """Yield the examples of a TSV file. A missing cell of a training line is empty, so that cleaning drops it."""
+        """Yield the examples of a TSV file. A missing cell of a training line is empty, so that cleaning drops it.
+
+        Raises:
+            ZooError: The first line or a line of dev or test is too short, or a line has more columns than the first.
+        """
         path, columns = self._existing_file(part.tsv), {name: getattr(part, f"{name}_column") for name in self._streams}
-        last = max(columns.values())
+        last, width = max(columns.values()), 0
         for number, line in enumerate(read_sentences(path), start=1):
             cells = line.split("\t")
+            width = width or len(cells)
+            if len(cells) > width:
+                problem = f"the line has {len(cells)} columns, but the first line has {width}"
+                hint = "remove the tabs inside of the cells, or give all lines the same columns"
+                raise ZooError(problem, where=f"{path}:{number}", hint=hint)
             # If the first line is too short, the file probably has another separator.
             if len(cells) < last and (number == 1 or split != "train"):
                 hint = "separate the columns with tabs, or correct `source_column` and `target_column`"

@@ -136,9 +136,8 @@ def _require_steps_left(run: Run, spec: Spec) -> None:
 
 
 def _same_but_limits(one: Spec, other: Spec) -> bool:
-    """Return whether two specs are equal, except for limits on training steps, tokens or minutes."""
-    limits = {"training.steps", "training.max_tokens", "training.max_minutes"}
-    return set(specs.difference(one, other)) <= limits
+    """Return whether two specs are equal, except for limits on training steps or tokens."""
+    return set(specs.difference(one, other)) <= {"training.steps", "training.max_tokens"}
 
 
 def train_steps(spec: Spec, run: Path | str, device: str = "auto", report: Report | None = None) -> None:

@@ -95,7 +95,7 @@ class Trainer:
         """
         self._resume()
         processes = self.processes
-        # Clocks differ, so the first process alone decides by time.
+        # Only the first process scores the dev set, so it alone knows whether `training.patience` is exhausted.
         ended, stop = processes.any(processes.first and self.ended, stopped())
         if ended:
             self._report_end()
@@ -104,7 +104,7 @@ class Trainer:
         log = self._log() if processes.first else None
         if self._estimator and not ended:
             mean = self.data.mean_size(self.progress.epoch, self.progress.batch)
-            done = Done(self.progress.step, self.progress.tokens, self.progress.seconds)
+            done = Done(self.progress.step, self.progress.tokens)
             self._estimator.report_forecast(mean, processes.count, self.report, sharded=self.sharded, done=done)
         with self.report.progress("training", self.spec.training.steps, "steps") as shown:
             shown.advance(self.progress.step)
@@ -278,7 +278,7 @@ class Trainer:
     def inputs(self) -> Iterator[tuple[Batch, Position]]:
         """Yield this process's share of each following batch, and the position after it. The iterator never ends."""
         start, rank, count = self.progress, self.processes.rank, self.processes.count
-        with closing(self.data.batches_from(start.epoch, start.batch, start.drawn)) as batches:
+        with closing(self.data.batches_from(start.epoch, start.batch, start.pool_batch)) as batches:
             for examples, position in batches:
                 yield examples.to_batch(rank, count), position
 
