@@ -7,9 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-import typer
-
 from cli import options
+from cli.options import argument, option
 from specs import ZooError
 
 if TYPE_CHECKING:
@@ -24,84 +23,33 @@ ATTEND_EXAMPLES = (
 )
 _VIEW_PANEL = "Initial view"
 
-_Sentence = Annotated[
-    str | None, typer.Argument(metavar="SENTENCE", show_default=False, help="Sentence to translate or parse.")
-]
-_Output = Annotated[
-    Path | None,
-    typer.Option(
-        "--output",
-        "-o",
-        metavar="FILE.html",
-        show_default=False,
-        help="Write an interactive page to this file. It needs no other files and no network.",
-    ),
-]
-_Svg = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE.svg",
-        show_default=False,
-        help="Write an SVG drawing to this file. It shows the attention, "
-        "layer, heads and word that the options select.",
-    ),
-]
-_Target = Annotated[
-    str | None,
-    typer.Option(
-        metavar="TEXT",
-        show_default="the model's own translation",
-        help="Show the attention weights for this translation (or tree), whether or not the model would choose it.",
-    ),
-]
-_Figure = Annotated[
-    int | None,
-    typer.Option(
-        metavar="3|4|5",
-        min=3,
-        max=5,
-        show_default=False,
-        help="Show the sentence of this figure of the paper, with the figure's layer, heads and word.",
-    ),
-]
-_AttentionKind = Annotated[
-    str | None,
-    typer.Option(
-        metavar="encoder|decoder|encoder-decoder",
-        show_default="encoder",
-        rich_help_panel=_VIEW_PANEL,
-        help="Attention to show: the encoder's or decoder's self-attention, or the cross-attention.",
-    ),
-]
-_Layer = Annotated[
-    int | None,
-    typer.Option(
-        metavar="N",
-        min=1,
-        show_default="the last but one",
-        rich_help_panel=_VIEW_PANEL,
-        help="Layer to show, counted from 1.",
-    ),
-]
-_Head = Annotated[
-    list[int] | None,
-    typer.Option(
-        metavar="N",
-        min=1,
-        show_default="all heads",
-        rich_help_panel=_VIEW_PANEL,
-        help="Head to show, counted from 1. Repeat the option to show several.",
-    ),
-]
-_Word = Annotated[
-    str | None,
-    typer.Option(
-        metavar="WORD",
-        show_default="all words",
-        rich_help_panel=_VIEW_PANEL,
-        help="Show only the attention weights of this word.",
-    ),
-]
+_SENTENCE = argument("SENTENCE", "Sentence to translate or parse.")
+_OUTPUT = option(
+    "FILE.html", "Write an interactive page to this file. It needs no other files and no network.", "--output", "-o"
+)
+_SVG = option(
+    "FILE.svg",
+    "Write an SVG drawing to this file. It shows the attention, layer, heads and word that the options select.",
+)
+_TARGET = option(
+    "TEXT",
+    "Show the attention weights for this translation (or tree), whether or not the model would choose it.",
+    shown="the model's own translation",
+)
+_FIGURE = option(
+    "3|4|5", "Show the sentence of this figure of the paper, with the figure's layer, heads and word.", min=3, max=5
+)
+_ATTENTION_KIND = option(
+    "encoder|decoder|encoder-decoder",
+    "Attention to show: the encoder's or decoder's self-attention, or the cross-attention.",
+    shown="encoder",
+    panel=_VIEW_PANEL,
+)
+_LAYER = option("N", "Layer to show, counted from 1.", shown="the last but one", min=1, panel=_VIEW_PANEL)
+_HEAD = option(
+    "N", "Head to show, counted from 1. Repeat the option to show several.", shown="all heads", min=1, panel=_VIEW_PANEL
+)
+_WORD = option("WORD", "Show only the attention weights of this word.", shown="all words", panel=_VIEW_PANEL)
 
 
 class _Selection(NamedTuple):
@@ -114,19 +62,19 @@ class _Selection(NamedTuple):
 
 
 def attend(
-    sentence: _Sentence = None,
+    sentence: Annotated[str | None, _SENTENCE] = None,
     spec: options.OfSpec = None,
     model: options.Model = None,
     from_: options.From = None,
     to: options.To = None,
-    target: _Target = None,
-    figure: _Figure = None,
-    output: _Output = None,
-    svg: _Svg = None,
-    attention: _AttentionKind = None,
-    layer: _Layer = None,
-    head: _Head = None,
-    word: _Word = None,
+    target: Annotated[str | None, _TARGET] = None,
+    figure: Annotated[int | None, _FIGURE] = None,
+    output: Annotated[Path | None, _OUTPUT] = None,
+    svg: Annotated[Path | None, _SVG] = None,
+    attention: Annotated[str | None, _ATTENTION_KIND] = None,
+    layer: Annotated[int | None, _LAYER] = None,
+    head: Annotated[list[int] | None, _HEAD] = None,
+    word: Annotated[str | None, _WORD] = None,
     device: options.Device = "auto",
     precision: options.Precision = None,
     backend: options.Backend = None,

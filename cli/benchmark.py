@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from cli import options
+from cli.options import option
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,13 +26,9 @@ TRAIN_EXAMPLES = (
 def decode(
     spec: options.Reference,
     overrides: options.Overrides = None,
-    batch: Annotated[int, typer.Option(metavar="N", min=1, max=100_000, help="Number of sentences in a batch.")] = 32,
-    sentences: Annotated[
-        int, typer.Option(metavar="N", min=1, max=100_000, help="Number of sentences to translate in each round.")
-    ] = 64,
-    rounds: Annotated[
-        int, typer.Option(metavar="N", min=1, max=100_000, help="How many times to repeat the measurement.")
-    ] = 5,
+    batch: Annotated[int, option("N", "Number of sentences in a batch.", min=1, max=100_000)] = 32,
+    sentences: Annotated[int, option("N", "Number of sentences to translate in each round.", min=1, max=100_000)] = 64,
+    rounds: Annotated[int, option("N", "How many times to repeat the measurement.", min=1, max=100_000)] = 5,
     json: options.Json = False,
     device: options.Device = "auto",
     backend: options.Backend = None,
@@ -67,12 +62,8 @@ def decode(
 def train(
     spec: options.Reference,
     overrides: options.Overrides = None,
-    steps: Annotated[
-        int, typer.Option(metavar="N", min=1, max=1_000, help="Number of training steps in each round.")
-    ] = 3,
-    rounds: Annotated[
-        int, typer.Option(metavar="N", min=1, max=1_000, help="How many times to repeat the measurement.")
-    ] = 3,
+    steps: Annotated[int, option("N", "Number of training steps in each round.", min=1, max=1_000)] = 3,
+    rounds: Annotated[int, option("N", "How many times to repeat the measurement.", min=1, max=1_000)] = 3,
     json: options.Json = False,
     device: options.Device = "auto",
 ) -> None:

@@ -5,35 +5,26 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
 from cli import options
+from cli.options import argument, option
 
 CURVES_EXAMPLES = (
     "zoo curves tiny\n\nzoo curves runs/one runs/two -o curves.html\n\nzoo curves table3/base table3/big -o curves.svg"
 )
-_Runs = Annotated[
-    list[str],
-    typer.Argument(
-        metavar="RUN",
-        show_default=False,
-        autocompletion=options.complete_run,
-        help="Runs: their folders, or the names of their specs (`tiny` stands for `runs/tiny`).",
-    ),
-]
-_Output = Annotated[
-    Path,
-    typer.Option(
-        "--output",
-        "-o",
-        metavar="FILE.html|FILE.svg",
-        help="Write a page, or a drawing if the name ends in .svg, to this file. It needs no other files and no "
-        "network.",
-    ),
-]
+_RUNS = argument(
+    "RUN",
+    "Runs: their folders, or the names of their specs (`tiny` stands for `runs/tiny`).",
+    complete=options.complete_run,
+)
+_OUTPUT = option(
+    "FILE.html|FILE.svg",
+    "Write a page, or a drawing if the name ends in .svg, to this file. It needs no other files and no network.",
+    "--output",
+    "-o",
+)
 
 
-def curves(run: _Runs, output: _Output = Path("curves.html")) -> None:
+def curves(run: Annotated[list[str], _RUNS], output: Annotated[Path, _OUTPUT] = Path("curves.html")) -> None:
     """Draw the learning curves of one or several runs.
 
     The page shows loss and perplexity on the training set, the scores on the dev set, the learning rate and the speed:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli import options
+from cli.options import argument, option
 from specs import ZooError
 
 if TYPE_CHECKING:
@@ -26,71 +27,40 @@ COMPARE_EXAMPLES = (
     "zoo compare runs/tiny runs/tiny-2\n\nzoo compare ours.de theirs.de --references newstest2014.de --json"
 )
 
-_Set = Annotated[
-    str | None,
-    typer.Option(metavar="dev|test", show_default="test", help="Which set of the model's corpus to score."),
-]
-_Hypotheses = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        show_default=False,
-        rich_help_panel=options.FILES_PANEL,
-        help="Score the translations in this file, one per line, instead of a model. Requires --references.",
-    ),
-]
-_References = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        show_default=False,
-        rich_help_panel=options.FILES_PANEL,
-        help="Reference translations, one per line.",
-    ),
-]
-_Tokenize = Annotated[
-    str | None,
-    typer.Option(
-        metavar="13a|intl|char|zh|none",
-        show_default="13a",
-        rich_help_panel=options.FILES_PANEL,
-        help="Tokeniser that sacreBLEU uses for BLEU.",
-    ),
-]
-_Brackets = Annotated[
-    tuple[Path, Path] | None,
-    typer.Option(
-        metavar="GOLD TEST",
-        show_default=False,
-        rich_help_panel=options.FILES_PANEL,
-        help="Score the trees in the second file against the gold trees in the first, one per line, as EVALB does.",
-    ),
-]
-_Parameters = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        show_default="those of COLLINS.prm",
-        rich_help_panel=options.FILES_PANEL,
-        help="EVALB parameter file for --brackets.",
-    ),
-]
+_SET = option("dev|test", "Which set of the model's corpus to score.", shown="test")
+_HYPOTHESES = option(
+    "FILE",
+    "Score the translations in this file, one per line, instead of a model. Requires --references.",
+    panel=options.FILES_PANEL,
+)
+_REFERENCES = option("FILE", "Reference translations, one per line.", panel=options.FILES_PANEL)
+_TOKENIZE = option(
+    "13a|intl|char|zh|none", "Tokeniser that sacreBLEU uses for BLEU.", shown="13a", panel=options.FILES_PANEL
+)
+_BRACKETS = option(
+    "GOLD TEST",
+    "Score the trees in the second file against the gold trees in the first, one per line, as EVALB does.",
+    panel=options.FILES_PANEL,
+)
+_PARAMETERS = option(
+    "FILE", "EVALB parameter file for --brackets.", shown="those of COLLINS.prm", panel=options.FILES_PANEL
+)
 
 
 def evaluate(
     name: options.Name = None,
     spec: options.OfSpec = None,
     model: options.Models = None,
-    set: _Set = None,
-    hypotheses: _Hypotheses = None,
-    references: _References = None,
+    set: Annotated[str | None, _SET] = None,
+    hypotheses: Annotated[Path | None, _HYPOTHESES] = None,
+    references: Annotated[Path | None, _REFERENCES] = None,
     language: options.Language = None,
-    tokenize: _Tokenize = None,
+    tokenize: Annotated[str | None, _TOKENIZE] = None,
     lowercase: Annotated[
         bool, typer.Option("--lowercase", rich_help_panel=options.FILES_PANEL, help="Ignore case in the scores.")
     ] = False,
-    brackets: _Brackets = None,
-    parameters: _Parameters = None,
+    brackets: Annotated[tuple[Path, Path] | None, _BRACKETS] = None,
+    parameters: Annotated[Path | None, _PARAMETERS] = None,
     json: options.Json = False,
     device: options.Device = "auto",
     precision: options.Precision = None,
@@ -187,31 +157,18 @@ def _show_brackets(scores: BracketScores, messages: Report) -> None:
 def compare(
     a: Annotated[
         str,
-        typer.Argument(
-            metavar="A",
-            show_default=False,
-            autocompletion=options.complete_model_or_run,
-            help="First model (NAME or RUN), or first file of translations.",
+        argument(
+            "A", "First model (NAME or RUN), or first file of translations.", complete=options.complete_model_or_run
         ),
     ],
     b: Annotated[
         str,
-        typer.Argument(
-            metavar="B",
-            show_default=False,
-            autocompletion=options.complete_model_or_run,
-            help="Second model, or second file of translations.",
-        ),
+        argument("B", "Second model, or second file of translations.", complete=options.complete_model_or_run),
     ],
-    set: _Set = None,
+    set: Annotated[str | None, _SET] = None,
     references: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            show_default=False,
-            rich_help_panel=options.FILES_PANEL,
-            help="Reference translations, one per line. A and B are then files.",
-        ),
+        option("FILE", "Reference translations, one per line. A and B are then files.", panel=options.FILES_PANEL),
     ] = None,
     language: options.Language = None,
     json: options.Json = False,

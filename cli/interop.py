@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli import options
+from cli.options import argument, option
 from specs import ZooError
 
 if TYPE_CHECKING:
@@ -23,67 +24,41 @@ EXPORT_MODEL_EXAMPLES = (
     "\n\nzoo export my-model --to hf-marian -o my-model.hf\n\nzoo export my-model --to onnx -o my-model.onnx"
 )
 
-_Source = Annotated[
-    str,
-    typer.Argument(
-        metavar="SOURCE",
-        show_default=False,
-        help="File or folder of the model, or hf:ORG/NAME for a model on the Hugging Face Hub.",
-    ),
-]
-_Name = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        show_default="the name of the file or folder",
-        help="Name of the model in the local model store. Other commands find it by this name. Letters, digits and the "
-        "characters `-`, `_`, `.` and `,` are permitted.",
-    ),
-]
-_Format = Annotated[
-    str | None,
-    typer.Option(
-        "--format",
-        metavar="hf-marian|hf-multilingual|hf-t5|hf-t5gemma|marian|ctranslate2|fairseq",
-        show_default="detected from the files",
-        help="Format of the files to import.",
-    ),
-]
-_Languages = Annotated[
-    tuple[str, str] | None,
-    typer.Option(
-        metavar="SOURCE TARGET",
-        show_default="as the files specify",
-        help="Source and target language, as codes such as en de.",
-    ),
-]
-_Positions = Annotated[
-    str | None,
-    typer.Option(
-        metavar="marian|transformers",
-        show_default="marian",
-        help="Toolkit that trained a Hugging Face Marian model. Marian and transformers compute sinusoidal positional "
-        "encodings slightly differently. OPUS-MT models were trained with Marian.",
-    ),
-]
-_Check = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        show_default=False,
-        help="Also translate the sentences in this file, one per line, with the original toolkit, and compare the "
-        "translations.",
-    ),
-]
+_SOURCE = argument("SOURCE", "File or folder of the model, or hf:ORG/NAME for a model on the Hugging Face Hub.")
+_NAME = option(
+    "NAME",
+    "Name of the model in the local model store. Other commands find it by this name. Letters, digits and the "
+    "characters `-`, `_`, `.` and `,` are permitted.",
+    shown="the name of the file or folder",
+)
+_FORMAT = option(
+    "hf-marian|hf-multilingual|hf-t5|hf-t5gemma|marian|ctranslate2|fairseq",
+    "Format of the files to import.",
+    "--format",
+    shown="detected from the files",
+)
+_LANGUAGES = option(
+    "SOURCE TARGET", "Source and target language, as codes such as en de.", shown="as the files specify"
+)
+_POSITIONS = option(
+    "marian|transformers",
+    "Toolkit that trained a Hugging Face Marian model. Marian and transformers compute sinusoidal positional "
+    "encodings slightly differently. OPUS-MT models were trained with Marian.",
+    shown="marian",
+)
+_CHECK = option(
+    "FILE",
+    "Also translate the sentences in this file, one per line, with the original toolkit, and compare the translations.",
+)
 
 
 def import_model(
-    source: _Source,
-    name: _Name = None,
-    format: _Format = None,
-    languages: _Languages = None,
-    positions: _Positions = None,
-    check: _Check = None,
+    source: Annotated[str, _SOURCE],
+    name: Annotated[str | None, _NAME] = None,
+    format: Annotated[str | None, _FORMAT] = None,
+    languages: Annotated[tuple[str, str] | None, _LANGUAGES] = None,
+    positions: Annotated[str | None, _POSITIONS] = None,
+    check: Annotated[Path | None, _CHECK] = None,
     replace: Annotated[bool, typer.Option("--replace", help="Replace a stored model of the same name.")] = False,
 ) -> None:
     """Convert another toolkit's model to a bundle in the local model store.
@@ -117,27 +92,11 @@ def import_model(
 
 
 def export_model(
-    name: Annotated[
-        str,
-        typer.Argument(
-            metavar="NAME",
-            show_default=False,
-            autocompletion=options.complete_model,
-            help="Published model: its name or folder.",
-        ),
-    ],
+    name: Annotated[str, argument("NAME", "Published model: its name or folder.", complete=options.complete_model)],
     to: Annotated[
-        str,
-        typer.Option(
-            "--to",
-            metavar="hf-marian|hf-multilingual|hf-t5|hf-t5gemma|ctranslate2|onnx",
-            show_default=False,
-            help="Format to write.",
-        ),
+        str, option("hf-marian|hf-multilingual|hf-t5|hf-t5gemma|ctranslate2|onnx", "Format to write.", "--to")
     ],
-    output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FOLDER", show_default=False, help="New folder to write.")
-    ],
+    output: Annotated[Path, option("FOLDER", "New folder to write.", "--output", "-o")],
 ) -> None:
     """Convert a published model to the format of another toolkit.
 

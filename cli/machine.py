@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from cli import options
+from cli.options import argument
 from specs import ZooError
 
 if TYPE_CHECKING:
@@ -93,13 +92,7 @@ def _folder_rows(diagnosis: Diagnosis) -> list[tuple[str, str]]:
 
 def compile_model(
     spec: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="SPEC",
-            show_default=False,
-            autocompletion=options.complete_spec,
-            help="Spec to compile with random weights.",
-        ),
+        str | None, argument("SPEC", "Spec to compile with random weights.", complete=options.complete_spec)
     ] = None,
     overrides: options.Overrides = None,
     model: options.Model = None,

@@ -8,25 +8,16 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
+from cli.options import option
 from specs import ZooError
 
 SourceFile = Annotated[
     Path | None,
-    typer.Option(
-        metavar="FILE",
-        show_default="pairs from stdin",
-        help="Read sources from this file, one per line. Requires --target.",
-    ),
+    option("FILE", "Read sources from this file, one per line. Requires --target.", shown="pairs from stdin"),
 ]
 TargetFile = Annotated[
     Path | None,
-    typer.Option(
-        metavar="FILE",
-        show_default="pairs from stdin",
-        help="Read the translation or tree of each source from this file.",
-    ),
+    option("FILE", "Read the translation or tree of each source from this file.", shown="pairs from stdin"),
 ]
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli import options
+from cli.options import argument, option
 from specs import ZooError, nearest
 
 if TYPE_CHECKING:
@@ -23,29 +24,17 @@ PAPER_EXAMPLES = (
     "\n\nzoo paper --html paper.html"
 )
 
-_What = Annotated[
-    str | None,
-    typer.Argument(
-        metavar="TABLE",
-        show_default="a summary of all claims",
-        help="Table to print: table1, table2, table3, table4, or claims.",
-    ),
-]
+_WHAT = argument("TABLE", "Table to print: table1, table2, table3, table4, or claims.", shown="a summary of all claims")
 
 
 def paper(
-    what: _What = None,
+    what: Annotated[str | None, _WHAT] = None,
     runs: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR", show_default="runs", help="Folder with the runs (or the sweep) to compare with the paper."
-        ),
+        option("DIR", "Folder with the runs (or the sweep) to compare with the paper.", shown="runs"),
     ] = None,
     html: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE.html", show_default=False, help="Write all tables and plots to this file, as one HTML page."
-        ),
+        Path | None, option("FILE.html", "Write all tables and plots to this file, as one HTML page.")
     ] = None,
     measure: Annotated[
         bool,

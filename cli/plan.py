@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli import options
+from cli.options import option
 from specs import ZooError
 
 if TYPE_CHECKING:
@@ -22,32 +23,17 @@ PLAN_EXAMPLES = (
     "\n\nzoo plan base training.precision=bfloat16 --device cpu"
 )
 
-_Graph = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE.svg",
-        show_default=False,
-        help="Draw the network in the style of Figure 1, and the compiled program beside it, to this file. Do not "
-        "print the plan.",
-    ),
-]
-_Length = Annotated[
-    int,
-    typer.Option(
-        metavar="N",
-        min=1,
-        max=10_000,
-        help="Length of each source and target sentence, on which FLOPs and memory depend. Unit: tokens.",
-    ),
-]
-_PlanDevice = Annotated[
-    str | None,
-    typer.Option(
-        metavar="auto|cpu|cuda|cuda:N",
-        show_default=False,
-        help="Measure the speed of this device, and estimate the time and memory of training on it.",
-    ),
-]
+_GRAPH = option(
+    "FILE.svg",
+    "Draw the network in the style of Figure 1, and the compiled program beside it, to this file. Do not "
+    "print the plan.",
+)
+_LENGTH = option(
+    "N", "Length of each source and target sentence, on which FLOPs and memory depend. Unit: tokens.", min=1, max=10_000
+)
+_PLAN_DEVICE = option(
+    "auto|cpu|cuda|cuda:N", "Measure the speed of this device, and estimate the time and memory of training on it."
+)
 
 
 def plan(
@@ -57,10 +43,10 @@ def plan(
         bool, typer.Option("--passes", help="Print what each compiler pass changes, and nothing else.")
     ] = False,
     code: Annotated[bool, typer.Option("--code", help="Print the generated PyTorch code, and nothing else.")] = False,
-    graph: _Graph = None,
-    length: _Length = 27,
+    graph: Annotated[Path | None, _GRAPH] = None,
+    length: Annotated[int, _LENGTH] = 27,
     json: options.Json = False,
-    device: _PlanDevice = None,
+    device: Annotated[str | None, _PLAN_DEVICE] = None,
 ) -> None:
     """Print the layers, parameters, FLOPs and memory of a model before anything runs.
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from cli import options
+from cli.options import argument, field_option, option
 from specs import ZooError
 
 PUBLISH_EXAMPLES = (
@@ -21,42 +22,28 @@ PULL_EXAMPLES = (
 )
 VERIFY_EXAMPLES = "zoo verify transformer-tiny-ende\n\nzoo verify ./bundle --backend auto"
 
-_RunOrName = Annotated[
-    str,
-    typer.Argument(
-        metavar="RUN|NAME",
-        show_default=False,
-        autocompletion=options.complete_model_or_run,
-        help="Run: its folder, or the name of its spec (`tiny` stands for `runs/tiny`). With --to, it can also be the "
-        "NAME of a published model.",
-    ),
-]
-_Name = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        show_default="the name in the spec",
-        help="Name under which others load the published model. Letters, digits and the characters `-`, `_`, `.` "
-        "and `,` are permitted.",
-    ),
-]
-_To = Annotated[
-    str | None,
-    typer.Option(
-        metavar="REGISTRY",
-        show_default="only the local model store",
-        help="Also publish to this registry: a folder, s3://BUCKET/..., or hf://ORG/NAME.",
-    ),
-]
-_Alias = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        show_default=False,
-        help="Old name of a renamed model. In the registry it becomes an alias: pulling it gives this model and a "
-        "warning. Requires --to.",
-    ),
-]
+_RUN_OR_NAME = argument(
+    "RUN|NAME",
+    "Run: its folder, or the name of its spec (`tiny` stands for `runs/tiny`). With --to, it can also be the "
+    "NAME of a published model.",
+    complete=options.complete_model_or_run,
+)
+_NAME = option(
+    "NAME",
+    "Name under which others load the published model. Letters, digits and the characters `-`, `_`, `.` "
+    "and `,` are permitted.",
+    shown="the name in the spec",
+)
+_TO = option(
+    "REGISTRY",
+    "Also publish to this registry: a folder, s3://BUCKET/..., or hf://ORG/NAME.",
+    shown="only the local model store",
+)
+_ALIAS = option(
+    "NAME",
+    "Old name of a renamed model. In the registry it becomes an alias: pulling it gives this model and a "
+    "warning. Requires --to.",
+)
 _Text = Annotated[
     bool | None,
     typer.Option(
@@ -65,27 +52,23 @@ _Text = Annotated[
         help="Whether to include sentences of the dev and test sets in the bundle. Check their licence first.",
     ),
 ]
-_Notes = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        show_default=False,
-        help="Markdown file whose text the model card contains, such as the limits of the model and further scores. "
-        "Headings start with ##.",
-    ),
-]
+_NOTES = option(
+    "FILE",
+    "Markdown file whose text the model card contains, such as the limits of the model and further scores. "
+    "Headings start with ##.",
+)
 
 
 def publish(
-    run: _RunOrName,
-    name: _Name = None,
+    run: Annotated[str, _RUN_OR_NAME],
+    name: Annotated[str | None, _NAME] = None,
     replace: Annotated[
         bool, typer.Option("--replace", help="Replace a published model of the same name that comes from another run.")
     ] = False,
-    to: _To = None,
-    alias: _Alias = None,
+    to: Annotated[str | None, _TO] = None,
+    alias: Annotated[str | None, _ALIAS] = None,
     text: _Text = None,
-    notes: _Notes = None,
+    notes: Annotated[Path | None, _NOTES] = None,
 ) -> None:
     """Publish a run as a bundle in the local model store, and optionally in a registry.
 
@@ -132,11 +115,10 @@ def publish(
 def pull(
     names: Annotated[
         list[str],
-        typer.Argument(
-            metavar="NAME",
-            show_default=False,
-            autocompletion=options.complete_model,
-            help="Published model. NAME@2 or NAME@sha256:... selects a revision. By default, the newest is pulled.",
+        argument(
+            "NAME",
+            "Published model. NAME@2 or NAME@sha256:... selects a revision. By default, the newest is pulled.",
+            complete=options.complete_model,
         ),
     ],
 ) -> None:
@@ -164,23 +146,12 @@ def pull(
 def verify(
     name: Annotated[
         str,
-        typer.Argument(
-            metavar="NAME|DIR",
-            show_default=False,
-            autocompletion=options.complete_model,
-            help="Published model: its name (`zoo list` prints them) or folder.",
+        argument(
+            "NAME|DIR", "Published model: its name (`zoo list` prints them) or folder.", complete=options.complete_model
         ),
     ],
     backend: Annotated[
-        str | None,
-        typer.Option(
-            callback=options.check_backend,
-            autocompletion=options.complete_backend,
-            metavar="NAME",
-            show_default="eager on the CPU",
-            help="Backend that runs the model: auto, or one that `zoo doctor` lists. With this option, the model runs "
-            "on a GPU if there is one.",
-        ),
+        str | None, field_option("compilation.backend", shown="eager on the CPU", callback=options.check_backend)
     ] = None,
 ) -> None:
     """Verify the files, log-probabilities and score of a published model.
@@ -188,6 +159,8 @@ def verify(
     All files must have their published hashes. The log-probabilities of the model's reference sentences must be the
     published ones, within 1e-4. Models that were published with --text also contain a sample of the test set; its score
     must be the published one, within one point.
+
+    With --backend, the model runs on a GPU if there is one.
     """
     from cli.console import report
     from zoo.publishing.verify import verify

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli import options
+from cli.options import argument
 
 if TYPE_CHECKING:
     from zoo.publishing.removal import RemovalPlan
@@ -20,11 +21,11 @@ _Yes = Annotated[bool, typer.Option("--yes", help="Remove without asking for con
 def clean(
     what: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="compiled|prepared|archives|pulls|runs|RUN",
-            show_default="all except runs",
-            autocompletion=options.complete_run,
-            help="What to remove. RUN is the folder of a run, or the name of its spec.",
+        argument(
+            "compiled|prepared|archives|pulls|runs|RUN",
+            "What to remove. RUN is the folder of a run, or the name of its spec.",
+            shown="all except runs",
+            complete=options.complete_run,
         ),
     ] = None,
     yes: _Yes = False,
@@ -46,11 +47,10 @@ def clean(
 def remove(
     names: Annotated[
         list[str],
-        typer.Argument(
-            metavar="NAME",
-            show_default=False,
-            autocompletion=options.complete_model,
-            help="Model in the local model store: all its revisions, or one of them (NAME@2).",
+        argument(
+            "NAME",
+            "Model in the local model store: all its revisions, or one of them (NAME@2).",
+            complete=options.complete_model,
         ),
     ],
     yes: _Yes = False,

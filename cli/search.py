@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli import options
+from cli.options import argument, option
 
 if TYPE_CHECKING:
     from zoo.generation.compilation import BackendOptions
@@ -22,19 +23,14 @@ SEARCH_EXAMPLES = (
 )
 _STYLES = {"kept": "", "result": "bold green", "worse": "yellow", "pruned": "dim", "stopped": "yellow"}
 
-_Sentence = Annotated[
-    str, typer.Argument(metavar="SENTENCE", show_default=False, help="Sentence to translate or parse.")
-]
-_Output = Annotated[
-    Path | None,
-    typer.Option(
-        "--output",
-        "-o",
-        metavar="FILE.html",
-        show_default="print the tree",
-        help="Write a page with a drawing of the tree to this file. It needs no other files and no network.",
-    ),
-]
+_SENTENCE = argument("SENTENCE", "Sentence to translate or parse.")
+_OUTPUT = option(
+    "FILE.html",
+    "Write a page with a drawing of the tree to this file. It needs no other files and no network.",
+    "--output",
+    "-o",
+    shown="print the tree",
+)
 _NoSplit = Annotated[
     bool,
     typer.Option(
@@ -46,12 +42,12 @@ _NoSplit = Annotated[
 
 
 def search(
-    sentence: _Sentence,
+    sentence: Annotated[str, _SENTENCE],
     spec: options.OfSpec = None,
     model: options.Model = None,
     from_: options.From = None,
     to: options.To = None,
-    output: _Output = None,
+    output: Annotated[Path | None, _OUTPUT] = None,
     beam: options.Beam = None,
     alpha: options.Alpha = None,
     shortlist: options.Shortlist = None,

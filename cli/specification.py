@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli import options
+from cli.options import argument
 
 if TYPE_CHECKING:
     from zoo.publishing.inventory import PublishedModel, RunSummary
@@ -22,10 +23,10 @@ SCHEMA_EXAMPLES = "zoo schema > schema.json"
 def list_models(
     pattern: Annotated[
         str | None,
-        typer.Argument(
-            metavar="PATTERN",
-            help="List only names that contain this text, or match it as a pattern such as `*-ende`.",
-            show_default="everything",
+        argument(
+            "PATTERN",
+            "List only names that contain this text, or match it as a pattern such as `*-ende`.",
+            shown="everything",
         ),
     ] = None,
     published: Annotated[

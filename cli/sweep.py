@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli import options
+from cli.options import argument, option
 from specs import ZooError
 
 if TYPE_CHECKING:
@@ -27,18 +28,16 @@ SWEEP_EXAMPLES = (
 def sweep(
     specs: Annotated[
         list[str],
-        typer.Argument(
-            metavar="SPEC|KEY=VALUE",
-            show_default=False,
-            autocompletion=options.complete_spec,
-            help="Specs or folders of specs (such as `specs/table3`), and fields to set in all specs.",
+        argument(
+            "SPEC|KEY=VALUE",
+            "Specs or folders of specs (such as `specs/table3`), and fields to set in all specs.",
+            complete=options.complete_spec,
         ),
     ],
-    seeds: Annotated[int, typer.Option(metavar="N", min=1, max=100, help="Train each spec with the seeds 1 to N.")] = 1,
-    jobs: Annotated[int, typer.Option(metavar="N", min=1, max=100, help="Number of training runs in parallel.")] = 1,
+    seeds: Annotated[int, option("N", "Train each spec with the seeds 1 to N.", min=1, max=100)] = 1,
+    jobs: Annotated[int, option("N", "Number of training runs in parallel.", min=1, max=100)] = 1,
     folder: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", show_default="runs/sweep-FOLDER", help="Folder for the runs of the sweep."),
+        Path | None, option("DIR", "Folder for the runs of the sweep.", shown="runs/sweep-FOLDER")
     ] = None,
     list: Annotated[
         bool, typer.Option("--list", help="Only print the command of each training run, for use with a job scheduler.")

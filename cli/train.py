@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli import options
+from cli.options import field_option, option
 from specs import ZooError
 
 if TYPE_CHECKING:
@@ -54,8 +55,7 @@ def train(
     spec: options.Reference,
     overrides: options.Overrides = None,
     run: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", show_default="runs/SPEC", help="Folder of the run. An existing run is resumed."),
+        Path | None, option("DIR", "Folder of the run. An existing run is resumed.", shown="runs/SPEC")
     ] = None,
     fresh: Annotated[
         bool, typer.Option("--fresh", help="Remove an existing run first, after confirmation, and start again.")
@@ -163,16 +163,7 @@ def _verify_resume(spec: Spec, device: str, run: Path | None, fresh: bool) -> in
 
 def average(
     run: options.Run,
-    last: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            max=1_000,
-            show_default="the spec's training.average",
-            help="Average this many checkpoints, counted from the last.",
-        ),
-    ] = None,
+    last: Annotated[int | None, field_option("training.average")] = None,
     search: Annotated[
         bool,
         typer.Option(
@@ -206,10 +197,7 @@ def average(
     if not search:
         options.refuse("`--search`", json=json, device=device)
         return print(average(Run(find.run(run)), last, int8=int8))
-    for option, given in (("--last", last is not None), ("--int8", int8)):
-        if given:
-            hint = f"leave `{option}` out to search for the best number of checkpoints, or leave `--search` out"
-            raise ZooError(f"`{option}` cannot be combined with `--search`", hint=hint)
+    options.refuse_beside("--search", last=last, int8=int8)
     from zoo.training.averaging import search_averages
 
     found = search_averages(Run(find.run(run)), device=device, report=report())

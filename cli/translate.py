@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cli import options
+from cli.options import argument, option
 from specs import ZooError
 
 if TYPE_CHECKING:
@@ -27,22 +28,21 @@ _DEFAULT_MODEL, _DEFAULT_LANGUAGES = "everyday", {None, "en", "de"}
 def translate(
     documents: Annotated[
         list[Path],
-        typer.Argument(
-            metavar="FILE|FOLDER",
-            show_default=False,
-            help="Document to translate, or folder. In a folder and its subfolders, all documents are translated. "
+        argument(
+            "FILE|FOLDER",
+            "Document to translate, or folder. In a folder and its subfolders, all documents are translated. "
             "Hidden files and translations beside their originals are left out.",
         ),
     ],
     output: Annotated[
         Path | None,
-        typer.Option(
+        option(
+            "FILE|FOLDER",
+            "File to write or, for several documents or a folder, folder to write to. In this folder, documents "
+            "keep their names, and the documents of a folder their subfolders.",
             "--output",
             "-o",
-            metavar="FILE|FOLDER",
-            show_default="beside each document, with the code of the target language before the suffix",
-            help="File to write or, for several documents or a folder, folder to write to. In this folder, documents "
-            "keep their names, and the documents of a folder their subfolders.",
+            shown="beside each document, with the code of the target language before the suffix",
         ),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Replace existing files without asking for confirmation.")] = False,

@@ -4,7 +4,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
-from specs.limits import MAX_ALPHA, MAX_BEAM, MAX_LENGTH_FACTOR, MAX_TEMPERATURE, MAX_TOP_K, MAX_WORKERS
 from specs.section import Count, Positive, Section, Size
 
 
@@ -20,10 +19,10 @@ class Decoding(Section):
         "model's distribution."
     )
     beam: Size = Field(
-        le=MAX_BEAM,
+        le=1_024,
         description="Beam size (section 6.1: 4). 1 is greedy search. Sampling ignores it. Unit: hypotheses.",
     )
-    alpha: Annotated[float, Field(ge=0, le=MAX_ALPHA)] = Field(
+    alpha: Annotated[float, Field(ge=0, le=10)] = Field(
         description="alpha, the exponent of the length penalty (section 6.1: 0.6). 0 means no penalty."
     )
     length_penalty: Literal["gnmt", "power"] = Field(
@@ -35,7 +34,7 @@ class Decoding(Section):
         "become one of the `beam` best. shrinking: each finished hypothesis reduces the beam size by one, and search "
         "ends at 0, as in Marian. full: when `beam` hypotheses are finished, as in fairseq and CTranslate2."
     )
-    length_factor: Annotated[float, Field(ge=0, le=MAX_LENGTH_FACTOR)] = Field(
+    length_factor: Annotated[float, Field(ge=0, le=100)] = Field(
         description="A translation has at most `length_factor` times as many tokens as its source, plus `extra_length` "
         "(section 6.1: 1)."
     )
@@ -50,7 +49,7 @@ class Decoding(Section):
         description="Minimum length of a translation, without EOS (not in the paper; fairseq and CTranslate2: 1). If "
         "it exceeds the maximum length, the maximum length applies. Unit: tokens.",
     )
-    suppressed_tokens: Annotated[tuple[Annotated[int, Field(ge=0, le=MAX_TOP_K)], ...], Field(strict=False)] = Field(
+    suppressed_tokens: Annotated[tuple[Annotated[int, Field(ge=0, le=1_048_576)], ...], Field(strict=False)] = Field(
         max_length=1_000,
         description="IDs of tokens that no translation contains (not in the paper; Marian suppresses the unknown "
         "token). The other tokens' probabilities are not renormalised.",
@@ -67,12 +66,12 @@ class Decoding(Section):
         "and its parts are translated one by one. A single sentence above the maximum is an error. Unit: tokens.",
     )
     temperature: Positive = Field(
-        le=MAX_TEMPERATURE,
+        le=1e6,
         description="Divisor of the logits before a token is sampled (not in the paper). 1.0 changes nothing. Used "
         "only by `search: sample`.",
     )
     top_k: Count = Field(
-        le=MAX_TOP_K,
+        le=1_048_576,
         description="Sample only from the k most probable tokens (not in the paper). 0 permits all tokens. "
         "Unit: tokens.",
     )
@@ -81,7 +80,7 @@ class Decoding(Section):
         "value (not in the paper). Applied after temperature and top_k. 1.0 permits all tokens. Unit: probability."
     )
     workers: Annotated[
-        Annotated[Literal["auto"], Tag("word")] | Annotated[Annotated[int, Field(ge=1, le=MAX_WORKERS)], Tag("number")],
+        Annotated[Literal["auto"], Tag("word")] | Annotated[Annotated[int, Field(ge=1, le=1_024)], Tag("number")],
         Discriminator(_form_of_workers),
     ] = Field(
         description="Threads that decode batches in parallel (not in the paper). auto: one per core if the backend "

@@ -18,6 +18,7 @@ import typer
 import specs
 from cli import options
 from cli.app import COMMANDS, GROUPS, build_app
+from specs import Decoding
 from zoo.publishing.publish import publish
 from zoo.training.run import Run
 
@@ -138,6 +139,16 @@ def test_every_command_and_every_option_has_a_help_text() -> None:
         assert (command.function.__doc__ or "").partition("\n")[0].endswith("."), name
         for parameter in parameters(name):
             assert len(parameter.help) > 4, (name, parameter.name)
+
+
+def test_options_for_fields_of_a_spec_have_their_choices_limits_and_descriptions() -> None:
+    known = {parameter.name: parameter for parameter in parameters("decode")}
+    fields = Decoding.model_fields
+    assert (known["beam"].metavar, known["beam"].type.min, known["beam"].type.max) == ("N", 1, 1024)
+    assert (known["beam"].help, known["beam"].show_default) == (fields["beam"].description, "the spec's decoding.beam")
+    assert known["search"].metavar == "beam|sample"
+    assert (known["alpha"].type.min, known["alpha"].type.max) == (0, 10)
+    assert "not in the paper" not in known["top_p"].help
 
 
 def test_every_example_is_a_command_with_existing_options() -> None:
