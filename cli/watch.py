@@ -146,7 +146,7 @@ def _view(status: RunStatus, width: int) -> RenderableType:
     title = Text.assemble((name, "bold"), f": {status.description}", no_wrap=True, overflow="ellipsis")
     plot_width = min(width, _MAX_PLOT_WIDTH)
     bar = Table.grid()
-    bar.add_row(ProgressBar(total=1.0, completed=status.share, width=plot_width))
+    bar.add_row(ProgressBar(total=1.0, completed=status.fraction, width=plot_width))
     if not status.entries:
         return Group(title, bar, Text(_describe_waiting(status) if status.trainer else "the log has no entry yet"))
     last = dict(status.entries[-1])

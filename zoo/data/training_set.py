@@ -147,7 +147,7 @@ class TrainingSet:
         if not self.samples_subwords:
             return self.epoch_batches(epoch).mean
         sizes = [examples.size for examples in self._sample_pool(*next(self._positions(epoch, batch, POOL_BATCHES)))]
-        return BatchSize(*(sum(numbers) for numbers in zip(*sizes, strict=True))).share(len(sizes))
+        return BatchSize(*(sum(numbers) for numbers in zip(*sizes, strict=True))).divided_by(len(sizes))
 
     def batches_from(
         self, epoch: int, batch: int = 0, pool_batch: int = 0

@@ -117,7 +117,7 @@ class TrainingEstimator:
             sharded: Whether weights, gradients and moments are sharded over the processes.
             done: Steps and tokens that the run has already completed.
         """
-        training, size = self.spec.training, batch.share(processes)
+        training, size = self.spec.training, batch.divided_by(processes)
         parts = training.accumulation_steps
         seconds = pass_seconds(self.spec, -(-size.rows // parts), _padded_lengths(size), self.speed)
         if self.timing:

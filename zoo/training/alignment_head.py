@@ -84,5 +84,6 @@ def align_statistically(pairs: Sequence[tuple[Tokens, Tokens]]) -> list[Bool[np.
     to_target = LexicalModel(pairs)
     to_source = LexicalModel([(target, source) for source, target in pairs])
     return [
-        mutual_links(to_target.shares(source, target), to_source.shares(target, source).T) for source, target in pairs
+        mutual_links(to_target.link_probabilities(source, target), to_source.link_probabilities(target, source).T)
+        for source, target in pairs
     ]

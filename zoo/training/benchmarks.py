@@ -291,7 +291,7 @@ def benchmark_training(
         bare = spec.model_copy(update={"corpus": spec.corpus.model_copy(update={"train": ()})})
         data = TrainingSet(bare, store)
         data.packed = Purpose.UPDATE in program.graphs
-        trainer = Trainer(spec, data, run, Processes(device), report, program=program)
+        trainer = Trainer(spec, program, data, run, processes=Processes(device), report=report)
         inputs = [batch for batch, _ in islice(trainer.inputs(), steps)]
         peak = matrix_peak(trainer.device, spec.training.precision)
         first, _ = timed(lambda: _round(trainer, inputs))

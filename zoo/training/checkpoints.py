@@ -60,20 +60,20 @@ class TrainingProgress:
     worse: int = 0
     """Number of checkpoints scored since the best one."""
 
-    def finished_share(self, training: Training) -> tuple[float, str]:
+    def finished_fraction(self, training: Training) -> tuple[float, str]:
         """Return the fraction that is used of the limit that will be reached first, and the field that sets this limit.
 
         The field is "steps" or "max_tokens".
         """
-        shares = [(self.step / training.steps, "steps")]
+        fractions = [(self.step / training.steps, "steps")]
         if training.max_tokens is not None:
-            shares.append((self.tokens / training.max_tokens, "max_tokens"))
-        return max(shares, key=lambda share: share[0])
+            fractions.append((self.tokens / training.max_tokens, "max_tokens"))
+        return max(fractions)
 
     def end_reason(self, training: Training) -> str | None:
         """Return why training has ended, such as "`training.steps` (2,000) is reached". None if it has not ended."""
-        share, name = self.finished_share(training)
-        if share >= 1:
+        fraction, name = self.finished_fraction(training)
+        if fraction >= 1:
             return f"`training.{name}` ({getattr(training, name):,}) is reached"
         if training.patience is not None and self.worse >= training.patience:
             return f"{self.worse} checkpoints in succession were no better than step {self.best_step:,}"

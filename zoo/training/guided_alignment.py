@@ -43,7 +43,7 @@ class Aligner:
             columns = np.flatnonzero((sources > EOS) & ~np.isin(sources, self._ignored))
             rows = np.flatnonzero((targets > EOS) & ~np.isin(targets, self._ignored))
             if len(rows) and len(columns):
-                forward = self._to_target.shares(sources[columns], targets[rows])
-                backward = self._to_source.shares(targets[rows], sources[columns]).T
+                forward = self._to_target.link_probabilities(sources[columns], targets[rows])
+                backward = self._to_source.link_probabilities(targets[rows], sources[columns]).T
                 row[np.ix_(rows, columns)] = mutual_links(forward, backward)
         return torch.from_numpy(alignment / np.maximum(alignment.sum(2, keepdims=True), 1.0))

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float64, Int64
 
 ITERATIONS = 10
 Tokens = Sequence[int] | np.ndarray
-Shares = Float64[np.ndarray, "target source"]
+LinkProbabilities = Float64[np.ndarray, "target source"]
 
 
 class LexicalModel:
@@ -54,7 +54,7 @@ class LexicalModel:
         kept = self._counts >= min_count
         return *np.divmod(self._keys[kept], self._targets), self._counts[kept]
 
-    def shares(self, source: Tokens, target: Tokens) -> Shares:
+    def link_probabilities(self, source: Tokens, target: Tokens) -> LinkProbabilities:
         """Return the probability that each target token comes from each source token of a pair.
 
         The row of a token that never occurred together with any of the source tokens is 0.
@@ -63,12 +63,12 @@ class LexicalModel:
         wanted = sources[None] * self._targets + targets[:, None]
         places = np.searchsorted(self._keys, wanted).clip(max=len(self._keys) - 1)
         is_known = (self._keys[places] == wanted) & (targets[:, None] < self._targets)
-        found: Shares = np.where(is_known, self._probabilities[places], 0.0)
+        found: LinkProbabilities = np.where(is_known, self._probabilities[places], 0.0)
         total = found.sum(1, keepdims=True)
         return found / np.where(total > 0, total, 1.0)
 
 
-def mutual_links(to_target: Shares, to_source: Shares) -> Bool[np.ndarray, "target source"]:
+def mutual_links(to_target: LinkProbabilities, to_source: LinkProbabilities) -> Bool[np.ndarray, "target source"]:
     """Return the links on which two models agree: each token is the most probable origin of the other one.
 
     Args:

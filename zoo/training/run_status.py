@@ -97,19 +97,19 @@ class RunStatus:
         return self.progress[-1].step
 
     @property
-    def share(self) -> float:
-        """The finished share of the training, from 0 to 1, by the limit of the spec that will be reached first."""
-        return min(1.0, self.progress[-1].finished_share(self.spec.training)[0])
+    def fraction(self) -> float:
+        """The finished fraction of the training, from 0 to 1, by the limit of the spec that will be reached first."""
+        return min(1.0, self.progress[-1].finished_fraction(self.spec.training)[0])
 
     @property
     def seconds_left(self) -> float | None:
         """The estimated time until training ends, without the time for checkpoints. None if it cannot be estimated."""
         recent = self.progress[-1 - _RECENT_ENTRIES :]
-        shares = [each.finished_share(self.spec.training)[0] for each in recent]
+        fractions = [each.finished_fraction(self.spec.training)[0] for each in recent]
         # A resumed run was slower or faster on another machine, but its training time is continuous.
         seconds = sum(max(0.0, later.seconds - earlier.seconds) for earlier, later in pairwise(recent))
-        gained = shares[-1] - shares[0]
-        return max(0.0, (1 - shares[-1]) * seconds / gained - self.age) if gained > 0 else None
+        gained = fractions[-1] - fractions[0]
+        return max(0.0, (1 - fractions[-1]) * seconds / gained - self.age) if gained > 0 else None
 
     @cached_property
     def end_reason(self) -> str | None:
@@ -121,11 +121,13 @@ class RunStatus:
     def description(self) -> str:
         """The state and the step of the run, for people."""
         steps = f"at step {self.step:,} of {self.spec.training.steps:,}"
-        if self.trainer is not None and self.share == 1.0:
+        if self.trainer is not None and self.fraction == 1.0:
             return f"training has ended {steps}; the weights are being averaged and scored"
         if self.trainer is not None:
-            return f"training, {steps} ({self.share:.0%})"
-        return f"training has ended {steps}" if self.end_reason else f"training was stopped {steps} ({self.share:.0%})"
+            return f"training, {steps} ({self.fraction:.0%})"
+        return (
+            f"training has ended {steps}" if self.end_reason else f"training was stopped {steps} ({self.fraction:.0%})"
+        )
 
 
 def no_entries_error(status: RunStatus) -> ZooError:

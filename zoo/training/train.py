@@ -189,7 +189,16 @@ def _train(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report: R
     with fast_float32(library), _torch_threads(identity.threads, report), _stop_requested(report) as stopped:
         aligner = Aligner(data.store, prepared.vocabulary) if spec.training.guided_alignment is not None else None
         trainer = Trainer(
-            spec, data, run, processes, report, dev, program, estimator, sharded=identity.sharded, aligner=aligner
+            spec,
+            program,
+            data,
+            run,
+            processes=processes,
+            report=report,
+            dev=dev,
+            estimator=estimator,
+            sharded=identity.sharded,
+            aligner=aligner,
         )
         try:
             ended = trainer.train(stopped)

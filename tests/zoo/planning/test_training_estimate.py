@@ -175,13 +175,13 @@ def test_emulated_bfloat16_is_warned_about(world: World, words: Any) -> None:
 @pytest.mark.integration
 def test_training_uses_the_library_that_the_run_was_started_with(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     libraries: list[str] = []
-    original = step.Updater.step
+    original = step.TrainStep.__call__
 
     def recording(self: Any, *args: Any) -> Any:
         libraries.append(torch.backends.mkldnn.matmul.fp32_precision)
         return original(self, *args)
 
-    monkeypatch.setattr(step.Updater, "step", recording)
+    monkeypatch.setattr(step.TrainStep, "__call__", recording)
     pass_timing.save_timing(world(), MEASURED)
     train_steps(world("training.steps=2"), "runs/tiny")
     assert MEASURED.matrix_library == DEFAULT

@@ -45,18 +45,18 @@ def test_the_shares_of_the_origins_of_a_token_sum_to_one() -> None:
     corpus = pairs(20)
     model = LexicalModel(corpus)
     for source, target in corpus:
-        found = model.shares(source, target)
+        found = model.link_probabilities(source, target)
         assert found.shape == (len(target), len(source))
         np.testing.assert_allclose(found.sum(1), 1.0)
 
 
 def test_unknown_tokens_have_no_origin() -> None:
     model = LexicalModel([([10, 11], [20, 21]), ([10], [20])])
-    shares = model.shares([10, 11, 12], [20, 22, 9_999])
+    shares = model.link_probabilities([10, 11, 12], [20, 22, 9_999])
     assert shares[0, 0] > 0.9 > 0.1 > shares[0, 1] > shares[0, 2] == 0
     assert not shares[1:].any()
     for empty in (LexicalModel([]), LexicalModel([([], [20]), ([10], [])])):
-        assert not empty.shares([10], [20]).any()
+        assert not empty.link_probabilities([10], [20]).any()
     assert not mutual_links(np.zeros((2, 3)), np.zeros((2, 3))).any()
 
 

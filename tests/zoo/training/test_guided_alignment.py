@@ -17,7 +17,7 @@ from zoo.report import Report
 from zoo.text.vocabulary import Vocabulary
 from zoo.training.distributed import Processes
 from zoo.training.guided_alignment import Aligner
-from zoo.training.step import Updater
+from zoo.training.step import TrainStep
 
 WEIGHT = 0.5
 
@@ -87,7 +87,7 @@ def test_a_head_learns_to_align(small, store: PairStore, tokens: Vocabulary) -> 
     torch.manual_seed(1)
     program = compiler.trainable(spec)
     batch, aligner = store.batch(40), Aligner(store, tokens)
-    updater = Updater(spec, program, Processes("cpu"), Report(), aligner=aligner)
+    train_step = TrainStep(spec, program, Processes("cpu"), Report(), aligner=aligner)
 
     def attention() -> float:
         attend = compiler.build(spec, [compiler.Purpose.ATTEND], weights=program.weights(), backend="eager")
@@ -97,7 +97,7 @@ def test_a_head_learns_to_align(small, store: PairStore, tokens: Vocabulary) -> 
 
     before = attention()
     for number in range(300, 420):
-        updater.step(number, batch)
+        train_step(number, batch)
     assert attention() > 1.5 * before
 
 
