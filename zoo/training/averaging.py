@@ -23,7 +23,7 @@ from zoo.files.reading import read_json
 from zoo.models.weights import Weights, read, read_metadata
 from zoo.report import Report
 from zoo.text.vocabulary import Vocabulary
-from zoo.training.alignment_head import find_alignment_head
+from zoo.training.alignment import find_alignment_head
 from zoo.training.checkpoints import Checkpoint, list_checkpoints, scheduled_checkpoints
 from zoo.training.dev_set import DevSet
 from zoo.training.run import Run

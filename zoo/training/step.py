@@ -18,8 +18,8 @@ from specs import Spec, ZooError
 from zoo.data.batches import Batch
 from zoo.report import Report
 from zoo.system.device_memory import MEMORY_ERRORS, is_out_of_memory
+from zoo.training.alignment import BatchAligner
 from zoo.training.distributed import Processes, full_tensor, shard
-from zoo.training.guided_alignment import Aligner
 from zoo.training.recorded_update import RecordedUpdate
 
 
@@ -65,7 +65,7 @@ class TrainStep:
         report: Report,
         *,
         sharded: bool = False,
-        aligner: Aligner | None = None,
+        aligner: BatchAligner | None = None,
     ) -> None:
         self.spec, self.program, self.processes, self.report = spec, program, processes, report
         self._aligner = aligner

@@ -31,11 +31,11 @@ from zoo.planning.training_estimate import TrainingEstimator
 from zoo.report import Report
 from zoo.system.processors import device_name
 from zoo.text.vocabulary import Vocabulary
+from zoo.training.alignment import BatchAligner
 from zoo.training.averaging import average, end_of_training, mean_of
 from zoo.training.checkpoints import list_checkpoints, scheduled_checkpoints
 from zoo.training.dev_set import DevSet, continue_without_score, require_scorable_dev_set
 from zoo.training.distributed import Processes, join_processes, needs_sharding
-from zoo.training.guided_alignment import Aligner
 from zoo.training.initial_model import initial_model
 from zoo.training.run import Run, RunIdentity
 from zoo.training.trainer import Trainer
@@ -187,7 +187,7 @@ def _train(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report: R
         dev = DevSet(spec, prepared.vocabulary, device, report)
     library = identity.matrix_library if identity.matrix_library in matrix_libraries() else matrix_library()
     with fast_float32(library), _torch_threads(identity.threads, report), _stop_requested(report) as stopped:
-        aligner = Aligner(data.store, prepared.vocabulary) if spec.training.guided_alignment is not None else None
+        aligner = BatchAligner(data.store, prepared.vocabulary) if spec.training.guided_alignment is not None else None
         trainer = Trainer(
             spec,
             program,

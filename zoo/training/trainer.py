@@ -26,10 +26,10 @@ from zoo.planning.training_estimate import Done, TrainingEstimator
 from zoo.report import Progress, Report
 from zoo.system.processors import matrix_peak
 from zoo.training import checkpoints
+from zoo.training.alignment import BatchAligner
 from zoo.training.checkpoints import TrainingProgress, TrainingState, are_finite, gather_state
 from zoo.training.dev_set import DevSet, continue_without_score
 from zoo.training.distributed import Processes
-from zoo.training.guided_alignment import Aligner
 from zoo.training.run import Run
 from zoo.training.run_log import SHOWN, RunLog, summary
 from zoo.training.step import StepResult, TrainStep, learning_rate
@@ -56,7 +56,7 @@ class Trainer:
         dev: DevSet | None = None,
         estimator: TrainingEstimator | None = None,
         sharded: bool = False,
-        aligner: Aligner | None = None,
+        aligner: BatchAligner | None = None,
     ) -> None:
         """Prepare a trainer.
 
