@@ -49,14 +49,14 @@ COMMANDS: dict[str, Command] = {
     "average": Command("cli.train", "average", _TRAINING),
     "shortlist": Command("cli.train", "shortlist", _TRAINING),
     "watch": Command("cli.watch", "watch", _TRAINING),
-    "curves": Command("cli.curves", "curves", _TRAINING),
+    "curves": Command("cli.watch", "curves", _TRAINING),
     "sweep": Command("cli.sweep", "sweep", _TRAINING),
     "decode": Command("cli.decode", "decode", _USING),
     "translate": Command("cli.translate", "translate", _USING),
     "run": Command("cli.conversation", "run", _USING),
     "parse": Command("cli.decode", "parse", _USING),
     "score": Command("cli.score", "score", _USING),
-    "align": Command("cli.align", "align", _USING),
+    "align": Command("cli.score", "align", _USING),
     "evaluate": Command("cli.evaluate", "evaluate", _USING),
     "attend": Command("cli.attend", "attend", _USING),
     "search": Command("cli.search", "search", _USING),
@@ -66,11 +66,11 @@ COMMANDS: dict[str, Command] = {
     "publish": Command("cli.publish", "publish", _PUBLISHING),
     "verify": Command("cli.publish", "verify", _PUBLISHING),
     "pull": Command("cli.publish", "pull", _PUBLISHING),
-    "remove": Command("cli.removal", "remove", _PUBLISHING),
+    "remove": Command("cli.publish", "remove", _PUBLISHING),
     "export": Command("cli.interop", "export_model", _PUBLISHING),
     "paper": Command("cli.paper", "paper", _PAPER),
     "doctor": Command("cli.machine", "doctor", _MACHINE),
-    "clean": Command("cli.removal", "clean", _MACHINE),
+    "clean": Command("cli.publish", "clean", _MACHINE),
     "compile": Command("cli.machine", "compile_model", _MACHINE),
     "benchmark decode": Command("cli.benchmark", "decode", _MACHINE),
     "benchmark train": Command("cli.benchmark", "train", _MACHINE),
@@ -98,10 +98,7 @@ def build_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
             app.add_typer(groups[group], name=group, help=GROUPS[group], rich_help_panel=command.heading)
         function = command.function
         register = groups[group].command(
-            word,
-            help=_help_text(function),
-            epilog=command.examples,
-            rich_help_panel=None if group else command.heading,
+            word, help=_help_text(function), epilog=command.examples, rich_help_panel=None if group else command.heading
         )
         register(function)
     return app

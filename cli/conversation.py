@@ -25,8 +25,8 @@ _EXIT = "/exit"
 
 _NAME = argument(
     "MODEL",
-    "Model to use: the name of a published model (NAME@2 for revision 2), the folder of a run, or the name of "
-    "a run's spec. A model that is not on this machine is pulled from the registries.",
+    "Model to use: the name of a published model (NAME@2 for revision 2), the folder of a run, or the name of a run's "
+    "spec. A model that is not on this machine is pulled from the registries.",
     complete=options.complete_model_or_run,
 )
 

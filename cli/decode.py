@@ -12,10 +12,8 @@ from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
-import typer
-
 from cli import options
-from cli.options import field_option, option
+from cli.options import field_option, flag, option
 
 if TYPE_CHECKING:
     from zoo.generation.compilation import BackendOptions
@@ -43,29 +41,26 @@ _EXAMPLE_SPECS = {"translation": "tiny", "parsing": "parsing/tiny"}
 
 _PREFIX = option(
     "FILE",
-    "File with a beginning for each translation, one per line: the translation of input line n begins with "
-    "line n of this file. The beginnings are normalised like other text.",
+    "File with a beginning for each translation, one per line: the translation of input line n begins with line n of "
+    "this file. The beginnings are normalised like other text.",
 )
 _N_BEST = option(
     "N",
-    "Print the N best results of each line, best first, as line number, score and text separated by tabs. "
-    "Results differ in their tokens, but two may have the same text. With --search sample, print N samples in the "
-    "order in which they are drawn.",
+    "Print the N best results of each line, best first, as line number, score and text separated by tabs. Results "
+    "differ in their tokens, but two may have the same text. With --search sample, print N samples in the order in "
+    "which they are drawn.",
     "--n-best",
     min=1,
 )
-_NoSplit = Annotated[
-    bool,
-    typer.Option(
-        "--no-split",
-        help="Translate each line as a whole. By default, a model that was trained on single sentences translates the "
-        "sentences of a line one by one.",
-    ),
-]
+_NO_SPLIT = flag(
+    "Translate each line as a whole. By default, a model that was trained on single sentences translates the "
+    "sentences of a line one by one.",
+    "--no-split",
+)
 _PART = option(
     "K/N",
-    "Translate only the K-th of N parts of the input file, for N processes that translate a file together. "
-    "The outputs of all parts, one after the other, equal the output of one process.",
+    "Translate only the K-th of N parts of the input file, for N processes that translate a file together. The "
+    "outputs of all parts, one after the other, equal the output of one process.",
     shown="all lines",
 )
 _SEED = option(
@@ -93,7 +88,7 @@ def decode(
     alpha: options.Alpha = None,
     shortlist: options.Shortlist = None,
     n_best: Annotated[int | None, _N_BEST] = None,
-    no_split: _NoSplit = False,
+    no_split: Annotated[bool, _NO_SPLIT] = False,
     no_protect: options.NoProtect = False,
     temperature: Annotated[float | None, field_option("decoding.temperature", panel=_SAMPLING_PANEL)] = None,
     top_k: Annotated[int | None, field_option("decoding.top_k", panel=_SAMPLING_PANEL)] = None,
@@ -137,30 +132,28 @@ def decode(
     _answer_lines(translator, _Files(input, output, prefix, lines), choice, n_best, format_lines)
 
 
+_PRETTY = flag("Break long trees into indented lines, with an empty line between trees.", "--pretty")
+_TOKENIZED = flag("Split lines into words at spaces only, as in treebanks.", "--tokenized")
+_UNCONSTRAINED = flag(
+    "Do not restrict decoding to valid trees. Invalid trees are repaired afterwards. Use this option to measure the "
+    "effect of the restriction.",
+    "--unconstrained",
+)
+
+
 def parse(
     name: options.Name = None,
     spec: options.OfSpec = None,
     model: options.Models = None,
     input: options.Input = None,
     output: options.Output = None,
-    pretty: Annotated[
-        bool, typer.Option("--pretty", help="Break long trees into indented lines, with an empty line between trees.")
-    ] = False,
+    pretty: Annotated[bool, _PRETTY] = False,
     svg: Annotated[Path | None, _SVG] = None,
     beam: options.Beam = None,
     alpha: options.Alpha = None,
     n_best: Annotated[int | None, _N_BEST] = None,
-    tokenized: Annotated[
-        bool, typer.Option("--tokenized", help="Split lines into words at spaces only, as in treebanks.")
-    ] = False,
-    unconstrained: Annotated[
-        bool,
-        typer.Option(
-            "--unconstrained",
-            help="Do not restrict decoding to valid trees. Invalid trees are repaired afterwards. Use this option to "
-            "measure the effect of the restriction.",
-        ),
-    ] = False,
+    tokenized: Annotated[bool, _TOKENIZED] = False,
+    unconstrained: Annotated[bool, _UNCONSTRAINED] = False,
     json: options.Json = False,
     device: options.Device = "auto",
     precision: options.Precision = None,

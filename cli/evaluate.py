@@ -6,10 +6,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from cli import options
-from cli.options import argument, option
+from cli.options import argument, flag, option
 from specs import ZooError
 
 if TYPE_CHECKING:
@@ -56,9 +54,7 @@ def evaluate(
     references: Annotated[Path | None, _REFERENCES] = None,
     language: options.Language = None,
     tokenize: Annotated[str | None, _TOKENIZE] = None,
-    lowercase: Annotated[
-        bool, typer.Option("--lowercase", rich_help_panel=options.FILES_PANEL, help="Ignore case in the scores.")
-    ] = False,
+    lowercase: Annotated[bool, flag("Ignore case in the scores.", "--lowercase", panel=options.FILES_PANEL)] = False,
     brackets: Annotated[tuple[Path, Path] | None, _BRACKETS] = None,
     parameters: Annotated[Path | None, _PARAMETERS] = None,
     json: options.Json = False,
@@ -79,11 +75,12 @@ def evaluate(
     With --hypotheses and --references, the translations in a text file are scored. With --brackets, the trees in a file
     are scored as EVALB does, and the output has EVALB's format.
     """
-    from cli.console import report, show_json
+    from cli.console import report, show_json, show_table
     from zoo.evaluation.ensembles import evaluate_ensemble
     from zoo.evaluation.evalb.scores import BracketScores, TooManyErrorsError, evaluate_bracket_files, format_rows
     from zoo.evaluation.evaluate import evaluate_model
     from zoo.evaluation.files import evaluate_files
+    from zoo.evaluation.scores import table_rows
     from zoo.generation.compilation import BackendOptions
     from zoo.models.find import all_from_options
 
@@ -128,16 +125,7 @@ def evaluate(
     elif isinstance(scores, BracketScores):
         _show_brackets(scores, messages)
     else:
-        _show_scores(scores)
-
-
-def _show_scores(scores: Scores) -> None:
-    from zoo.evaluation.scores import table_rows
-
-    lines = list(table_rows(scores))
-    width = max(10, *(len(name) for name, _ in lines))
-    for name, value in lines:
-        print(f"{name:<{width}}  {value}")
+        show_table(("", "…"), list(table_rows(scores)))
 
 
 def _show_brackets(scores: BracketScores, messages: Report) -> None:
@@ -154,22 +142,18 @@ def _show_brackets(scores: BracketScores, messages: Report) -> None:
     messages.info(f"F1 {scores.f1:.2f} ({scores.signature})")
 
 
+_A = argument("A", "First model (NAME or RUN), or first file of translations.", complete=options.complete_model_or_run)
+_B = argument("B", "Second model, or second file of translations.", complete=options.complete_model_or_run)
+_COMPARE_REFERENCES = option(
+    "FILE", "Reference translations, one per line. A and B are then files.", panel=options.FILES_PANEL
+)
+
+
 def compare(
-    a: Annotated[
-        str,
-        argument(
-            "A", "First model (NAME or RUN), or first file of translations.", complete=options.complete_model_or_run
-        ),
-    ],
-    b: Annotated[
-        str,
-        argument("B", "Second model, or second file of translations.", complete=options.complete_model_or_run),
-    ],
+    a: Annotated[str, _A],
+    b: Annotated[str, _B],
     set: Annotated[str | None, _SET] = None,
-    references: Annotated[
-        Path | None,
-        option("FILE", "Reference translations, one per line. A and B are then files.", panel=options.FILES_PANEL),
-    ] = None,
+    references: Annotated[Path | None, _COMPARE_REFERENCES] = None,
     language: options.Language = None,
     json: options.Json = False,
     device: options.Device = "auto",

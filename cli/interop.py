@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from cli import options
-from cli.options import argument, option
+from cli.options import argument, flag, option
 from specs import ZooError
 
 if TYPE_CHECKING:
@@ -59,7 +57,7 @@ def import_model(
     languages: Annotated[tuple[str, str] | None, _LANGUAGES] = None,
     positions: Annotated[str | None, _POSITIONS] = None,
     check: Annotated[Path | None, _CHECK] = None,
-    replace: Annotated[bool, typer.Option("--replace", help="Replace a stored model of the same name.")] = False,
+    replace: Annotated[bool, flag("Replace a stored model of the same name.", "--replace")] = False,
 ) -> None:
     """Convert another toolkit's model to a bundle in the local model store.
 

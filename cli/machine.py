@@ -83,11 +83,7 @@ def _folder_rows(diagnosis: Diagnosis) -> list[tuple[str, str]]:
     from zoo.report import size
 
     folders = [(place.contents, f"{place.folder}, {size(place.bytes)}") for place in diagnosis.places]
-    return [
-        *folders,
-        ("free disk space", size(diagnosis.free_bytes)),
-        ("this version of zoo", diagnosis.package),
-    ]
+    return [*folders, ("free disk space", size(diagnosis.free_bytes)), ("this version of zoo", diagnosis.package)]
 
 
 def compile_model(

@@ -177,6 +177,11 @@ def _spec_schema() -> Any:
     return json.loads((FOLDER / "schema.json").read_bytes())
 
 
+def flag(help: str, *names: str, shown: str | bool = True, panel: str | None = None) -> Any:
+    """Return a switch. The parameters are those of `option`."""
+    return typer.Option(*names, help=help, show_default=shown, rich_help_panel=panel)
+
+
 def argument(metavar: str, help: str, *, shown: str | bool = True, complete: Any = None) -> Any:
     """Return an argument. The parameters are those of `option`."""
     return typer.Argument(metavar=metavar, help=help, show_default=shown, autocompletion=complete)
@@ -186,8 +191,8 @@ From = Annotated[
     str | None,
     option(
         "CODE",
-        "Language of the input text, such as en, for a multilingual model. Not needed if the model reads only "
-        "the token of the target language.",
+        "Language of the input text, such as en, for a multilingual model. Not needed if the model reads only the "
+        "token of the target language.",
         "--from",
         shown="the other language, if the model has two",
     ),
@@ -236,8 +241,8 @@ Model = Annotated[
     str | None,
     option(
         "NAME|RUN",
-        "Use this model: the name of a published model (NAME@2 for revision 2), the folder of a run, or the name "
-        "of a run's spec.",
+        "Use this model: the name of a published model (NAME@2 for revision 2), the folder of a run, or the name of "
+        "a run's spec.",
         "--model",
         complete=complete_model_or_run,
     ),
@@ -246,8 +251,8 @@ Models = Annotated[
     list[str] | None,
     option(
         "NAME|RUN",
-        "Use this model: the name of a published model (NAME@2 for revision 2), the folder of a run, or the name "
-        "of a run's spec. Repeat the option to use an ensemble.",
+        "Use this model: the name of a published model (NAME@2 for revision 2), the folder of a run, or the name of "
+        "a run's spec. Repeat the option to use an ensemble.",
         "--model",
         complete=complete_model_or_run,
     ),
@@ -267,8 +272,8 @@ Output = Annotated[
     Path | None,
     option(
         "FILE",
-        "Write to this file. A regular file appears only when it is complete. After an error, FILE.partial has "
-        "the lines that were written before it. A pipe or device receives each line immediately.",
+        "Write to this file. A regular file appears only when it is complete. After an error, FILE.partial has the "
+        "lines that were written before it. A pipe or device receives each line immediately.",
         "--output",
         "-o",
         shown="stdout",
@@ -308,13 +313,12 @@ Language = Annotated[
         panel=FILES_PANEL,
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
-
+Json = Annotated[bool, flag("Print JSON instead of text.", "--json")]
 NoProtect = Annotated[
     bool,
-    typer.Option(
-        "--no-protect",
-        help="Do not check whether numbers, dates, links, placeholders and the like are kept. By default, a sentence "
+    flag(
+        "Do not check whether numbers, dates, links, placeholders and the like are kept. By default, a sentence "
         "that loses one of them is translated again, and texts without a letter stay as they are.",
+        "--no-protect",
     ),
 ]

@@ -7,10 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from cli import options
-from cli.options import argument, option
+from cli.options import argument, flag, option
 from specs import ZooError, nearest
 
 if TYPE_CHECKING:
@@ -27,19 +25,17 @@ PAPER_EXAMPLES = (
 _WHAT = argument("TABLE", "Table to print: table1, table2, table3, table4, or claims.", shown="a summary of all claims")
 
 
+_RUNS = option("DIR", "Folder with the runs (or the sweep) to compare with the paper.", shown="runs")
+_MEASURE = flag("Also time the layers of Table 1 on this machine, which takes half a minute.", "--measure")
+
+
 def paper(
     what: Annotated[str | None, _WHAT] = None,
-    runs: Annotated[
-        Path | None,
-        option("DIR", "Folder with the runs (or the sweep) to compare with the paper.", shown="runs"),
-    ] = None,
+    runs: Annotated[Path | None, _RUNS] = None,
     html: Annotated[
         Path | None, option("FILE.html", "Write all tables and plots to this file, as one HTML page.")
     ] = None,
-    measure: Annotated[
-        bool,
-        typer.Option("--measure", help="Also time the layers of Table 1 on this machine, which takes half a minute."),
-    ] = False,
+    measure: Annotated[bool, _MEASURE] = False,
     json: options.Json = False,
 ) -> None:
     """Print which of the paper's claims hold, and how each was checked.

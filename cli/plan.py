@@ -7,10 +7,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from cli import options
-from cli.options import option
+from cli.options import flag, option
 from specs import ZooError
 
 if TYPE_CHECKING:
@@ -25,8 +23,8 @@ PLAN_EXAMPLES = (
 
 _GRAPH = option(
     "FILE.svg",
-    "Draw the network in the style of Figure 1, and the compiled program beside it, to this file. Do not "
-    "print the plan.",
+    "Draw the network in the style of Figure 1, and the compiled program beside it, to this file. Do not print the "
+    "plan.",
 )
 _LENGTH = option(
     "N", "Length of each source and target sentence, on which FLOPs and memory depend. Unit: tokens.", min=1, max=10_000
@@ -39,10 +37,8 @@ _PLAN_DEVICE = option(
 def plan(
     spec: options.Reference,
     overrides: options.Overrides = None,
-    passes: Annotated[
-        bool, typer.Option("--passes", help="Print what each compiler pass changes, and nothing else.")
-    ] = False,
-    code: Annotated[bool, typer.Option("--code", help="Print the generated PyTorch code, and nothing else.")] = False,
+    passes: Annotated[bool, flag("Print what each compiler pass changes, and nothing else.", "--passes")] = False,
+    code: Annotated[bool, flag("Print the generated PyTorch code, and nothing else.", "--code")] = False,
     graph: Annotated[Path | None, _GRAPH] = None,
     length: Annotated[int, _LENGTH] = 27,
     json: options.Json = False,

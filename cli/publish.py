@@ -1,15 +1,16 @@
-"""`zoo publish`, `zoo pull` and `zoo verify`: publish, download and verify models."""
+"""Commands that publish, download, verify and remove models, and `zoo clean`, which frees disk space."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
-
-import typer
+from typing import TYPE_CHECKING, Annotated
 
 from cli import options
-from cli.options import argument, field_option, option
+from cli.options import argument, field_option, flag, option
 from specs import ZooError
+
+if TYPE_CHECKING:
+    from zoo.publishing.removal import RemovalPlan
 
 PUBLISH_EXAMPLES = (
     "zoo publish tiny\n\nzoo publish runs/second --name my-model"
@@ -20,18 +21,20 @@ PULL_EXAMPLES = (
     "zoo pull transformer-big-ende\n\nzoo pull transformer-big-ende@2 && zoo decode --model transformer-big-ende@2"
     "\n\nZOO_REGISTRIES=https://models.example.org zoo pull transformer-big-ende"
 )
+CLEAN_EXAMPLES = "zoo clean\n\nzoo clean compiled prepared --yes\n\nzoo clean runs/second"
+REMOVE_EXAMPLES = "zoo remove transformer-tiny-ende\n\nzoo remove transformer-tiny-ende@1 --yes"
 VERIFY_EXAMPLES = "zoo verify transformer-tiny-ende\n\nzoo verify ./bundle --backend auto"
 
 _RUN_OR_NAME = argument(
     "RUN|NAME",
-    "Run: its folder, or the name of its spec (`tiny` stands for `runs/tiny`). With --to, it can also be the "
-    "NAME of a published model.",
+    "Run: its folder, or the name of its spec (`tiny` stands for `runs/tiny`). With --to, it can also be the NAME of "
+    "a published model.",
     complete=options.complete_model_or_run,
 )
 _NAME = option(
     "NAME",
-    "Name under which others load the published model. Letters, digits and the characters `-`, `_`, `.` "
-    "and `,` are permitted.",
+    "Name under which others load the published model. Letters, digits and the characters `-`, `_`, `.` and `,` are "
+    "permitted.",
     shown="the name in the spec",
 )
 _TO = option(
@@ -41,33 +44,31 @@ _TO = option(
 )
 _ALIAS = option(
     "NAME",
-    "Old name of a renamed model. In the registry it becomes an alias: pulling it gives this model and a "
-    "warning. Requires --to.",
+    "Old name of a renamed model. In the registry it becomes an alias: pulling it gives this model and a warning. "
+    "Requires --to.",
 )
-_Text = Annotated[
-    bool | None,
-    typer.Option(
-        "--text/--no-text",
-        show_default="--text if the whole corpus is the built-in grammar",
-        help="Whether to include sentences of the dev and test sets in the bundle. Check their licence first.",
-    ),
-]
+_TEXT = flag(
+    "Whether to include sentences of the dev and test sets in the bundle. Check their licence first.",
+    "--text/--no-text",
+    shown="--text if the whole corpus is the built-in grammar",
+)
 _NOTES = option(
     "FILE",
-    "Markdown file whose text the model card contains, such as the limits of the model and further scores. "
-    "Headings start with ##.",
+    "Markdown file whose text the model card contains, such as the limits of the model and further scores. Headings "
+    "start with ##.",
 )
+
+
+_REPLACE = flag("Replace a published model of the same name that comes from another run.", "--replace")
 
 
 def publish(
     run: Annotated[str, _RUN_OR_NAME],
     name: Annotated[str | None, _NAME] = None,
-    replace: Annotated[
-        bool, typer.Option("--replace", help="Replace a published model of the same name that comes from another run.")
-    ] = False,
+    replace: Annotated[bool, _REPLACE] = False,
     to: Annotated[str | None, _TO] = None,
     alias: Annotated[str | None, _ALIAS] = None,
-    text: _Text = None,
+    text: Annotated[bool | None, _TEXT] = None,
     notes: Annotated[Path | None, _NOTES] = None,
 ) -> None:
     """Publish a run as a bundle in the local model store, and optionally in a registry.
@@ -112,16 +113,14 @@ def publish(
         print(f"{uploaded.pin} sha256:{uploaded.digest}")
 
 
-def pull(
-    names: Annotated[
-        list[str],
-        argument(
-            "NAME",
-            "Published model. NAME@2 or NAME@sha256:... selects a revision. By default, the newest is pulled.",
-            complete=options.complete_model,
-        ),
-    ],
-) -> None:
+_NAMES = argument(
+    "NAME",
+    "Published model. NAME@2 or NAME@sha256:... selects a revision. By default, the newest is pulled.",
+    complete=options.complete_model,
+)
+
+
+def pull(names: Annotated[list[str], _NAMES]) -> None:
     """Download published models from the registries to the local model store.
 
     The registries are those in ZOO_REGISTRIES (folders, https://, s3:// or hf://, separated by spaces) and then those
@@ -143,13 +142,13 @@ def pull(
             raise
 
 
+_VERIFY_NAME = argument(
+    "NAME|DIR", "Published model: its name (`zoo list` prints them) or folder.", complete=options.complete_model
+)
+
+
 def verify(
-    name: Annotated[
-        str,
-        argument(
-            "NAME|DIR", "Published model: its name (`zoo list` prints them) or folder.", complete=options.complete_model
-        ),
-    ],
+    name: Annotated[str, _VERIFY_NAME],
     backend: Annotated[
         str | None, field_option("compilation.backend", shown="eager on the CPU", callback=options.check_backend)
     ] = None,
@@ -177,3 +176,66 @@ def verify(
         print(f"{sample.sentences} sentences of {sample.set} score {scores}; {sample.identical} outputs are identical")
     else:
         print("the model contains no sample of its test set, so no score was computed")
+
+
+_YES = flag("Remove without asking for confirmation.", "--yes")
+
+
+_WHAT = argument(
+    "compiled|prepared|archives|pulls|runs|RUN",
+    "What to remove. RUN is the folder of a run, or the name of its spec.",
+    shown="all except runs",
+    complete=options.complete_run,
+)
+
+
+def clean(what: Annotated[list[str] | None, _WHAT] = None, yes: Annotated[bool, _YES] = False) -> None:
+    """Remove caches and runs: show what would be removed, and ask for confirmation.
+
+    `compiled` means compiled programs, `prepared` prepared corpora, `archives` downloaded archives, and `pulls`
+    incomplete downloads of models. All of these are created again when they are needed. `runs` means all runs under
+    runs/, whose results are lost.
+
+    The command never removes published models (use `zoo remove`), runs in training, prepared corpora in use, downloads
+    in progress, or the targets of links.
+    """
+    from zoo.publishing.removal import plan_cleanup
+
+    _remove(plan_cleanup(what or ()), yes=yes)
+
+
+_REMOVED_NAMES = argument(
+    "NAME",
+    "Model in the local model store: all its revisions, or one of them (NAME@2).",
+    complete=options.complete_model,
+)
+
+
+def remove(names: Annotated[list[str], _REMOVED_NAMES], yes: Annotated[bool, _YES] = False) -> None:
+    """Remove published models from the local model store: show them, and ask for confirmation.
+
+    Models in registries are not affected, and `zoo pull` downloads them again.
+    """
+    from zoo.publishing.removal import plan_model_removal
+
+    _remove(plan_model_removal(names), yes=yes)
+
+
+def _remove(plan: RemovalPlan, *, yes: bool) -> None:
+    """Remove files after confirmation. Raise ZooError if stdin is not a terminal and `yes` is false."""
+    from cli.console import confirm, report, show_table
+    from zoo.report import size
+
+    messages = report()
+    for kept in plan.kept:
+        messages.info(f"kept: {kept.path}: {kept.reason}")
+    if not plan.removable:
+        return messages.info("there is nothing to remove")
+    rows = [(item.kind, size(item.bytes), str(item.path)) for item in plan.removable]
+    show_table(("to remove", ">", "…"), [*rows, ("total", size(plan.bytes), "")])
+    if not yes and not confirm("remove all of this?", "nothing was removed"):
+        return messages.info("nothing was removed")
+    failed = plan.remove()
+    for kept in failed:
+        messages.info(f"kept: {kept.path}: {kept.reason}")
+    return messages.info("removed the rest" if failed else f"removed {size(plan.bytes)}")

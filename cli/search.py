@@ -6,10 +6,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from cli import options
-from cli.options import argument, option
+from cli.options import argument, flag, option
 
 if TYPE_CHECKING:
     from zoo.generation.compilation import BackendOptions
@@ -31,14 +29,11 @@ _OUTPUT = option(
     "-o",
     shown="print the tree",
 )
-_NoSplit = Annotated[
-    bool,
-    typer.Option(
-        "--no-split",
-        help="Translate the text as a whole. By default, a text that `zoo decode` would split into several sentences "
-        "is refused, because each sentence has its own search.",
-    ),
-]
+_NO_SPLIT = flag(
+    "Translate the text as a whole. By default, a text that `zoo decode` would split into several sentences is "
+    "refused, because each sentence has its own search.",
+    "--no-split",
+)
 
 
 def search(
@@ -51,7 +46,7 @@ def search(
     beam: options.Beam = None,
     alpha: options.Alpha = None,
     shortlist: options.Shortlist = None,
-    no_split: _NoSplit = False,
+    no_split: Annotated[bool, _NO_SPLIT] = False,
     device: options.Device = "auto",
     precision: options.Precision = None,
     backend: options.Backend = None,

@@ -7,10 +7,8 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from cli import options
-from cli.options import argument
+from cli.options import argument, flag
 
 if TYPE_CHECKING:
     from zoo.publishing.inventory import PublishedModel, RunSummary
@@ -20,21 +18,15 @@ SHOW_EXAMPLES = "zoo show big --difference\n\nzoo show table3/a-h1\n\nzoo show b
 SCHEMA_EXAMPLES = "zoo schema > schema.json"
 
 
+_PATTERN = argument(
+    "PATTERN", "List only names that contain this text, or match it as a pattern such as `*-ende`.", shown="everything"
+)
+_PUBLISHED = flag("List published models only: those in the local model store and in the registries.", "--published")
+
+
 def list_models(
-    pattern: Annotated[
-        str | None,
-        argument(
-            "PATTERN",
-            "List only names that contain this text, or match it as a pattern such as `*-ende`.",
-            shown="everything",
-        ),
-    ] = None,
-    published: Annotated[
-        bool,
-        typer.Option(
-            "--published", help="List published models only: those in the local model store and in the registries."
-        ),
-    ] = False,
+    pattern: Annotated[str | None, _PATTERN] = None,
+    published: Annotated[bool, _PUBLISHED] = False,
     json: options.Json = False,
 ) -> None:
     """List runs, published models and shipped specs, with their scores."""
@@ -111,12 +103,13 @@ def _score_cells(models: Sequence[RunSummary | PublishedModel]) -> tuple[list[st
     return columns, cells
 
 
+_DIFFERENCE = flag("Print only the fields that differ from the parent spec (`extends`).", "--difference")
+
+
 def show(
     spec: options.Reference,
     overrides: options.Overrides = None,
-    difference: Annotated[
-        bool, typer.Option("--difference", help="Print only the fields that differ from the parent spec (`extends`).")
-    ] = False,
+    difference: Annotated[bool, _DIFFERENCE] = False,
     json: options.Json = False,
 ) -> None:
     """Print a spec with all its fields, or only the fields that differ from the spec that it extends.

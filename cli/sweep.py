@@ -7,10 +7,8 @@ from pathlib import Path
 from shlex import join
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from cli import options
-from cli.options import argument, option
+from cli.options import argument, flag, option
 from specs import ZooError
 
 if TYPE_CHECKING:
@@ -25,24 +23,23 @@ SWEEP_EXAMPLES = (
 )
 
 
+_SPECS = argument(
+    "SPEC|KEY=VALUE",
+    "Specs or folders of specs (such as `specs/table3`), and fields to set in all specs.",
+    complete=options.complete_spec,
+)
+_LIST = flag("Only print the command of each training run, for use with a job scheduler.", "--list")
+
+
 def sweep(
-    specs: Annotated[
-        list[str],
-        argument(
-            "SPEC|KEY=VALUE",
-            "Specs or folders of specs (such as `specs/table3`), and fields to set in all specs.",
-            complete=options.complete_spec,
-        ),
-    ],
+    specs: Annotated[list[str], _SPECS],
     seeds: Annotated[int, option("N", "Train each spec with the seeds 1 to N.", min=1, max=100)] = 1,
     jobs: Annotated[int, option("N", "Number of training runs in parallel.", min=1, max=100)] = 1,
     folder: Annotated[
         Path | None, option("DIR", "Folder for the runs of the sweep.", shown="runs/sweep-FOLDER")
     ] = None,
-    list: Annotated[
-        bool, typer.Option("--list", help="Only print the command of each training run, for use with a job scheduler.")
-    ] = False,
-    table: Annotated[bool, typer.Option("--table", help="Compare the finished runs without further training.")] = False,
+    list: Annotated[bool, _LIST] = False,
+    table: Annotated[bool, flag("Compare the finished runs without further training.", "--table")] = False,
     json: options.Json = False,
     device: options.Device = "auto",
 ) -> int | None:

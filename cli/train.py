@@ -10,10 +10,8 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from cli import options
-from cli.options import field_option, option
+from cli.options import field_option, flag, option
 from specs import ZooError
 
 if TYPE_CHECKING:
@@ -51,25 +49,24 @@ def prepare(spec: options.Reference, overrides: options.Overrides = None) -> Non
     print(prepared.folder)
 
 
+_FRESH = flag("Remove an existing run first, after confirmation, and start again.", "--fresh")
+_VERIFY_RESUME = flag(
+    "Test whether interrupted runs of this spec resume exactly: train a few steps twice, once with two interruptions, "
+    "and compare the weights. The model itself is not trained.",
+    "--verify-resume",
+)
+
+
 def train(
     spec: options.Reference,
     overrides: options.Overrides = None,
     run: Annotated[
         Path | None, option("DIR", "Folder of the run. An existing run is resumed.", shown="runs/SPEC")
     ] = None,
-    fresh: Annotated[
-        bool, typer.Option("--fresh", help="Remove an existing run first, after confirmation, and start again.")
-    ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Remove the run without asking for confirmation.")] = False,
+    fresh: Annotated[bool, _FRESH] = False,
+    yes: Annotated[bool, flag("Remove the run without asking for confirmation.", "--yes")] = False,
     device: options.Device = "auto",
-    verify_resume: Annotated[
-        bool,
-        typer.Option(
-            "--verify-resume",
-            help="Test whether interrupted runs of this spec resume exactly: train a few steps twice, once with two "
-            "interruptions, and compare the weights. The model itself is not trained.",
-        ),
-    ] = False,
+    verify_resume: Annotated[bool, _VERIFY_RESUME] = False,
 ) -> int | None:
     """Train a model, or resume its training.
 
@@ -161,23 +158,19 @@ def _verify_resume(spec: Spec, device: str, run: Path | None, fresh: bool) -> in
     return None
 
 
+_SEARCH = flag(
+    "Score the averages of the last 1, 2, 5, 10 and 20 checkpoints on the dev set. Write nothing.", "--search"
+)
+_INT8 = flag(
+    "Round each matrix to int8, so that the weights and a published model take a quarter of the space.", "--int8"
+)
+
+
 def average(
     run: options.Run,
     last: Annotated[int | None, field_option("training.average")] = None,
-    search: Annotated[
-        bool,
-        typer.Option(
-            "--search",
-            help="Score the averages of the last 1, 2, 5, 10 and 20 checkpoints on the dev set. Write nothing.",
-        ),
-    ] = False,
-    int8: Annotated[
-        bool,
-        typer.Option(
-            "--int8",
-            help="Round each matrix to int8, so that the weights and a published model take a quarter of the space.",
-        ),
-    ] = False,
+    search: Annotated[bool, _SEARCH] = False,
+    int8: Annotated[bool, _INT8] = False,
     json: options.Json = False,
     device: options.Device = "auto",
 ) -> None:

@@ -6,10 +6,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from cli import options
-from cli.options import argument, option
+from cli.options import argument, flag, option
 from specs import ZooError
 
 if TYPE_CHECKING:
@@ -25,27 +23,25 @@ TRANSLATE_EXAMPLES = (
 _DEFAULT_MODEL, _DEFAULT_LANGUAGES = "everyday", {None, "en", "de"}
 
 
+_DOCUMENTS = argument(
+    "FILE|FOLDER",
+    "Document to translate, or folder. In a folder and its subfolders, all documents are translated. Hidden files and "
+    "translations beside their originals are left out.",
+)
+_OUTPUT = option(
+    "FILE|FOLDER",
+    "File to write or, for several documents or a folder, folder to write to. In this folder, documents keep their "
+    "names, and the documents of a folder their subfolders.",
+    "--output",
+    "-o",
+    shown="beside each document, with the code of the target language before the suffix",
+)
+
+
 def translate(
-    documents: Annotated[
-        list[Path],
-        argument(
-            "FILE|FOLDER",
-            "Document to translate, or folder. In a folder and its subfolders, all documents are translated. "
-            "Hidden files and translations beside their originals are left out.",
-        ),
-    ],
-    output: Annotated[
-        Path | None,
-        option(
-            "FILE|FOLDER",
-            "File to write or, for several documents or a folder, folder to write to. In this folder, documents "
-            "keep their names, and the documents of a folder their subfolders.",
-            "--output",
-            "-o",
-            shown="beside each document, with the code of the target language before the suffix",
-        ),
-    ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Replace existing files without asking for confirmation.")] = False,
+    documents: Annotated[list[Path], _DOCUMENTS],
+    output: Annotated[Path | None, _OUTPUT] = None,
+    yes: Annotated[bool, flag("Replace existing files without asking for confirmation.", "--yes")] = False,
     spec: options.OfSpec = None,
     model: options.Model = None,
     from_: options.From = None,
@@ -96,12 +92,7 @@ def translate(
         if not confirm(question, f"`{existing[0]}` was not replaced"):
             return messages.info("nothing was translated")
     translator = open_model(
-        folder,
-        device=device,
-        precision=precision,
-        backend=backend,
-        max_batch_tokens=max_batch_tokens,
-        report=messages,
+        folder, device=device, precision=precision, backend=backend, max_batch_tokens=max_batch_tokens, report=messages
     )
     errors = []
     for target, document in plan.items():
