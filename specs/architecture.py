@@ -132,41 +132,43 @@ class Architecture(Section):
     @property
     def own_options(self) -> Iterator[str]:
         """Names of all options of sub-layers that differ from their defaults, such as `encoder[0].kv_heads`."""
+        for side, index, sublayer in self._sublayers:
+            yield from (f"{side}[{index}].{name}" for name in sublayer.own_options)
+
+    @property
+    def _sublayers(self) -> Iterator[tuple[str, int, Any]]:
+        """Side and index of each sub-layer, and the sub-layer."""
         for side in ("encoder", "decoder"):
-            for index, sublayer in enumerate(getattr(self, side)):
-                yield from (f"{side}[{index}].{name}" for name in sublayer.own_options)
+            yield from ((side, index, sublayer) for index, sublayer in enumerate(getattr(self, side)))
 
     @model_validator(mode="after")
     def _check_sublayers(self) -> Self:
-        for side in ("encoder", "decoder"):
-            sublayers = getattr(self, side)
-            for index, sublayer in enumerate(sublayers):
-                reach = sublayer.kernel ** getattr(self.depths, side) if sublayer.kind == "convolution" else 0
-                if sublayer.kind == "convolution" and sublayer.dilated and reach > MAX_DILATION_REACH:
-                    reject(
-                        f"{side}.{index}.kernel",
-                        "N",
-                        problem=f"the last dilated convolution of `architecture.{side}` would span more than "
-                        f"{MAX_DILATION_REACH:,} positions",
-                        hint="write a smaller `kernel`, fewer layers `N`, or `dilated: false`",
-                    )
-                if sublayer.kind == "bottleneck_convolution":
-                    reach = sublayer.kernel * max(sublayer.dilations)
-                    if reach > MAX_DILATION_REACH:
-                        reject(
-                            f"{side}.{index}.dilations",
-                            f"{side}.{index}.kernel",
-                            problem=f"a kernel of {sublayer.kernel} positions that are {max(sublayer.dilations):,} "
-                            f"apart would span more than {MAX_DILATION_REACH:,} positions",
-                            hint="write a smaller `kernel` or smaller `dilations`",
-                        )
-                if sublayer.kind == "mixture_of_experts" and sublayer.top_k > sublayer.experts:
-                    reject(
-                        f"{side}.{index}.top_k",
-                        f"{side}.{index}.experts",
-                        problem=f"the gate cannot select {sublayer.top_k} of {sublayer.experts} experts",
-                        hint=f"write `top_k: {sublayer.experts}` or a smaller number",
-                    )
+        for side, index, sublayer in self._sublayers:
+            is_dilated = sublayer.kind == "convolution" and sublayer.dilated
+            if is_dilated and sublayer.kernel ** getattr(self.depths, side) > MAX_DILATION_REACH:
+                reject(
+                    f"{side}.{index}.kernel",
+                    "N",
+                    problem=f"the last dilated convolution of `architecture.{side}` would span more than "
+                    f"{MAX_DILATION_REACH:,} positions",
+                    hint="write a smaller `kernel`, fewer layers `N`, or `dilated: false`",
+                )
+            dilation = max(sublayer.dilations) if sublayer.kind == "bottleneck_convolution" else 0
+            if dilation and sublayer.kernel * dilation > MAX_DILATION_REACH:
+                reject(
+                    f"{side}.{index}.dilations",
+                    f"{side}.{index}.kernel",
+                    problem=f"a kernel of {sublayer.kernel} positions that are {dilation:,} apart would span more than "
+                    f"{MAX_DILATION_REACH:,} positions",
+                    hint="write a smaller `kernel` or smaller `dilations`",
+                )
+            if sublayer.kind == "mixture_of_experts" and sublayer.top_k > sublayer.experts:
+                reject(
+                    f"{side}.{index}.top_k",
+                    f"{side}.{index}.experts",
+                    problem=f"the gate cannot select {sublayer.top_k} of {sublayer.experts} experts",
+                    hint=f"write `top_k: {sublayer.experts}` or a smaller number",
+                )
         readers = [
             index for index, each in enumerate(self.decoder) if each.kind in ("cross_attention", "aligned_memory")
         ]
@@ -219,33 +221,32 @@ class Architecture(Section):
 
     @model_validator(mode="after")
     def _check_heads(self) -> Self:
-        for side in ("encoder", "decoder"):
-            for index, sublayer in enumerate(getattr(self, side)):
-                if not hasattr(sublayer, "kv_heads"):
-                    continue
-                h, kv_heads, d_k = self.option(sublayer, "h"), sublayer.kv_heads, self.option(sublayer, "d_k")
-                if kv_heads is not None and h % kv_heads:
-                    reject(
-                        f"{side}.{index}.kv_heads",
-                        "h",
-                        problem=f"{h} query heads cannot be divided evenly among {kv_heads} key-value heads",
-                        hint="write a `kv_heads` that divides `h`",
-                    )
-                if kv_heads not in (None, h) and self.attention_score == "additive":
-                    reject(
-                        f"{side}.{index}.kv_heads",
-                        "attention_score",
-                        problem="additive attention needs as many key-value heads as query heads",
-                        hint="remove `kv_heads`",
-                    )
-                if isinstance(self.positions, Rotary) and sublayer.kind != "cross_attention" and d_k % 2:
-                    reject(
-                        f"{side}.{index}.d_k",
-                        "d_k",
-                        "positions",
-                        problem=f"`d_k` is odd ({d_k}), but rotary positions rotate pairs of features",
-                        hint=f"write `d_k: {d_k + 1}`",
-                    )
+        for side, index, sublayer in self._sublayers:
+            if not hasattr(sublayer, "kv_heads"):
+                continue
+            h, kv_heads, d_k = self.option(sublayer, "h"), sublayer.kv_heads, self.option(sublayer, "d_k")
+            if kv_heads is not None and h % kv_heads:
+                reject(
+                    f"{side}.{index}.kv_heads",
+                    "h",
+                    problem=f"{h} query heads cannot be divided evenly among {kv_heads} key-value heads",
+                    hint="write a `kv_heads` that divides `h`",
+                )
+            if kv_heads not in (None, h) and self.attention_score == "additive":
+                reject(
+                    f"{side}.{index}.kv_heads",
+                    "attention_score",
+                    problem="additive attention needs as many key-value heads as query heads",
+                    hint="remove `kv_heads`",
+                )
+            if isinstance(self.positions, Rotary) and sublayer.kind != "cross_attention" and d_k % 2:
+                reject(
+                    f"{side}.{index}.d_k",
+                    "d_k",
+                    "positions",
+                    problem=f"`d_k` is odd ({d_k}), but rotary positions rotate pairs of features",
+                    hint=f"write `d_k: {d_k + 1}`",
+                )
         return self
 
     @model_validator(mode="after")

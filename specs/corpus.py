@@ -3,7 +3,7 @@
 Each of the three sets is a list of parts. A part is one origin of data, such as two text files or an archive.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
@@ -227,22 +227,27 @@ class Corpus(Section):
 
     @model_validator(mode="after")
     def _check_parts(self) -> Self:
-        for index, part in enumerate(self.train):
-            if isinstance(part, HeldOut):
+        for name, part in self.named_parts:
+            split, _, _ = name.partition("[")
+            if split == "train" and isinstance(part, HeldOut):
                 reject(
-                    f"train.{index}",
+                    name,
                     problem="`corpus.train` cannot contain `held_out`, which takes pairs out of the training set",
                     hint="write `held_out` in `corpus.dev` or `corpus.test`",
                 )
-        for split in ("dev", "test"):
-            for index, part in enumerate(getattr(self, split)):
-                if getattr(part, "weight", 1.0) != 1.0:
-                    reject(
-                        f"{split}.{index}.weight",
-                        problem=f"a part of `corpus.{split}` cannot have a weight: each of its pairs is used once",
-                        hint="write `weight` in a part of `corpus.train`, or leave it out",
-                    )
+            if split != "train" and getattr(part, "weight", 1.0) != 1.0:
+                reject(
+                    f"{name}.weight",
+                    problem=f"a part of `corpus.{split}` cannot have a weight: each of its pairs is used once",
+                    hint="write `weight` in a part of `corpus.train`, or leave it out",
+                )
         return self
+
+    @property
+    def named_parts(self) -> Iterator[tuple[str, Part]]:
+        """The parts of the training, dev and test sets, with names such as `train[0]`."""
+        for split in ("train", "dev", "test"):
+            yield from ((f"{split}[{index}]", part) for index, part in enumerate(getattr(self, split)))
 
     @property
     def parts(self) -> tuple[Part, ...]:

@@ -18,7 +18,8 @@ class Section(BaseModel):
     """Base class of the sections of a spec, which are frozen pydantic models.
 
     A missing field and an unknown field are errors. Text is never converted to a number. Fields have no defaults,
-    because `base.yaml` sets them. Only options that `base.yaml` does not contain have defaults.
+    because `base.yaml` sets them. Only options that `base.yaml` does not contain have defaults, and new fields, which
+    files of older versions lack.
     """
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False, defer_build=True)
@@ -28,8 +29,8 @@ def reject(*fields: str, problem: str, hint: str) -> NoReturn:
     """Raise an error about fields that contradict each other. Validators of sections call this function.
 
     Args:
-        fields: Dotted names of the fields, relative to the section that is validated. The error message locates the
-            field that was set last.
+        fields: Names of the fields, such as `train[0].weight`, relative to the section that is validated. The error
+            message locates the field that was set last.
         problem: What is wrong.
         hint: What to do.
 

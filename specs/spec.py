@@ -133,68 +133,60 @@ class Spec(Section):
                 problem=f"the task `{self.task.kind}` has one language, but `languages` has several",
                 hint="write `languages: null`",
             )
-        for split in ("train", "dev", "test"):
-            for index, part in enumerate(getattr(self.corpus, split)):
-                if not isinstance(part, Directed):
-                    continue
-                for side, code in zip(("source", "target"), self.corpus.direction(part), strict=True):
-                    own = getattr(part, f"{side}_language") is not None
-                    field = f"corpus.{split}.{index}.{side}_language" if own else f"corpus.{side}"
-                    if self.languages is None and own:
-                        reject(
-                            field,
-                            problem=f"this part of `corpus.{split}` sets its own language, but the spec has no "
-                            "`languages`",
-                            hint=f"write `languages: {{codes: [{self.corpus.source}, {self.corpus.target}, {code}]}}`",
-                        )
-                    if self.languages is not None and code not in self.languages.codes:
-                        reject(
-                            field,
-                            "languages.codes",
-                            problem=f"`languages.codes` does not contain `{code}`, the {side} language of a part of "
-                            f"`corpus.{split}`",
-                            hint=suggest_language(code, self.languages),
-                        )
+        for name, part in self.corpus.named_parts:
+            if not isinstance(part, Directed):
+                continue
+            for side, code in zip(("source", "target"), self.corpus.direction(part), strict=True):
+                own = getattr(part, f"{side}_language") is not None
+                field = f"corpus.{name}.{side}_language" if own else f"corpus.{side}"
+                if self.languages is None and own:
+                    reject(
+                        field,
+                        problem=f"`corpus.{name}` sets its own language, but the spec has no `languages`",
+                        hint=f"write `languages: {{codes: [{self.corpus.source}, {self.corpus.target}, {code}]}}`",
+                    )
+                if self.languages is not None and code not in self.languages.codes:
+                    reject(
+                        field,
+                        "languages.codes",
+                        problem=f"`languages.codes` does not contain `{code}`, the {side} language of `corpus.{name}`",
+                        hint=suggest_language(code, self.languages),
+                    )
         return self
 
     @model_validator(mode="after")
     def _check_corpus(self) -> Self:
-        parsing, corpus = self.task.writes_trees, self.corpus
-        for split in ("train", "dev", "test"):
-            for index, part in enumerate(getattr(corpus, split)):
-                if not isinstance(part, (Grammar, HeldOut)) and isinstance(part, Treebank) is not parsing:
-                    needed, fields = ("trees", "`trees`") if parsing else ("sentence pairs", "`source` and `target`")
-                    reject(
-                        f"corpus.{split}.{index}",
-                        "task.kind",
-                        problem=f"the task `{self.task.kind}` needs {needed}, but this part of `corpus.{split}` has no "
-                        f"{needed}",
-                        hint=f"write {fields} in this part, or set another `task`",
-                    )
-                if isinstance(part, (Files, Archive)) and (part.source is not None) is not self.task.reads:
-                    reject(
-                        f"corpus.{split}.{index}",
-                        "task.kind",
-                        problem=f"the task `{self.task.kind}` reads {'a' if self.task.reads else 'no'} source, but "
-                        f"this part of `corpus.{split}` has {'none' if self.task.reads else 'one'}",
-                        hint=f"{'write' if self.task.reads else 'remove'} `source` in this part, or set another `task`",
-                    )
+        parsing, corpus, reads = self.task.writes_trees, self.corpus, self.task.reads
         directions = [("en", "en")] if parsing else [("en", "de"), *([("de", "en")] if self.languages else [])]
-        if not self.task.reads:
+        if not reads:
             directions = [(corpus.source, "en"), (corpus.source, "de")]
-        for split in ("train", "dev", "test"):
-            for index, part in enumerate(getattr(corpus, split)):
-                if isinstance(part, Grammar) and corpus.direction(part) not in directions:
-                    source, target = corpus.direction(part)
-                    reject(
-                        f"corpus.{split}.{index}",
-                        "corpus.source",
-                        "corpus.target",
-                        problem="the built-in corpus has "
-                        f"{'English trees' if parsing else 'English-German pairs'}, but "
-                        f"the languages are `{source}` and `{target}`",
-                        hint=f"write `source: en` and `target: {directions[0][1]}`, or use other parts than `grammar`",
-                    )
+        for name, part in corpus.named_parts:
+            if not isinstance(part, (Grammar, HeldOut)) and isinstance(part, Treebank) is not parsing:
+                needed, fields = ("trees", "`trees`") if parsing else ("sentence pairs", "`source` and `target`")
+                reject(
+                    f"corpus.{name}",
+                    "task.kind",
+                    problem=f"the task `{self.task.kind}` needs {needed}, but `corpus.{name}` has no {needed}",
+                    hint=f"write {fields} in this part, or set another `task`",
+                )
+            if isinstance(part, (Files, Archive)) and (part.source is not None) is not reads:
+                reject(
+                    f"corpus.{name}",
+                    "task.kind",
+                    problem=f"the task `{self.task.kind}` reads {'a' if reads else 'no'} source, but `corpus.{name}` "
+                    f"has {'none' if reads else 'one'}",
+                    hint=f"{'write' if reads else 'remove'} `source` in this part, or set another `task`",
+                )
+            if isinstance(part, Grammar) and corpus.direction(part) not in directions:
+                source, target = corpus.direction(part)
+                reject(
+                    f"corpus.{name}",
+                    "corpus.source",
+                    "corpus.target",
+                    problem=f"the built-in corpus has {'English trees' if parsing else 'English-German pairs'}, but "
+                    f"the languages are `{source}` and `{target}`",
+                    hint=f"write `source: en` and `target: {directions[0][1]}`, or use other parts than `grammar`",
+                )
         return self
 
     @property

@@ -1,5 +1,6 @@
 """Validate the values of a spec, and report pydantic's errors with the file and line of each value."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any, NamedTuple, get_args, get_origin
 
@@ -219,7 +220,7 @@ def _dotted(path: Sequence[str | int]) -> str:
 
 
 def _split_key(key: str) -> Path:
-    return tuple(int(step) if step.isdigit() else step for step in key.split("."))
+    return tuple(int(step) if step.isdigit() else step for step in re.findall(r"[^.\[\]]+", key))
 
 
 def _alternatives(choices: Sequence[str]) -> str:

@@ -55,12 +55,11 @@ class CorpusReader:
         self._streams = spec.task.streams
         self._report = report
         self._members: dict[Archive, Sequence[Path]] = {}
-        for split in SPLITS:
-            for number, part in enumerate(getattr(self.corpus, split)):
-                if isinstance(part, (Files, Archive, Table)):
-                    self._check_sides(part, f"corpus.{split}[{number}]")
-                elif isinstance(part, Grammar):
-                    builtin.sentences(split, part.grammar)
+        for name, part in self.corpus.named_parts:
+            if isinstance(part, (Files, Archive, Table)):
+                self._check_sides(part, f"corpus.{name}")
+            elif isinstance(part, Grammar):
+                builtin.sentences(name.partition("[")[0], part.grammar)
 
     def _check_sides(self, part: Files | Archive | Table, name: str) -> None:
         """Raise ZooError if two streams of a part of the corpus are the same file or column."""
@@ -124,7 +123,7 @@ class CorpusReader:
     def bytes(self) -> int:
         """Return an estimate of the size of the uncompressed text in bytes. Download archives that are missing here."""
         total = 0
-        for part in (part for split in SPLITS for part in getattr(self.corpus, split)):
+        for part in self.corpus.parts:
             if isinstance(part, Grammar):
                 total += _BUILTIN_PAIR_BYTES * part.grammar
             elif not isinstance(part, HeldOut):
