@@ -28,52 +28,47 @@ METADATA_FIELDS = ("name", "description", "licence")
 class Compilation(Section):
     """Options of the compiler. They change how a model is executed, not its architecture or training data."""
 
-    backend: Literal["auto", "eager", "inductor", "native", "aot", "onnx", "tensorrt"] = Field(
-        description="Backend that runs the compiled model (not in the paper). auto: the fastest one that is installed "
-        "for the device. If the backend can only translate, training uses the fastest one that can train."
-    )
-    precision: Literal["float32", "bfloat16", "int8"] = Field(
-        description="Data type of weights and matrix products when translating (not in the paper). bfloat16 and int8 "
-        "change the results slightly."
-    )
+    backend: Literal["auto", "eager", "inductor", "native", "aot", "onnx", "tensorrt"]
+    """Backend that runs the compiled model (not in the paper). auto: the fastest one that is installed for the device.
+    If the backend can only translate, training uses the fastest one that can train."""
+    precision: Literal["float32", "bfloat16", "int8"]
+    """Data type of weights and matrix products when translating (not in the paper). bfloat16 and int8 change the
+    results slightly."""
     disabled_passes: Annotated[tuple[Annotated[str, Field(max_length=100)], ...], Field(strict=False)] = Field(
-        max_length=100,
-        description="Names of compiler passes to skip (not in the paper). `zoo plan SPEC --passes` lists the passes.",
+        max_length=100
     )
+    """Names of compiler passes to skip (not in the paper). `zoo plan SPEC --passes` lists the passes."""
 
 
 class Spec(Section):
     """Declaration of a model and its training. Two specs are equal if all their fields are equal."""
 
-    name: Name = Field(
-        description="Name under which the trained model is published. Letters, digits, hyphens, underscores, dots and "
-        "commas are allowed. It starts with a letter or digit, and does not contain two successive dots."
-    )
-    description: str = Field(max_length=10_000, description="One short sentence that describes the spec.")
-    licence: Licence | None = Field(
-        description="Licence of the published weights, for the model card: an SPDX identifier such as CC-BY-4.0, or a "
-        "phrase. null: not specified."
-    )
-    task: Task = Field(
-        description="What the model learns: translation (section 6.1), parsing (section 6.3) or language modelling."
-    )
-    architecture: Architecture = Field(description="Layers and dimensions of the network (section 3).")
-    vocabulary: Vocabulary = Field(description="How text is split into subword tokens (section 5.1).")
-    languages: Languages | None = Field(
-        description="Languages of a model that translates in several directions (not in the paper). null: the model "
-        "translates from `corpus.source` to `corpus.target` only."
-    )
-    corpus: Corpus = Field(
-        description="Training, development and test data: sentence pairs (section 5.1) or trees (section 6.3)."
-    )
-    training: Training = Field(
-        description="How the model is trained: batches, optimiser, learning rate, regularisation and checkpoints "
-        "(sections 5 and 6.1)."
-    )
-    decoding: Decoding = Field(description="How translations are found: by beam search (section 6.1) or sampling.")
-    compilation: Compilation = Field(
-        description="How the model is compiled: backend, precision and compiler passes (not in the paper)."
-    )
+    name: Name
+    """Name under which the trained model is published. Letters, digits, hyphens, underscores, dots and commas are
+    allowed. It starts with a letter or digit, and does not contain two successive dots."""
+    description: str = Field(max_length=10_000)
+    """One short sentence that describes the spec."""
+    licence: Licence | None
+    """Licence of the published weights, for the model card: an SPDX identifier such as CC-BY-4.0, or a phrase. null:
+    not specified."""
+    task: Task
+    """What the model learns: translation (section 6.1), parsing (section 6.3) or language modelling."""
+    architecture: Architecture
+    """Layers and dimensions of the network (section 3)."""
+    vocabulary: Vocabulary
+    """How text is split into subword tokens (section 5.1)."""
+    languages: Languages | None
+    """Languages of a model that translates in several directions (not in the paper). null: the model translates from
+    `corpus.source` to `corpus.target` only."""
+    corpus: Corpus
+    """Training, development and test data: sentence pairs (section 5.1) or trees (section 6.3)."""
+    training: Training
+    """How the model is trained: batches, optimiser, learning rate, regularisation and checkpoints (sections 5 and
+    6.1)."""
+    decoding: Decoding
+    """How translations are found: by beam search (section 6.1) or sampling."""
+    compilation: Compilation
+    """How the model is compiled: backend, precision and compiler passes (not in the paper)."""
 
     _short_name: str | None = PrivateAttr(default=None)
     _has_own_name: bool = PrivateAttr(default=True)

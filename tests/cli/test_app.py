@@ -144,7 +144,7 @@ def test_every_command_and_every_option_has_a_help_text() -> None:
 def test_options_for_fields_of_a_spec_have_their_choices_limits_and_descriptions(zoo: Zoo) -> None:
     known = {parameter.name: parameter for parameter in parameters("decode")}
     assert known["search"].metavar == "beam|sample"
-    assert known["beam"].help == Decoding.model_fields["beam"].description
+    assert known["beam"].help == Decoding.describe("beam")
     assert known["beam"].show_default == "the spec's decoding.beam"
     assert "not in the paper" not in known["top_p"].help
     for beam, limit in ((0, "at least 1"), (1025, "at most 1024")):
