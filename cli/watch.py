@@ -262,7 +262,7 @@ def curves(run: Annotated[list[str], _RUNS], output: Annotated[Path, _OUTPUT] = 
     from cli.console import report
     from zoo.files.output import open_output, require_html
     from zoo.models import find
-    from zoo.training.learning_curves import learning_curves
+    from zoo.training.run_status import learning_curves
     from zoo.visualization.curves_page import curves_page, curves_svg
 
     draws_svg = output.suffix.lower() == ".svg"

@@ -27,9 +27,9 @@ from zoo.data.cleaning import (
     classify,
     examples_with_status,
     filter_by_length,
+    other_language,
 )
 from zoo.data.corpus import CorpusReader, Example, Split, languages_of
-from zoo.data.languages import other_language
 from zoo.data.prefetch import prefetch
 from zoo.data.store import Store, StoreWriter
 from zoo.files import hashes, manifest, storage

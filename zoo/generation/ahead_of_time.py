@@ -21,7 +21,7 @@ from zoo.generation.compilation import BackendOptions, message_if_slow
 from zoo.generation.loading import open_model
 from zoo.models import find
 from zoo.models.loading import read_model
-from zoo.planning.capacity import require_memory_to_translate
+from zoo.planning.memory_estimate import require_memory_to_translate
 from zoo.report import Report
 
 

@@ -22,8 +22,7 @@ from compiler.stream import Stream
 from compiler.switches import fast_float32, keeps_memory, matrix_libraries, matrix_library
 from specs import EOS, Features, Spec
 from zoo.data.batches import BatchSize
-from zoo.planning.capacity import weight_bytes
-from zoo.planning.memory_estimate import STATE_COPIES, batch_rows
+from zoo.planning.memory_estimate import STATE_COPIES, batch_rows, weight_bytes
 from zoo.report import Report, duration
 from zoo.report import size as format_size
 from zoo.system import clock, device_memory, pass_timing

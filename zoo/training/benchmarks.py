@@ -29,7 +29,7 @@ from zoo.generation.compilation import BackendOptions
 from zoo.generation.config import GenerationConfig
 from zoo.generation.engine import Engine, resolve_workers
 from zoo.generation.hypotheses import Hypothesis
-from zoo.planning.capacity import require_memory_to_train, require_memory_to_translate
+from zoo.planning.memory_estimate import require_memory_to_train, require_memory_to_translate
 from zoo.planning.training_estimate import TrainingEstimator
 from zoo.report import Report
 from zoo.system.clock import Spread, spread, timed

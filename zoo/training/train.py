@@ -25,8 +25,7 @@ from zoo.evaluation.evaluate import evaluate_model
 from zoo.evaluation.scores import summary_line
 from zoo.files.reading import UnreadableError, read_json
 from zoo.files.storage import folder_bytes, require_space
-from zoo.planning.capacity import require_memory_to_train
-from zoo.planning.memory_estimate import estimate_memory
+from zoo.planning.memory_estimate import estimate_memory, require_memory_to_train
 from zoo.planning.training_estimate import TrainingEstimator
 from zoo.report import Report
 from zoo.system.processors import device_name

@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from specs import ZooError
-from zoo.training.learning_curves import learning_curves
 from zoo.training.run import Run
-from zoo.training.run_status import RunStatus, log_entries, metric_value
+from zoo.training.run_status import RunStatus, learning_curves, log_entries, metric_value
 
 
 def entry(step: int, seconds: float | None = None, **figures: object) -> dict[str, Any]:
