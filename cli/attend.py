@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 from cli import options
 from cli.options import argument, option
@@ -52,15 +53,6 @@ _HEAD = option(
 _WORD = option("WORD", "Show only the attention weights of this word.", shown="all words", panel=_VIEW_PANEL)
 
 
-class _Selection(NamedTuple):
-    """Options of `zoo attend` that select the initial view of the page."""
-
-    attention: str | None
-    layer: int | None
-    heads: list[int] | None
-    word: str | None
-
-
 def attend(
     sentence: Annotated[str | None, _SENTENCE] = None,
     spec: options.OfSpec = None,
@@ -102,7 +94,7 @@ def attend(
         page, drawing = (files.enter_context(open_output(path)) if path else None for path in (output, svg))
         translator = open_model(from_options(spec, model, messages), **how, report=messages)
         weights = translator.attention(text, target, source=from_, target=to)
-        view, caption = _initial_view(weights, figure, _Selection(attention, layer, head, word))
+        view, caption = _initial_view(weights, figure, attention, layer, head or (), word)
         origin = "the given translation" if weights.forced else "the model's own translation"
         messages.info(
             f"attention for {origin}, `{weights.translation}`, computed by {weights.backend} in {weights.precision}"
@@ -135,19 +127,25 @@ def _check_files(output: Path | None, svg: Path | None) -> None:
         )
 
 
-def _initial_view(weights: Attention, figure: int | None, selection: _Selection) -> tuple[View, str]:
+def _initial_view(
+    weights: Attention,
+    figure: int | None,
+    attention: str | None,
+    layer: int | None,
+    heads: Sequence[int],
+    word: str | None,
+) -> tuple[View, str]:
     """Return the initial view of the page and its caption.
 
-    If a figure of the paper is given, the view has the figure's layer, heads and word. Options in `selection` replace
-    them.
+    If a figure of the paper is given, the view has the figure's layer, heads and word, unless the options select
+    others.
     """
     from zoo.visualization.attention_view import FIGURE_ATTENTION, FIGURES, View, figure_caption, figure_view
 
-    attention, layer, heads, word = selection
     if figure is None:
-        return View.of(weights, attention, layer, heads or (), word), ""
+        return View.of(weights, attention, layer, heads, word), ""
     if attention not in (None, FIGURE_ATTENTION):  # the figure's layer, heads and word belong to another attention
-        view = View.of(weights, attention, layer, heads or (), word)
+        view = View.of(weights, attention, layer, heads, word)
     else:
         default = figure_view(FIGURES[figure], weights)
         view = View.of(weights, default.kind, layer or default.layer, heads or default.heads, word)

@@ -23,8 +23,6 @@ PAPER_EXAMPLES = (
 )
 
 _WHAT = argument("TABLE", "Table to print: table1, table2, table3, table4, or claims.", shown="a summary of all claims")
-
-
 _RUNS = option("DIR", "Folder with the runs (or the sweep) to compare with the paper.", shown="runs")
 _MEASURE = flag("Also time the layers of Table 1 on this machine, which takes half a minute.", "--measure")
 

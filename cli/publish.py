@@ -57,8 +57,6 @@ _NOTES = option(
     "Markdown file whose text the model card contains, such as the limits of the model and further scores. Headings "
     "start with ##.",
 )
-
-
 _REPLACE = flag("Replace a published model of the same name that comes from another run.", "--replace")
 
 
@@ -179,8 +177,6 @@ def verify(
 
 
 _YES = flag("Remove without asking for confirmation.", "--yes")
-
-
 _WHAT = argument(
     "compiled|prepared|archives|pulls|runs|RUN",
     "What to remove. RUN is the folder of a run, or the name of its spec.",

@@ -17,7 +17,6 @@ LIST_MODELS_EXAMPLES = "zoo list\n\nzoo list big\n\nzoo list 'table3/*' --json\n
 SHOW_EXAMPLES = "zoo show big --difference\n\nzoo show table3/a-h1\n\nzoo show base architecture.h=4 > mine.yaml"
 SCHEMA_EXAMPLES = "zoo schema > schema.json"
 
-
 _PATTERN = argument(
     "PATTERN", "List only names that contain this text, or match it as a pattern such as `*-ende`.", shown="everything"
 )

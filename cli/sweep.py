@@ -22,7 +22,6 @@ SWEEP_EXAMPLES = (
     "\n\nzoo sweep specs/table3 --list | tr '\\n' '\\0' | xargs -0 -P 2 -n 1 sh -c 'eval \"$0\"'"
 )
 
-
 _SPECS = argument(
     "SPEC|KEY=VALUE",
     "Specs or folders of specs (such as `specs/table3`), and fields to set in all specs.",

@@ -50,6 +50,7 @@ def _docstrings(section: type[BaseModel]) -> dict[str, str]:
     for base in reversed(section.__mro__[: section.__mro__.index(Section)]):
         with suppress(OSError, TypeError):  # a class that was typed at a prompt has no source
             (definition,) = ast.parse(dedent(getsource(base))).body
+            assert isinstance(definition, ast.ClassDef)
             for field, text in pairwise(definition.body):
                 if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
                     found[ast.unparse(field.target)] = " ".join(ast.literal_eval(text.value).split())
