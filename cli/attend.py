@@ -94,7 +94,7 @@ def attend(
         page, drawing = (files.enter_context(open_output(path)) if path else None for path in (output, svg))
         translator = open_model(from_options(spec, model, messages), **how, report=messages)
         weights = translator.attention(text, target, source=from_, target=to)
-        view, caption = _initial_view(weights, figure, attention, layer, head or (), word)
+        view, caption = _initial_view(weights, figure, attention=attention, layer=layer, heads=head or (), word=word)
         origin = "the given translation" if weights.forced else "the model's own translation"
         messages.info(
             f"attention for {origin}, `{weights.translation}`, computed by {weights.backend} in {weights.precision}"
@@ -130,6 +130,7 @@ def _check_files(output: Path | None, svg: Path | None) -> None:
 def _initial_view(
     weights: Attention,
     figure: int | None,
+    *,
     attention: str | None,
     layer: int | None,
     heads: Sequence[int],

@@ -82,7 +82,10 @@ def import_model(
     if positions not in known:
         problem = f"`--positions` must be `marian` or `transformers`, not `{positions}`"
         raise ZooError(problem, hint="leave `--positions` out for OPUS-MT models")
-    result = import_model(source, ImportOptions(name, format, languages, known[positions], check, replace), messages)
+    wanted = ImportOptions(
+        name=name, format=format, languages=languages, positions=known[positions], check=check, replace=replace
+    )
+    result = import_model(source, wanted, messages)
     if result.comparison:
         messages.info(result.comparison.summary)
     print(result.folder)

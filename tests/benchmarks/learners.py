@@ -52,7 +52,7 @@ class Zoo:
 
     def __call__(self, batch: Batch) -> float:
         self.done += 1
-        result = self.update.step(self.done, batch)
+        result = self.update(self.done, batch)
         return float(result.smoothed) / batch.size.target_tokens
 
 

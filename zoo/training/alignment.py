@@ -171,7 +171,9 @@ def _count_agreements(
         ids = [(vocabulary.encode(source), vocabulary.encode(target, "target")) for source, target in pairs]
         aligner = StatisticalAligner(ids)
         links = [aligner.links(*pair) for pair in ids[:MAX_ATTENTION_PAIRS]]
-        sentences = [SentencePair(index, *pair, 0, 0) for index, pair in enumerate(pairs[: len(links)])]
+        sentences = [
+            SentencePair(index, source, target, 0, 0) for index, (source, target) in enumerate(pairs[: len(links)])
+        ]
         rows, columns = len(preprocessor.languages.target_tokens), len(preprocessor.languages.source_tokens)
         batches = attention_batches(program, preprocessor, sentences, translator.max_batch_tokens)
         for group, layers in batches:

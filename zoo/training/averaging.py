@@ -208,7 +208,10 @@ def search_averages(run: Run, *, device: str = "auto", report: Report | None = N
         if math.isfinite(score):
             interval = difference_half_width(dev.metric.name, score, resampled_scores[best], resampled)
         steps = tuple(checkpoint.step for checkpoint in chosen)
-        averages.append(ScoredAverage(len(chosen), every, steps, score, score - scores[best], interval))
+        difference = score - scores[best]
+        averages.append(
+            ScoredAverage(len(chosen), every, steps, score=score, difference=difference, half_interval=interval)
+        )
     return AverageSearch(dev.metric, tuple(averages), averages[best])
 
 

@@ -177,7 +177,9 @@ def _train(spec: Spec, run: Run, processes: Processes, *, fresh: bool, report: R
         machine=device_name(device),
     )
     with processes.first_then_others():
-        identity = _start(spec, run, prepared, identity, fresh, report) if processes.first else run.identity
+        identity = (
+            _start(spec, run, prepared, identity, fresh=fresh, report=report) if processes.first else run.identity
+        )
     data.packed = identity.packed
     if spec.training.patience is not None and not spec.corpus.dev:
         report.warn("`training.patience` has no effect: `corpus.dev` is empty, so nothing is scored")
@@ -216,7 +218,7 @@ def _with_backend_of(run: Run, spec: Spec) -> Spec:
 
 
 def _start(
-    spec: Spec, run: Run, prepared: PreparedCorpus, identity: RunIdentity, fresh: bool, report: Report
+    spec: Spec, run: Run, prepared: PreparedCorpus, identity: RunIdentity, *, fresh: bool, report: Report
 ) -> RunIdentity:
     """Start or resume a run. Only the process that writes the run calls this. Return the run's identity."""
     if fresh or not list_checkpoints(run):
