@@ -33,8 +33,8 @@ _GZIP_RATIO = 4  # assumed size of a text relative to its compressed file
 class MissingFileError(ZooError):
     """Error because a file of the corpus does not exist. `name` is the file's path as the spec gives it."""
 
-    def __init__(self, problem: str, *, hint: str, name: str, where: str | None = None) -> None:
-        super().__init__(problem, hint=hint, where=where)
+    def __init__(self, problem: str, *, hint: str, name: str) -> None:
+        super().__init__(problem, hint=hint)
         self.name = name
 
 

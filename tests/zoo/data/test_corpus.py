@@ -276,4 +276,4 @@ def test_pairs_of_the_builtin_corpus_are_sentences_with_translations_or_trees():
 def test_more_pairs_than_the_builtin_corpus_has_are_refused_before_anything_is_read():
     with pytest.raises(ZooError, match="has 2,000 pairs for `dev`, but 2,001 are requested") as caught:
         CorpusReader(specs.load("tiny", {"corpus.dev": [{"grammar": 2001}]}), Report())
-    assert caught.value.hint == "request 0 to 2,000 pairs"
+    assert caught.value.hint == "request at most 2,000 pairs"
