@@ -21,7 +21,7 @@ class Command(NamedTuple):
 
     module: str
     name: str
-    """Name of the function. Its docstring is the help text."""
+    """Name of the function. Its docstring is the help text, with examples at the end."""
     heading: str
     """Heading under which `zoo --help` lists the command."""
 
@@ -31,10 +31,19 @@ class Command(NamedTuple):
         return cast("Callable[..., Any]", getattr(import_module(self.module), self.name))
 
     @property
+    def help(self) -> str:
+        """The help text, with one line per paragraph; typer wraps the lines to the terminal."""
+        return "\n\n".join(" ".join(paragraph.split()) for paragraph in self._docstring[0].split("\n\n"))
+
+    @property
     def examples(self) -> str:
-        """The examples that are printed after the help text."""
-        examples: str = getattr(import_module(self.module), f"{self.name.upper()}_EXAMPLES")
-        return examples
+        """The examples that are printed after the help text, one per paragraph."""
+        return "\n\n".join(line.strip() for line in self._docstring[1].splitlines())
+
+    @property
+    def _docstring(self) -> tuple[str, str]:
+        text, _, examples = (getdoc(self.function) or "").partition("\n\nExamples:\n")
+        return text, examples
 
 
 _SPECS, _TRAINING, _USING = "Specs", "Training", "Translating and parsing"
@@ -96,11 +105,10 @@ def build_app(names: Iterable[str] = COMMANDS) -> typer.Typer:
         if group not in groups:
             groups[group] = typer.Typer(rich_markup_mode="rich")
             app.add_typer(groups[group], name=group, help=GROUPS[group], rich_help_panel=command.heading)
-        function = command.function
         register = groups[group].command(
-            word, help=_help_text(function), epilog=command.examples, rich_help_panel=None if group else command.heading
+            word, help=command.help, epilog=command.examples, rich_help_panel=None if group else command.heading
         )
-        register(function)
+        register(command.function)
     return app
 
 
@@ -116,11 +124,6 @@ def _options(
     ] = False,
 ) -> None:
     """Accept the options that precede a command, such as `zoo --version`."""
-
-
-def _help_text(function: Callable[..., object]) -> str:
-    """Return a function's docstring with one line per paragraph; typer wraps the lines to the terminal."""
-    return "\n\n".join(" ".join(paragraph.split()) for paragraph in (getdoc(function) or "").split("\n\n"))
 
 
 def run(arguments: Sequence[str]) -> int:

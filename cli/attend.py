@@ -17,11 +17,6 @@ if TYPE_CHECKING:
     from zoo.generation.compilation import BackendOptions
     from zoo.visualization.attention_view import View
 
-ATTEND_EXAMPLES = (
-    'zoo attend --spec tiny "the old dog sees a small house" -o attention.html'
-    "\n\nzoo attend --model transformer-base-ende --figure 3 -o figure3.html --svg figure3.svg"
-    '\n\nzoo attend --spec tiny "the dog sleeps" --target "der Hund schläft" --attention encoder-decoder --svg dog.svg'
-)
 _VIEW_PANEL = "Initial view"
 
 _SENTENCE = argument("SENTENCE", "Sentence to translate or parse.")
@@ -78,6 +73,11 @@ def attend(
     those for the model's own translation, or for the translation in --target.
 
     --backend selects the backend that translates. The attention weights are always computed by `eager`.
+
+    Examples:
+        zoo attend --spec tiny "the old dog sees a small house" -o attention.html
+        zoo attend --model transformer-base-ende --figure 3 -o figure3.html --svg figure3.svg
+        zoo attend --spec tiny "the dog sleeps" --target "der Hund schläft" --attention encoder-decoder --svg dog.svg
     """
     from cli.console import report
     from zoo.files.output import open_output

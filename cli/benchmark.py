@@ -13,15 +13,6 @@ if TYPE_CHECKING:
 
     from zoo.training.benchmarks import DecodingSpeed, Measurement, TrainingSpeed
 
-DECODE_EXAMPLES = (
-    "zoo benchmark decode base\n\nzoo benchmark decode base --backend native --precision int8 --batch 1 --sentences 8"
-    "\n\nzoo benchmark decode big decoding.beam=1 --json"
-)
-TRAIN_EXAMPLES = (
-    "zoo benchmark train base training.source_tokens=2500 training.target_tokens=2500"
-    "\n\nzoo benchmark train tiny --json\n\nzoo benchmark train big training.precision=bfloat16 --device cuda"
-)
-
 
 def decode(
     spec: options.Reference,
@@ -39,6 +30,11 @@ def decode(
     The weights are random. The sentences are synthetic, with 23 to 27 tokens, and their translations have 27 tokens.
     Beam size, length penalty and stopping rule come from the spec. The measurement is repeated in several rounds, and
     the table shows their median, minimum and maximum. Stop other programs first, because they distort the results.
+
+    Examples:
+        zoo benchmark decode base
+        zoo benchmark decode base --backend native --precision int8 --batch 1 --sentences 8
+        zoo benchmark decode big decoding.beam=1 --json
     """
     import specs
     from cli.console import report, show_json
@@ -76,6 +72,11 @@ def train(
     The measurement is repeated in several rounds, and the table shows their median, minimum and maximum. An additional
     first round, which includes compilation, is shown separately. Stop other programs first, because they distort the
     results.
+
+    Examples:
+        zoo benchmark train base training.source_tokens=2500 training.target_tokens=2500
+        zoo benchmark train tiny --json
+        zoo benchmark train big training.precision=bfloat16 --device cuda
     """
     import specs
     from cli.console import report, show_json

@@ -13,7 +13,6 @@ from cli.options import argument
 if TYPE_CHECKING:
     from zoo.generation.translator import Translator
 
-RUN_EXAMPLES = "zoo run everyday\n\nzoo run everyday --from de --to en\n\nzoo run runs/tiny"
 HELP = """\
 /to CODE    translate into this language
 /from CODE  read texts in this language
@@ -45,6 +44,11 @@ def run(
     languages. Ctrl-C abandons a line, and Ctrl-D ends the program.
 
     To translate a file or the output of another program, use `zoo decode`.
+
+    Examples:
+        zoo run everyday
+        zoo run everyday --from de --to en
+        zoo run runs/tiny
     """
     from cli.console import report
     from specs import ZooError

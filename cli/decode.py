@@ -21,20 +21,6 @@ if TYPE_CHECKING:
     from zoo.generation.translation import Translation
     from zoo.generation.translator import Translator
 
-DECODE_EXAMPLES = (
-    'echo "the old dog sees a small house" | zoo decode --spec tiny'
-    "\n\nzoo decode transformer-big-ende -i news.en -o news.de --device cuda --precision bfloat16"
-    "\n\nzoo decode transformer-big-ende -i news.en -o news.de.3 --part 3/8"
-    "\n\nzoo decode --model multilingual --from en --to de < lines.en"
-    "\n\nzoo decode --spec tiny --n-best 4 --json < lines.en"
-    "\n\nzoo decode --spec tiny --search sample --top-p 0.9 --seed 7 < lines.en"
-    "\n\nzoo decode --model runs/one --model runs/two < lines.en"
-)
-PARSE_EXAMPLES = (
-    'echo "The old dog sees a house, and it can not sleep." | zoo parse --spec parsing/tiny --pretty'
-    "\n\nzoo parse --spec parsing/tiny --tokenized --input words.txt --output words.trees --svg trees.svg"
-    "\n\nzoo parse --model parser-tiny --n-best 3 --json < words.txt"
-)
 _SAMPLING_PANEL = "Sampling"
 _VERBS = {"translation": "translates", "parsing": "parses", "language_modelling": "continues"}
 _EXAMPLE_SPECS = {"translation": "tiny", "parsing": "parsing/tiny"}
@@ -116,6 +102,15 @@ def decode(
     (length-penalised) and `log_probability` (natural logarithm, of the whole translation). If a translation lacks
     numbers, links or the like, or has added numbers, `unkept` lists them. `uncertain` lists the sentences of the line
     whose translations have a low probability.
+
+    Examples:
+        echo "the old dog sees a small house" | zoo decode --spec tiny
+        zoo decode transformer-big-ende -i news.en -o news.de --device cuda --precision bfloat16
+        zoo decode transformer-big-ende -i news.en -o news.de.3 --part 3/8
+        zoo decode --model multilingual --from en --to de < lines.en
+        zoo decode --spec tiny --n-best 4 --json < lines.en
+        zoo decode --spec tiny --search sample --top-p 0.9 --seed 7 < lines.en
+        zoo decode --model runs/one --model runs/two < lines.en
     """
     from cli.console import report
     from zoo.models.find import all_from_options
@@ -170,6 +165,11 @@ def parse(
 
     With --json, each line becomes an object with `source` and `trees`. Each tree has `tree`, `score`
     (length-penalised) and `log_probability` (natural logarithm, of the whole tree).
+
+    Examples:
+        echo "The old dog sees a house, and it can not sleep." | zoo parse --spec parsing/tiny --pretty
+        zoo parse --spec parsing/tiny --tokenized --input words.txt --output words.trees --svg trees.svg
+        zoo parse --model parser-tiny --n-best 3 --json < words.txt
     """
     from cli.console import report
     from zoo.generation.parser import Parser

@@ -16,15 +16,6 @@ if TYPE_CHECKING:
     from zoo.evaluation.scores import Scores
     from zoo.report import Report
 
-EVALUATE_EXAMPLES = (
-    "zoo evaluate --spec tiny\n\nzoo evaluate --model transformer-big-ende --set dev --json"
-    "\n\nzoo evaluate --hypotheses out.de --references test.de --tokenize intl"
-    "\n\nzoo evaluate --brackets test.trees out.trees --parameters COLLINS.prm"
-)
-COMPARE_EXAMPLES = (
-    "zoo compare runs/tiny runs/tiny-2\n\nzoo compare ours.de theirs.de --references newstest2014.de --json"
-)
-
 _SET = option("dev|test", "Which set of the model's corpus to score.", shown="test")
 _HYPOTHESES = option(
     "FILE",
@@ -74,6 +65,12 @@ def evaluate(
 
     With --hypotheses and --references, the translations in a text file are scored. With --brackets, the trees in a file
     are scored as EVALB does, and the output has EVALB's format.
+
+    Examples:
+        zoo evaluate --spec tiny
+        zoo evaluate --model transformer-big-ende --set dev --json
+        zoo evaluate --hypotheses out.de --references test.de --tokenize intl
+        zoo evaluate --brackets test.trees out.trees --parameters COLLINS.prm
     """
     from cli.console import report, show_json, show_table
     from zoo.evaluation.ensembles import evaluate_ensemble
@@ -169,6 +166,10 @@ def compare(
 
     The table shows each score ± half its 95 % confidence interval. p is the probability of a difference of at least
     this size if both were equally good. If p is 0.05 or more, neither is reported as better.
+
+    Examples:
+        zoo compare runs/tiny runs/tiny-2
+        zoo compare ours.de theirs.de --references newstest2014.de --json
     """
     from cli.console import report, show_json
     from zoo.evaluation.comparison import compare_files, compare_models

@@ -12,16 +12,6 @@ from specs import ZooError
 if TYPE_CHECKING:
     from zoo.interop.formats import PositionConvention
 
-IMPORT_MODEL_EXAMPLES = (
-    "zoo import model.npz --name my-model\n\nzoo import model.deen.intgemm.alphas.bin --languages de en"
-    "\n\nzoo import ./opus-mt-en-de --check sentences.en"
-    "\n\nzoo import hf:Helsinki-NLP/opus-mt-en-de"
-)
-EXPORT_MODEL_EXAMPLES = (
-    "zoo export transformer-tiny-ende --to ctranslate2 -o tiny.ct2"
-    "\n\nzoo export my-model --to hf-marian -o my-model.hf\n\nzoo export my-model --to onnx -o my-model.onnx"
-)
-
 _SOURCE = argument("SOURCE", "File or folder of the model, or hf:ORG/NAME for a model on the Hugging Face Hub.")
 _NAME = option(
     "NAME",
@@ -69,6 +59,12 @@ def import_model(
     The report contains the number of identical translations, the differences of log-probabilities, and both speeds.
     Translations are not compared for Marian's pre-norm models with self-attention in the decoder, because Marian itself
     computes such models differently in search and in training.
+
+    Examples:
+        zoo import model.npz --name my-model
+        zoo import model.deen.intgemm.alphas.bin --languages de en
+        zoo import ./opus-mt-en-de --check sentences.en
+        zoo import hf:Helsinki-NLP/opus-mt-en-de
     """
     from cli.console import report
     from zoo.interop.importer import ImportOptions, import_model
@@ -104,6 +100,11 @@ def export_model(
     The written files are read again and compared tensor by tensor. If the other toolkit is installed, it must also
     reproduce the model's reference log-probabilities (for ONNX, those of the compiler's interpreter on random tokens).
     If a check fails, nothing is written. A model with features that the format cannot express is refused.
+
+    Examples:
+        zoo export transformer-tiny-ende --to ctranslate2 -o tiny.ct2
+        zoo export my-model --to hf-marian -o my-model.hf
+        zoo export my-model --to onnx -o my-model.onnx
     """
     from cli.console import report
     from zoo.interop.exporter import export_model

@@ -14,18 +14,16 @@ if TYPE_CHECKING:
     from zoo.system.doctor import Diagnosis
     from zoo.system.pass_timing import PassTiming
 
-DOCTOR_EXAMPLES = "zoo doctor\n\nzoo doctor --json > machine.json"
-COMPILE_MODEL_EXAMPLES = (
-    "zoo compile base --backend native\n\nzoo compile --model transformer-big-ende --backend aot --device cpu"
-    "\n\nzoo compile tiny architecture.N=6 --backend onnx --json"
-)
-
 
 def doctor(json: options.Json = False) -> None:
     """Describe this machine: backends, versions, processor, GPUs and folders.
 
     For each backend that cannot be used, the output gives the reason and what to install. It also names the backends
     that `auto` selects.
+
+    Examples:
+        zoo doctor
+        zoo doctor --json > machine.json
     """
     from cli.console import show_json
     from zoo.system.doctor import diagnosis
@@ -101,6 +99,11 @@ def compile_model(
 
     The compiled program is cached in your data folder. Every command that translates uses the cache, and an unchanged
     model is not compiled again. The program is run once, and its results are compared with the float32 interpreter.
+
+    Examples:
+        zoo compile base --backend native
+        zoo compile --model transformer-big-ende --backend aot --device cpu
+        zoo compile tiny architecture.N=6 --backend onnx --json
     """
     from cli.console import report, show_json
     from zoo.generation.ahead_of_time import compile_model, compile_spec

@@ -15,12 +15,6 @@ if TYPE_CHECKING:
     from zoo.planning.plan import GraphSizes, Plan
     from zoo.planning.training_estimate import TrainingEstimate
 
-PLAN_EXAMPLES = (
-    "zoo plan big\n\nzoo plan base architecture.N=12 --length 60\n\nzoo plan tiny --code > tiny.py"
-    "\n\nzoo plan base compilation.precision=int8 --passes\n\nzoo plan table3/e-learned --graph figure-1.svg"
-    "\n\nzoo plan base training.precision=bfloat16 --device cpu"
-)
-
 _GRAPH = option(
     "FILE.svg",
     "Draw the network in the style of Figure 1, and the compiled program beside it, to this file. Do not print the "
@@ -48,6 +42,14 @@ def plan(
 
     FLOPs count matrix products only, and a multiply-add counts as two. All sizes in bytes assume float32 weights. Only
     --passes assumes weights in the precision that the spec sets for translation.
+
+    Examples:
+        zoo plan big
+        zoo plan base architecture.N=12 --length 60
+        zoo plan tiny --code > tiny.py
+        zoo plan base compilation.precision=int8 --passes
+        zoo plan table3/e-learned --graph figure-1.svg
+        zoo plan base training.precision=bfloat16 --device cpu
     """
     import specs
     from cli.console import report, show_json

@@ -12,19 +12,6 @@ from specs import ZooError
 if TYPE_CHECKING:
     from zoo.publishing.removal import RemovalPlan
 
-PUBLISH_EXAMPLES = (
-    "zoo publish tiny\n\nzoo publish runs/second --name my-model"
-    "\n\nzoo publish table3/a-h1 && zoo verify transformer-table3-a-h1-ende"
-    "\n\nzoo publish tiny --to s3://our-models/zoo"
-)
-PULL_EXAMPLES = (
-    "zoo pull transformer-big-ende\n\nzoo pull transformer-big-ende@2 && zoo decode --model transformer-big-ende@2"
-    "\n\nZOO_REGISTRIES=https://models.example.org zoo pull transformer-big-ende"
-)
-CLEAN_EXAMPLES = "zoo clean\n\nzoo clean compiled prepared --yes\n\nzoo clean runs/second"
-REMOVE_EXAMPLES = "zoo remove transformer-tiny-ende\n\nzoo remove transformer-tiny-ende@1 --yes"
-VERIFY_EXAMPLES = "zoo verify transformer-tiny-ende\n\nzoo verify ./bundle --backend auto"
-
 _RUN_OR_NAME = argument(
     "RUN|NAME",
     "Run: its folder, or the name of its spec (`tiny` stands for `runs/tiny`). With --to, it can also be the NAME of "
@@ -81,6 +68,12 @@ def publish(
 
     With --to, the bundle becomes the next revision of its name in the registry. The upload is atomic and safe with
     concurrent uploads, and a revision never changes. Others pull the newest revision, or one that they name.
+
+    Examples:
+        zoo publish tiny
+        zoo publish runs/second --name my-model
+        zoo publish table3/a-h1 && zoo verify transformer-table3-a-h1-ende
+        zoo publish tiny --to s3://our-models/zoo
     """
     from cli.console import report
     from zoo.files.reading import read_bytes
@@ -127,6 +120,11 @@ def pull(names: Annotated[list[str], _NAMES]) -> None:
     repaired.
 
     Commands and `zoo.load` pull a missing model automatically, unless ZOO_OFFLINE=1. They never update a stored model.
+
+    Examples:
+        zoo pull transformer-big-ende
+        zoo pull transformer-big-ende@2 && zoo decode --model transformer-big-ende@2
+        ZOO_REGISTRIES=https://models.example.org zoo pull transformer-big-ende
     """
     from cli.console import report
     from zoo.models.find import pull_model
@@ -158,6 +156,10 @@ def verify(
     must be the published one, within one point.
 
     With --backend, the model runs on a GPU if there is one.
+
+    Examples:
+        zoo verify transformer-tiny-ende
+        zoo verify ./bundle --backend auto
     """
     from cli.console import report
     from zoo.publishing.verify import verify
@@ -194,6 +196,11 @@ def clean(what: Annotated[list[str] | None, _WHAT] = None, yes: Annotated[bool, 
 
     The command never removes published models (use `zoo remove`), runs in training, prepared corpora in use, downloads
     in progress, or the targets of links.
+
+    Examples:
+        zoo clean
+        zoo clean compiled prepared --yes
+        zoo clean runs/second
     """
     from zoo.publishing.removal import plan_cleanup
 
@@ -211,6 +218,10 @@ def remove(names: Annotated[list[str], _REMOVED_NAMES], yes: Annotated[bool, _YE
     """Remove published models from the local model store: show them, and ask for confirmation.
 
     Models in registries are not affected, and `zoo pull` downloads them again.
+
+    Examples:
+        zoo remove transformer-tiny-ende
+        zoo remove transformer-tiny-ende@1 --yes
     """
     from zoo.publishing.removal import plan_model_removal
 

@@ -18,14 +18,6 @@ from specs import ZooError
 if TYPE_CHECKING:
     from zoo.generation.scoring import TokenScores
 
-SCORE_EXAMPLES = (
-    "printf 'the dog sleeps\\\\tder Hund schläft\\\\n' | zoo score --spec tiny"
-    "\n\nzoo score --model transformer-tiny-ende --source test.en --target test.de"
-)
-ALIGN_EXAMPLES = (
-    "printf 'He sleeps.\\tEr schläft.\\n' | zoo align everyday --to de"
-    "\n\nzoo align --spec tiny --source test.en --target test.de --output test.align"
-)
 _MAX_SCORED_LINES, _MAX_ALIGNED_LINES = 4096, 1024
 """Maximum number of pairs that are sorted by length, and computed together."""
 _SOURCE = option("FILE", "Read sources from this file, one per line. Requires --target.", shown="pairs from stdin")
@@ -47,7 +39,7 @@ def score(
     backend: options.Backend = None,
     max_batch_tokens: options.MaxBatchTokens = None,
 ) -> None:
-    """Print the log-probability of given translations or trees.
+    r"""Print the log-probability of given translations or trees.
 
     Select a model by MODEL, --model or --spec. Pairs come from stdin, as source and target separated by a tab, or
     from --source and --target. Each pair gives one line with the natural logarithm of its probability. A language model
@@ -55,6 +47,10 @@ def score(
 
     With --json, each line becomes an object with `log_probability`, `tokens` (the target's tokens and the end of
     sentence) and `token_log_probabilities`.
+
+    Examples:
+        printf 'the dog sleeps\\tder Hund schläft\\n' | zoo score --spec tiny
+        zoo score --model transformer-tiny-ende --source test.en --target test.de
     """
     from cli.console import report
     from cli.streams import is_typed, open_output
@@ -97,7 +93,7 @@ def align(
     device: options.Device = "auto",
     max_batch_tokens: options.MaxBatchTokens = None,
 ) -> None:
-    """Print the word alignments of given translations.
+    r"""Print the word alignments of given translations.
 
     Select a model by MODEL, --model or --spec. Pairs come from stdin, as source and target separated by a tab, or
     from --source and --target. Each pair gives one line in Pharaoh's format: `0-1` says that the second word of the
@@ -105,6 +101,10 @@ def align(
 
     With --json, each line becomes a list of the tokens of the translation: the positions of their characters in the
     translation and in the source, and the weight of the attention.
+
+    Examples:
+        printf 'He sleeps.\tEr schläft.\n' | zoo align everyday --to de
+        zoo align --spec tiny --source test.en --target test.de --output test.align
     """
     from cli.console import report
     from cli.streams import open_output

@@ -14,11 +14,6 @@ if TYPE_CHECKING:
     from zoo.generation.config import GenerationOptions
     from zoo.generation.search_tree import Expansion, SearchTree
 
-SEARCH_EXAMPLES = (
-    'zoo search --spec tiny "the old dog sees a small house"'
-    '\n\nzoo search --spec tiny "the dog sleeps" --beam 2 -o search.html'
-    '\n\nzoo search --model multilingual --to de "the dog sleeps"'
-)
 _STYLES = {"kept": "", "result": "bold green", "worse": "yellow", "pruned": "dim", "stopped": "yellow"}
 
 _SENTENCE = argument("SENTENCE", "Sentence to translate or parse.")
@@ -58,6 +53,11 @@ def search(
 
     Each line of the tree is a hypothesis, named by its last token. It shows the token's log-probability, the total
     log-probability of the hypothesis, the length penalty, and the score, which is the total divided by the penalty.
+
+    Examples:
+        zoo search --spec tiny "the old dog sees a small house"
+        zoo search --spec tiny "the dog sleeps" --beam 2 -o search.html
+        zoo search --model multilingual --to de "the dog sleeps"
     """
     from contextlib import nullcontext
 

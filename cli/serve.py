@@ -15,11 +15,6 @@ from cli import options
 from cli.options import option
 from specs import ZooError
 
-SERVE_EXAMPLES = (
-    "zoo serve"
-    "\n\nzoo serve --model transformer-tiny-ende --port 8080"
-    "\n\nzoo serve --new-key alice --keys keys.txt && zoo serve --keys keys.txt --host 0.0.0.0"
-)
 _LIMITS = "Limits"
 _MAX = 1_000_000.0
 _CPU_BATCH_TOKENS = 512
@@ -129,6 +124,11 @@ def serve(
     revision of a model in the local model store is used without a restart.
 
     After SIGTERM or Ctrl-C, the server answers the requests that it has accepted, and exits.
+
+    Examples:
+        zoo serve
+        zoo serve --model transformer-tiny-ende --port 8080
+        zoo serve --new-key alice --keys keys.txt && zoo serve --keys keys.txt --host 0.0.0.0
     """
     try:
         from zoo.serving.app import open_socket, run_server

@@ -16,12 +16,6 @@ if TYPE_CHECKING:
     from zoo.training.sweeps.comparison import SweepComparison
     from zoo.training.sweeps.rows import SweepRow
 
-SWEEP_EXAMPLES = (
-    "zoo sweep specs/table3 training.steps=2000 --seeds 2"
-    "\n\nzoo sweep table3/base table3/a-h1 --seeds 3 --jobs 2"
-    "\n\nzoo sweep specs/table3 --list | tr '\\n' '\\0' | xargs -0 -P 2 -n 1 sh -c 'eval \"$0\"'"
-)
-
 _SPECS = argument(
     "SPEC|KEY=VALUE",
     "Specs or folders of specs (such as `specs/table3`), and fields to set in all specs.",
@@ -42,7 +36,7 @@ def sweep(
     json: options.Json = False,
     device: options.Device = "auto",
 ) -> int | None:
-    """Train several specs with several seeds each, and compare them.
+    r"""Train several specs with several seeds each, and compare them.
 
     Each training run is one `zoo train` in the folder SPEC.seedN. The same command resumes interrupted runs and skips
     finished ones.
@@ -54,6 +48,11 @@ def sweep(
     score ± half its 95 % confidence interval, by bootstrap over sentences. A difference is significant if its 95 %
     confidence interval excludes 0. This interval considers the choice of sentences and the choice of seeds. With one
     seed per spec, no difference is tested, because another seed could reverse it.
+
+    Examples:
+        zoo sweep specs/table3 training.steps=2000 --seeds 2
+        zoo sweep table3/base table3/a-h1 --seeds 3 --jobs 2
+        zoo sweep specs/table3 --list | tr '\n' '\0' | xargs -0 -P 2 -n 1 sh -c 'eval "$0"'
     """
     from cli.console import report, show_json
     from cli.errors import INTERRUPTED

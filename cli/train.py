@@ -19,17 +19,6 @@ if TYPE_CHECKING:
     from zoo.training.averaging import AverageSearch
     from zoo.training.run import Run
 
-PREPARE_EXAMPLES = "zoo prepare tiny\n\nzoo prepare base vocabulary.size=32000\n\nZOO_MIRROR=/data/wmt zoo prepare base"
-TRAIN_EXAMPLES = (
-    "zoo train tiny\n\nzoo train base training.source_tokens=4096 training.target_tokens=4096"
-    "\n\nzoo train runs/tiny/spec.yaml training.steps=3000"
-    "\n\nzoo train own.yaml --run runs/second --device cuda"
-)
-AVERAGE_EXAMPLES = (
-    "zoo average tiny\n\nzoo average runs/big --last 5\n\nzoo average tiny --search\n\nzoo average tiny --int8"
-)
-SHORTLIST_EXAMPLES = "zoo shortlist tiny\n\nzoo shortlist runs/big && zoo publish runs/big"
-
 
 def prepare(spec: options.Reference, overrides: options.Overrides = None) -> None:
     """Download the corpus, learn the vocabulary and write the tokenised training data.
@@ -37,6 +26,11 @@ def prepare(spec: options.Reference, overrides: options.Overrides = None) -> Non
     Archives are verified by their hashes, and finished work is not repeated. The environment variable ZOO_HOME sets
     where the data is stored. ZOO_MIRROR sets a folder or URL from which archives are fetched instead of their original
     URLs, and ZOO_OFFLINE=1 prevents downloads.
+
+    Examples:
+        zoo prepare tiny
+        zoo prepare base vocabulary.size=32000
+        ZOO_MIRROR=/data/wmt zoo prepare base
     """
     import specs
     from cli.console import report
@@ -75,6 +69,12 @@ def train(
 
     Ctrl-C writes a checkpoint and stops. The same command, or `zoo train RUN/spec.yaml`, resumes and gives the same
     weights as an uninterrupted training run.
+
+    Examples:
+        zoo train tiny
+        zoo train base training.source_tokens=4096 training.target_tokens=4096
+        zoo train runs/tiny/spec.yaml training.steps=3000
+        zoo train own.yaml --run runs/second --device cuda
     """
     import specs
     from cli.console import report
@@ -181,6 +181,12 @@ def average(
     With --search, nothing is written. Averages of the stored checkpoints (of every one, every second, every fourth, and
     so on) are scored on the dev set by the spec's `training.dev_score`. The table shows each difference from the best
     ± half its 95 % confidence interval (paired bootstrap).
+
+    Examples:
+        zoo average tiny
+        zoo average runs/big --last 5
+        zoo average tiny --search
+        zoo average tiny --int8
     """
     from cli.console import report, show_json
     from zoo.models import find
@@ -206,6 +212,10 @@ def shortlist(run: options.Run) -> None:
     For each source token, it contains the target tokens that are its most probable translations in the training text,
     by IBM model 1. With `zoo decode --shortlist`, or `decoding.shortlist: true` in the spec, a translation contains
     only tokens that the shortlist gives for its source, and the most frequent tokens. `zoo publish` includes the file.
+
+    Examples:
+        zoo shortlist tiny
+        zoo shortlist runs/big && zoo publish runs/big
     """
     from cli.console import report
     from zoo.models import find

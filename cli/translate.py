@@ -15,11 +15,6 @@ if TYPE_CHECKING:
     from zoo.generation.translator import Translator
     from zoo.report import Report
 
-TRANSLATE_EXAMPLES = (
-    "zoo translate letter.docx --to de"
-    "\n\nzoo translate page.html -o seite.html --model everyday --from en --to de"
-    "\n\nzoo translate website -o webseite --to de"
-)
 _DEFAULT_MODEL, _DEFAULT_LANGUAGES = "everyday", {None, "en", "de"}
 
 
@@ -64,6 +59,11 @@ def translate(
     because their translations lack numbers, links or the like, or have a low probability.
 
     If a document cannot be translated, the others are translated nevertheless.
+
+    Examples:
+        zoo translate letter.docx --to de
+        zoo translate page.html -o seite.html --model everyday --from en --to de
+        zoo translate website -o webseite --to de
     """
     from cli.console import confirm, report
     from cli.errors import to_zoo_error

@@ -20,10 +20,6 @@ if TYPE_CHECKING:
 
     from zoo.training.run_status import LogEntry, RunStatus
 
-WATCH_EXAMPLES = "zoo watch tiny\n\nzoo watch runs/big > progress.txt"
-CURVES_EXAMPLES = (
-    "zoo curves tiny\n\nzoo curves runs/one runs/two -o curves.html\n\nzoo curves table3/base table3/big -o curves.svg"
-)
 INTERVAL = 1.0
 """Time between two looks at the log. Unit: seconds."""
 _PLOT_HEIGHT, _MAX_PLOT_WIDTH = 9, 100
@@ -52,6 +48,10 @@ def watch(run: options.Run) -> None:
     The command ends when the training ends. Ctrl-C ends the command earlier; the training continues.
 
     If stdout is not a terminal, each entry of the log is printed as one line.
+
+    Examples:
+        zoo watch tiny
+        zoo watch runs/big > progress.txt
     """
     from rich.console import Console
 
@@ -258,6 +258,11 @@ def curves(run: Annotated[list[str], _RUNS], output: Annotated[Path, _OUTPUT] = 
 
     The page shows loss and perplexity on the training set, the scores on the dev set, the learning rate and the speed:
     by step, and by training time. Several runs share each plot. A run can still be training; its log is read once.
+
+    Examples:
+        zoo curves tiny
+        zoo curves runs/one runs/two -o curves.html
+        zoo curves table3/base table3/big -o curves.svg
     """
     from cli.console import report
     from zoo.files.output import open_output, require_html
