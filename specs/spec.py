@@ -52,7 +52,7 @@ class Spec(Section):
     """Licence of the published weights, for the model card: an SPDX identifier such as CC-BY-4.0, or a phrase. null:
     not specified."""
     task: Task
-    """What the model learns: translation (section 6.1), parsing (section 6.3) or language modelling."""
+    """Task that the model learns: translation (section 6.1), parsing (section 6.3) or language modelling."""
     architecture: Architecture
     """Layers and dimensions of the network (section 3)."""
     vocabulary: Vocabulary
