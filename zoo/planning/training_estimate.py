@@ -21,8 +21,7 @@ from compiler.host import cores, fast_float32, keeps_memory, matrix_libraries, m
 from compiler.padded_batch import PaddedBatch
 from specs import EOS, Features, Spec
 from zoo.data.batches import BatchSize
-from zoo.planning.capacity import weight_bytes
-from zoo.planning.memory_estimate import STATE_COPIES, batch_rows
+from zoo.planning.memory_estimate import STATE_COPIES, batch_rows, weight_bytes
 from zoo.report import Report, duration
 from zoo.report import size as format_size
 from zoo.system import clock, device_memory, pass_timing
@@ -47,11 +46,10 @@ _MIN_ROUNDS, _MAX_ROUNDS, _MAX_SECONDS = 2, 6, 2.0
 
 
 class Done(NamedTuple):
-    """Steps, target tokens and seconds that a training run has already completed."""
+    """Steps and target tokens that a training run has already completed."""
 
     steps: int = 0
     tokens: int = 0
-    seconds: float = 0.0
 
 
 _NOTHING = Done()
@@ -64,7 +62,7 @@ class Forecast:
     steps: int
     """Number of steps until the run reaches a limit of its spec."""
     limit: str
-    """Field of `training` whose limit is reached first: `steps`, `max_tokens` or `max_minutes`."""
+    """Field of `training` whose limit is reached first: `steps` or `max_tokens`."""
     step_seconds: float
     seconds: float
     memory_bytes: int
@@ -115,9 +113,9 @@ class TrainingEstimator:
             batch: The size of a batch, which the processes share.
             processes: The number of processes.
             sharded: Whether weights, gradients and moments are sharded over the processes.
-            done: Steps, tokens and seconds that the run has already completed.
+            done: Steps and tokens that the run has already completed.
         """
-        training, size = self.spec.training, batch.share(processes)
+        training, size = self.spec.training, batch.divided_by(processes)
         parts = training.accumulation_steps
         seconds = pass_seconds(self.spec, -(-size.rows // parts), _padded_lengths(size), self.speed)
         if self.timing:
@@ -126,8 +124,6 @@ class TrainingEstimator:
         left = {"steps": float(training.steps - done.steps)}
         if training.max_tokens is not None:
             left["max_tokens"] = (training.max_tokens - done.tokens) / batch.target_tokens
-        if training.max_minutes is not None:
-            left["max_minutes"] = (60 * training.max_minutes - done.seconds) / seconds
         limit = min(left, key=left.__getitem__)
         steps = max(0, math.ceil(left[limit]))
         memory = self.used_bytes + training_bytes(self.spec, size, processes if sharded else 1)

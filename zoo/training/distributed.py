@@ -179,7 +179,7 @@ def needs_sharding(spec: Spec, mean: BatchSize, processes: Processes) -> bool:
         mean: The mean size of a batch, which the processes share.
         processes: The processes.
     """
-    needed = training_bytes(spec, mean.share(processes.count))
+    needed = training_bytes(spec, mean.divided_by(processes.count))
     (exceeded,) = processes.any(not device_memory.fits_memory(needed, processes.device))
     return exceeded
 

@@ -77,7 +77,7 @@ def verify_resume(spec: Spec, *, device: str = "auto", report: Report | None = N
 
 def _short(spec: Spec) -> Spec:
     """Return the spec with STEPS steps, frequent checkpoints and no other limits."""
-    changes: dict[str, int | None] = dict.fromkeys(("max_tokens", "max_minutes", "dev_score", "patience"), None)
+    changes: dict[str, int | None] = dict.fromkeys(("max_tokens", "dev_score", "patience"), None)
     changes |= {"steps": STEPS, "checkpoint_steps": CHECKPOINT_STEPS, "average": 1, "log_steps": 1}
     return spec.model_copy(update={"training": spec.training.model_copy(update=changes)})
 

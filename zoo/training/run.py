@@ -22,8 +22,7 @@ from zoo.report import Report
 from zoo.version import __version__
 
 CHANGEABLE_FIELDS = (
-    *("description", "licence", "corpus.folder"),
-    *("training.steps", "training.max_tokens", "training.max_minutes", "training.patience"),
+    *("description", "licence", "corpus.folder", "training.steps", "training.max_tokens", "training.patience"),
     *("training.average", "training.log_steps", "training.accumulation_steps"),
 )
 """Fields of the spec that may change when a run is resumed. None of them affects steps that are already done. In later

@@ -198,7 +198,7 @@ def test_sharding_is_needed_if_a_process_cannot_hold_its_share(world: World, mon
     spec = world()
     mean, two = full_batch(spec, 20), Processes("cpu")
     two.count = 2
-    needed = training_bytes(spec, mean.share(2))
+    needed = training_bytes(spec, mean.divided_by(2))
     assert needed < training_bytes(spec, mean)
     for extra, expected in ((2, False), (-2, True)):
         available = int(needed / 0.9) + extra

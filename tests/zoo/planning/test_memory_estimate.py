@@ -12,7 +12,12 @@ import specs
 import zoo
 from specs import Spec, ZooError
 from zoo.generation.ahead_of_time import compile_spec
-from zoo.planning.capacity import max_sentences, require_memory_to_train, require_memory_to_translate, weight_bytes
+from zoo.planning.memory_estimate import (
+    max_sentences,
+    require_memory_to_train,
+    require_memory_to_translate,
+    weight_bytes,
+)
 from zoo.system import device_memory
 from zoo.system.memory import memory_limit
 from zoo.training.benchmarks import benchmark_decoding, benchmark_training
