@@ -6,6 +6,7 @@ flushed to the disk and renamed. The next writer in that folder removes the temp
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import json
 import os
@@ -19,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 from specs import ZooError
-from zoo.files.exchange import exchange
 from zoo.files.storage import FREE_SPACE_HINT
 
 _DISK_FULL = {errno.ENOSPC: "the disk is full", errno.EDQUOT: "the disk quota is used up"}
@@ -27,6 +27,9 @@ _OCCUPIED = {errno.ENOTEMPTY, errno.EEXIST}
 _PARTIAL = ".partial-"
 _REPLACED = ".replaced"
 _MAX_ATTEMPTS = 100
+_CURRENT_FOLDER = -100  # AT_FDCWD: relative paths start at the current folder
+_EXCHANGE = 2  # RENAME_EXCHANGE on Linux, RENAME_SWAP on macOS
+_UNSUPPORTED = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EPERM}
 
 
 class FolderExistsError(ZooError):
@@ -46,19 +49,13 @@ def atomic_file(path: Path, mode: int | None = None) -> Iterator[Path]:
     Raises:
         ZooError: The disk is full, or the file cannot be written.
     """
-    partial = partial_path(path)
-    with convert_disk_errors(path, partial):
-        remove_leftovers(path.parent)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            default_mode = _default_mode(partial)
-            yield partial
-            _set_mode(partial, default_mode if mode is None else mode)
-            flush_to_disk(partial)
-            os.replace(partial, path)
-            flush_to_disk(path.parent)
-        finally:
-            partial.unlink(missing_ok=True)
+    with _partial(path) as partial:
+        default_mode = _default_mode(partial)
+        yield partial
+        _set_mode(partial, default_mode if mode is None else mode)
+        flush_to_disk(partial)
+        os.replace(partial, path)
+        flush_to_disk(path.parent)
 
 
 def create_file(path: Path, content: bytes) -> bool:
@@ -70,19 +67,14 @@ def create_file(path: Path, content: bytes) -> bool:
     Raises:
         ZooError: The file cannot be written, or the file system has no hard links.
     """
-    partial = partial_path(path)
-    with convert_disk_errors(path, partial):
-        remove_leftovers(path.parent)
-        path.parent.mkdir(parents=True, exist_ok=True)
+    with _partial(path) as partial:
+        partial.write_bytes(content)
+        flush_to_disk(partial)
         try:
-            partial.write_bytes(content)
-            flush_to_disk(partial)
             os.link(partial, path)
-            flush_to_disk(path.parent)
         except FileExistsError:
             return False
-        finally:
-            partial.unlink(missing_ok=True)
+        flush_to_disk(path.parent)
     return True
 
 
@@ -110,20 +102,28 @@ def atomic_folder(path: Path, *, replace: bool = True) -> Iterator[Path]:
         FolderExistsError: `path` has content, and `replace` is False.
         ZooError: The disk is full, or the folder cannot be written.
     """
+    with _partial(path) as partial:
+        remove_path(partial)
+        partial.mkdir()
+        mode = _default_mode(partial / "mode")
+        yield partial
+        for written in (*partial.rglob("*"), partial):
+            if written.is_file():
+                _set_mode(written, mode)
+            flush_to_disk(written)
+        _rename_folder(partial, path, replace)
+        flush_to_disk(path.parent)
+
+
+@contextmanager
+def _partial(path: Path) -> Iterator[Path]:
+    """Yield the temporary path for a file or folder, and remove it at the end. Create the parent folder if needed."""
     partial = partial_path(path)
     with convert_disk_errors(path, partial):
         remove_leftovers(path.parent)
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         try:
-            mode = _default_mode(partial / "mode")
             yield partial
-            for written in (*partial.rglob("*"), partial):
-                if written.is_file():
-                    _set_mode(written, mode)
-                flush_to_disk(written)
-            _rename_folder(partial, path, replace)
-            flush_to_disk(path.parent)
         finally:
             remove_path(partial)
 
@@ -159,6 +159,31 @@ def _replace_folder(partial: Path, path: Path) -> None:
     finally:
         restore_replaced(path.parent)  # does nothing if the rename succeeded
     remove_folder(replaced)  # renames it first, so that a half-removed folder is never restored
+
+
+def exchange(first: Path, second: Path) -> bool:
+    """Exchange two files or folders of one file system atomically.
+
+    Python has no function for this system call. With two renames, one of the paths would not exist for a moment.
+
+    Returns:
+        Whether the paths were exchanged. False if the operating system or the file system cannot do it.
+
+    Raises:
+        OSError: The exchange failed for another reason.
+    """
+    library = ctypes.CDLL(None, use_errno=True)
+    paths = os.fsencode(first), os.fsencode(second)
+    if hasattr(library, "renameat2"):
+        failed = library.renameat2(_CURRENT_FOLDER, paths[0], _CURRENT_FOLDER, paths[1], _EXCHANGE)
+    elif hasattr(library, "renamex_np"):  # macOS
+        failed = library.renamex_np(*paths, _EXCHANGE)
+    else:
+        return False
+    code = ctypes.get_errno()
+    if failed and code not in _UNSUPPORTED:
+        raise OSError(code, os.strerror(code), str(second))
+    return not failed
 
 
 def restore_replaced(folder: Path) -> None:
@@ -308,8 +333,6 @@ def _host_mark() -> str:
 def _is_running(process: int) -> bool:
     try:
         os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except (OSError, OverflowError):
-        return True
+    except (OSError, OverflowError) as error:
+        return not isinstance(error, ProcessLookupError)
     return True
