@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
-import specs
-from specs import Archive, Spec, ZooError, difference
-from specs.notation import quote_in_full
+from specs import Archive, Spec, ZooError
 from zoo.data.prepare import PreparedCorpus
-from zoo.evaluation.metrics import METRICS
 from zoo.files import manifest, storage
 from zoo.files.atomic import write_json
 from zoo.files.download import recorded_sha256
@@ -25,28 +21,13 @@ from zoo.files.reading import read_json
 from zoo.models.weights import Weights
 from zoo.planning.memory_estimate import estimate_memory
 from zoo.training.run import Run
-from zoo.training.run_log import read_log, training_record
+from zoo.training.run_log import training_record
 from zoo.version import __version__
 
 NAME = "facts.json"
-_MAX_CURVE_POINTS = 64
-_COMPARED_SECTIONS = ("task", "architecture", "vocabulary", "training")
 _Text = Annotated[str, Field(max_length=10_000)]
 _Texts = Annotated[dict[_Text, _Text], Field(max_length=10_000)]
 _Count = Annotated[int, Field(ge=0, lt=2**63)]
-
-
-@dataclass(frozen=True)
-class NearestSpec:
-    """Shipped spec that differs from a model's spec in the fewest fields.
-
-    Attributes:
-        spec: Short name of the shipped spec.
-        changed: Differing field -> (value in the shipped spec, value in the model's spec).
-    """
-
-    spec: _Text
-    changed: Annotated[dict[_Text, tuple[_Text, _Text]], Field(max_length=1_000)]
 
 
 @dataclass(frozen=True)
@@ -65,21 +46,6 @@ class CorpusProvenance:
 
 
 @dataclass(frozen=True)
-class CurvePoint:
-    """Point of a learning curve.
-
-    Attributes:
-        step: Training step.
-        loss: Mean training loss per token since the previous line of the log. None if it was not finite.
-        dev: Name of a metric -> score on the dev set. Empty if the dev set was not scored at this step.
-    """
-
-    step: _Count
-    loss: float | None
-    dev: Annotated[dict[_Text, float], Field(max_length=100)]
-
-
-@dataclass(frozen=True)
 class TrainingProvenance:
     """Properties of the training run of a model. Unknown values are None or empty.
 
@@ -95,7 +61,6 @@ class TrainingProvenance:
         devices: Number of processes that trained together.
         machine: Name of the hardware.
         software: Versions of the libraries.
-        curve: Learning curve.
     """
 
     seed: _Count
@@ -107,7 +72,6 @@ class TrainingProvenance:
     devices: _Count | None = None
     machine: _Text = ""
     software: _Text = ""
-    curve: Annotated[tuple[CurvePoint, ...], Field(max_length=10_000)] = ()
 
 
 @dataclass(frozen=True)
@@ -118,7 +82,6 @@ class Provenance:
         spec: Fingerprint of the spec. Two specs with the same model and training have the same fingerprint.
         published: Time of publication in UTC, as in ISO 8601.
         zoo_version: Version of zoo that published the model.
-        nearest: The most similar shipped spec.
         corpus: The training corpus.
         training: Properties of the training run. None for an imported model.
         imported: Origin of an imported model, as name -> text: `format`, `source`, `engine`, options such as
@@ -131,7 +94,6 @@ class Provenance:
     spec: _Text = ""
     published: _Text = ""
     zoo_version: _Text = ""
-    nearest: NearestSpec | None = None
     corpus: CorpusProvenance = CorpusProvenance()
     training: TrainingProvenance | None = None
     imported: _Texts = field(default_factory=dict)
@@ -178,7 +140,6 @@ def provenance_of_run(spec: Spec, run: Run, weights: Weights) -> Provenance:
         spec=fingerprint(spec),
         published=_now(),
         zoo_version=__version__,
-        nearest=_most_similar_spec(spec),
         corpus=_corpus_provenance(spec, run),
         training=_training_provenance(spec, run, weights),
     )
@@ -204,26 +165,6 @@ def provenance_of_import(spec: Spec, origin: Mapping[str, str], notes: Sequence[
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def _most_similar_spec(spec: Spec) -> NearestSpec:
-    """Return the most similar shipped spec. For a shipped spec itself, return the spec that it extends."""
-    differences = {short: dict(_differences(spec, other)) for short, other in _shipped_specs().items()}
-    nearest = min(differences, key=lambda short: len(differences[short]))
-    if not differences[nearest] and (parent := specs.parent(nearest)):
-        return NearestSpec(parent.short_name, dict(_differences(spec, parent)))
-    return NearestSpec(nearest, differences[nearest])
-
-
-@cache
-def _shipped_specs() -> Mapping[str, Spec]:
-    return {short: specs.load(short) for short in specs.names()}
-
-
-def _differences(spec: Spec, other: Spec) -> Iterator[tuple[str, tuple[str, str]]]:
-    for key, (old, new) in difference(spec, other).items():
-        if key.partition(".")[0] in _COMPARED_SECTIONS:
-            yield key, (quote_in_full(old).strip("`"), quote_in_full(new).strip("`"))
 
 
 def _corpus_provenance(spec: Spec, run: Run) -> CorpusProvenance:
@@ -270,20 +211,5 @@ def _training_provenance(spec: Spec, run: Run, weights: Weights) -> TrainingProv
         paper_flops=record.estimated_flops or None,
         seconds=record.seconds,
         devices=record.devices,
-        curve=tuple(_learning_curve(run)),
         **common,
     )
-
-
-def _learning_curve(run: Run) -> Iterator[CurvePoint]:
-    """Yield at most 64 points of the learning curve in a run's log, always including the last one.
-
-    Use only steps at which the dev set was scored. If there are none, use all steps in the log.
-    """
-    metrics = {f"dev_{metric.name}": metric.name for metric in METRICS}
-    lines = read_log(run)
-    scored = [line for line in lines if metrics.keys() & line.keys()] or lines
-    stride = -(-len(scored) // _MAX_CURVE_POINTS)
-    for line in scored[::-1][::stride][::-1]:
-        dev = {name: float(line[key]) for key, name in metrics.items() if isinstance(line.get(key), int | float)}
-        yield CurvePoint(int(line["step"]), line.get("loss"), dev)
