@@ -94,7 +94,7 @@ def take_lock(descriptor: int, mode: int) -> bool:
 
     Args:
         descriptor: The descriptor of the file or folder.
-        mode: `fcntl.LOCK_SH` or `fcntl.LOCK_EX`, with `fcntl.LOCK_NB` to return at once if another process has the lock.
+        mode: `fcntl.LOCK_SH` or `fcntl.LOCK_EX`. With `fcntl.LOCK_NB`, do not wait for another process.
 
     Returns:
         False if another process has the lock.

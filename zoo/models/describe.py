@@ -16,7 +16,7 @@ from zoo.files import manifest
 from zoo.models import find
 from zoo.models.folder import MAX_SPEC_BYTES, SCORES, SPEC, ModelFolder
 from zoo.models.local_store import bundle_digest, read_origin
-from zoo.models.pull import RegistryModel, describe_search, find_in_registries
+from zoo.models.pull import RegistryModel, find_in_registries
 from zoo.models.registries.revision import parse_reference
 from zoo.report import Report, WarningsReport
 
@@ -73,7 +73,7 @@ def describe(name: str | os.PathLike[str], report: Report | None = None) -> Desc
         return _describe_folder(folder)
     found = None if reference is None else find_in_registries(reference, report)
     if found is None:
-        raise find.not_published_error(name, "" if reference is None else describe_search(reference))
+        raise find.not_published_error(name, in_registries=True)
     return _describe_registry_model(found)
 
 
