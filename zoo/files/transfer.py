@@ -135,12 +135,9 @@ def _attempt(url: str, partial: Path, report: Report, max_bytes: int | None) -> 
         with error:
             _handle_status(error, url, partial, offset, version)
         return
-    except ValueError as error:
-        raise ZooError(
-            f"`{url}` redirects to an invalid address: {str(error)[:_QUOTED_CHARACTERS]}",
-            hint=_ADDRESS_HINT,
-            exit_code=1,
-        ) from None
+    except (ValueError, OverflowError, http.client.InvalidURL) as error:
+        problem = f"`{url}` is not a valid address, or redirects to one: {str(error)[:_QUOTED_CHARACTERS]}"
+        raise ZooError(problem, hint=_ADDRESS_HINT, exit_code=1) from None
     with response:
         start, current = _parse_headers(response.status, response.headers)
         if start not in (0, offset) or (start and current.differs(version)):
