@@ -23,8 +23,8 @@ from urllib.request import url2pathname
 from specs import ZooError
 from zoo.files import storage
 from zoo.files.atomic import convert_disk_errors, flush_to_disk, write_json
-from zoo.files.hashes import sha256
 from zoo.files.locks import exclusive
+from zoo.files.manifest import sha256
 from zoo.files.reading import read_json
 from zoo.files.transfer import discard, is_offline, transfer
 from zoo.report import Report

@@ -124,12 +124,13 @@ def discard(partial: Path) -> None:
 def _attempt(url: str, partial: Path, report: Report, max_bytes: int | None) -> None:
     """Request the rest of a file once, and append it to `partial`."""
     offset, version = _size(partial), _read_version(partial)
-    request = urllib.request.Request(quote(url, safe="%/:=&?~#+!$,;'@()*[]"), headers={"User-Agent": "zoo"})
+    headers = {"User-Agent": "zoo"}
     if offset:
-        request.add_header("Range", f"bytes={offset}-")
+        headers["Range"] = f"bytes={offset}-"
         if version.validator:
-            request.add_header("If-Range", version.validator)
+            headers["If-Range"] = version.validator
     try:
+        request = urllib.request.Request(quote(url, safe="%/:=&?~#+!$,;'@()*[]"), headers=headers)
         response = urllib.request.urlopen(request, timeout=_TIMEOUT)
     except urllib.error.HTTPError as error:
         with error:

@@ -37,8 +37,7 @@ from zoo.models.weights import Weights
 from zoo.publishing.provenance import Provenance, provenance_of_import
 from zoo.publishing.publish import publish_imported
 from zoo.report import Report, size
-from zoo.system.device_memory import is_out_of_memory
-from zoo.system.memory import memory_limit
+from zoo.system.memory import is_out_of_memory, memory_limit
 from zoo.text.lines import read_lines
 from zoo.version import __version__
 

@@ -11,8 +11,8 @@ from typing import NamedTuple
 from specs import ZooError
 from zoo.files import manifest, storage
 from zoo.files.atomic import atomic_folder, convert_disk_errors, link_or_copy, remove_path
-from zoo.files.hashes import sha256
 from zoo.files.locks import exclusive
+from zoo.files.manifest import sha256
 from zoo.files.reading import file_exists
 from zoo.files.storage import require_space
 from zoo.files.transfer import discard

@@ -153,7 +153,7 @@ def test_a_file_address_is_used_without_copying(tmp_path, monkeypatch):
     def fail(*_):
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr("zoo.files.hashes.hashlib.file_digest", fail)
+    monkeypatch.setattr("zoo.files.manifest.hashlib.file_digest", fail)
     with pytest.raises(ZooError, match=r"some\.tgz` cannot be read: Input/output error"):
         fetch((tmp_path / "some.tgz").as_uri(), None, Report())
 

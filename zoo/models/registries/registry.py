@@ -25,7 +25,7 @@ from urllib.request import url2pathname
 from specs import ZooError
 from specs.spec import Name
 from zoo.files import manifest, storage
-from zoo.files.hashes import sha256
+from zoo.files.manifest import sha256
 from zoo.files.reading import file_exists, read_bytes
 from zoo.files.transfer import is_offline
 from zoo.models.registries import revision as revisions

@@ -6,7 +6,7 @@ import pytest
 
 from specs import ZooError
 from zoo.files import manifest
-from zoo.files.hashes import sha256
+from zoo.files.manifest import sha256
 from zoo.models.registries.file_stores import FolderStore
 from zoo.models.registries.registry import INDEX, PAGE, Registry, open_registry
 from zoo.models.registries.revision import Reference
