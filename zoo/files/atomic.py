@@ -49,7 +49,7 @@ def atomic_file(path: Path, mode: int | None = None) -> Iterator[Path]:
     Raises:
         ZooError: The disk is full, or the file cannot be written.
     """
-    with _partial(path) as partial:
+    with temporary_path(path) as partial:
         default_mode = _default_mode(partial)
         yield partial
         _set_mode(partial, default_mode if mode is None else mode)
@@ -67,7 +67,7 @@ def create_file(path: Path, content: bytes) -> bool:
     Raises:
         ZooError: The file cannot be written, or the file system has no hard links.
     """
-    with _partial(path) as partial:
+    with temporary_path(path) as partial:
         partial.write_bytes(content)
         flush_to_disk(partial)
         try:
@@ -102,8 +102,7 @@ def atomic_folder(path: Path, *, replace: bool = True) -> Iterator[Path]:
         FolderExistsError: `path` has content, and `replace` is False.
         ZooError: The disk is full, or the folder cannot be written.
     """
-    with _partial(path) as partial:
-        remove_path(partial)
+    with temporary_path(path) as partial:
         partial.mkdir()
         mode = _default_mode(partial / "mode")
         yield partial
@@ -116,12 +115,16 @@ def atomic_folder(path: Path, *, replace: bool = True) -> Iterator[Path]:
 
 
 @contextmanager
-def _partial(path: Path) -> Iterator[Path]:
-    """Yield the temporary path for a file or folder, and remove it at the end. Create the parent folder if needed."""
-    partial = partial_path(path)
+def temporary_path(path: Path) -> Iterator[Path]:
+    """Yield a hidden path next to `path` for a file or folder, and remove it at the end.
+
+    The parent folder is created if needed. If the process is killed, the next writer in that folder removes the path.
+    """
+    partial = _partial_path(path)
     with convert_disk_errors(path, partial):
-        remove_leftovers(path.parent)
+        _remove_leftovers(path.parent)
         path.parent.mkdir(parents=True, exist_ok=True)
+        remove_path(partial)
         try:
             yield partial
         finally:
@@ -206,7 +209,7 @@ def remove_folder(path: Path) -> Path | None:
     Returns:
         The renamed folder, if this user has no permission to remove all of it. None if it was removed.
     """
-    remove_leftovers(path.parent)
+    _remove_leftovers(path.parent)
     renamed = _set_aside(path, ".removed")
     remove_path(renamed)
     return renamed if os.path.lexists(renamed) else None
@@ -220,7 +223,7 @@ def remove_path(path: Path) -> None:
         path.unlink(missing_ok=True)
 
 
-def remove_leftovers(folder: Path) -> None:
+def _remove_leftovers(folder: Path) -> None:
     """Call `restore_replaced`, and remove temporary paths that killed processes of this machine left in a folder."""
     restore_replaced(folder)
     if not folder.is_dir():
@@ -233,7 +236,7 @@ def remove_leftovers(folder: Path) -> None:
                 remove_path(path)
 
 
-def partial_path(path: Path) -> Path:
+def _partial_path(path: Path) -> Path:
     """Return a hidden temporary path next to `path` that no other thread or process uses."""
     return path.absolute().with_name(f".{path.name}{_host_mark()}{os.getpid()}.{threading.get_ident()}")
 
@@ -304,7 +307,7 @@ def _concerns(error: OSError, path: Path, partial: Path | None) -> bool:
 
 def _set_aside(path: Path, suffix: str) -> Path:
     """Rename a file or folder, if it exists, to a temporary name that ends in `suffix`. Return the new path."""
-    renamed = partial_path(path)
+    renamed = _partial_path(path)
     renamed = renamed.with_name(f"{renamed.name}{suffix}")
     shutil.rmtree(renamed, ignore_errors=True)
     with suppress(FileNotFoundError):

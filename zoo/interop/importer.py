@@ -124,7 +124,7 @@ def import_model(source: str, options: ImportOptions, report: Report) -> ImportR
             origin["check"] = comparisons[0].summary
         spec = model.spec.model_copy(update={"licence": hub.licence_of_card(path)})
         _write(bundle, replace(model, spec=spec))
-        return provenance_of_import(spec, origin, model.notes)
+        return provenance_of_import(origin, model.notes)
 
     folder = publish_imported(name, fill, replace=options.replace, report=report)
     return ImportResult(folder, next(iter(comparisons), None))

@@ -325,11 +325,7 @@ log-probabilities in `{REFERENCES}`.{check}"""
 
 def _publication(provenance: Provenance) -> Iterator[str]:
     if provenance.published:
-        yield (
-            f"Published on {provenance.published.partition('T')[0]} with zoo {provenance.zoo_version}. "
-            f"The fingerprint of the spec is `{provenance.spec}`. "
-            "All models with the same architecture and training have the same fingerprint."
-        )
+        yield (f"Published on {provenance.published.partition('T')[0]} with zoo {provenance.zoo_version}.")
 
 
 def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

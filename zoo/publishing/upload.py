@@ -9,7 +9,7 @@ from pathlib import Path
 
 from specs import ZooError
 from zoo.files import manifest, storage
-from zoo.files.atomic import link_or_copy, partial_path, remove_leftovers, remove_path
+from zoo.files.atomic import link_or_copy, temporary_path
 from zoo.files.reading import file_exists
 from zoo.models import find
 from zoo.models.folder import ModelFolder
@@ -115,12 +115,8 @@ def _record_origin(folder: Path, revision: Revision, registry: Registry, report:
 @contextmanager
 def _snapshot(folder: Path) -> Iterator[Path]:
     """Yield a temporary folder with a copy of a bundle's files, which does not change if the bundle is replaced."""
-    storage.pulls().mkdir(parents=True, exist_ok=True)
-    remove_leftovers(storage.pulls())
-    snapshot = partial_path(storage.pulls() / folder.name)
-    remove_path(snapshot)
-    snapshot.mkdir()
-    try:
+    with temporary_path(storage.pulls() / folder.name) as snapshot:
+        snapshot.mkdir()
         for name in sorted({*manifest.read(folder).entries, *REQUIRED_FILES, manifest.NAME}):
             if not is_file_name(name):
                 problem = f"`{folder}` has a file `{name}`, a name that registries do not accept"
@@ -129,5 +125,3 @@ def _snapshot(folder: Path) -> Iterator[Path]:
                 raise ZooError(f"`{folder / name}` is missing", hint="publish the run of this model again", exit_code=1)
             link_or_copy(folder / name, snapshot / name)
         yield snapshot
-    finally:
-        remove_path(snapshot)

@@ -13,7 +13,7 @@ from zoo.generation.loading import open_model
 from zoo.models import find
 from zoo.models.folder import CARD, SCORES, SPEC, WEIGHTS
 from zoo.models.weights import RESTORE_HINT
-from zoo.publishing import provenance, reference_results
+from zoo.publishing import reference_results
 from zoo.publishing.reference_results import ReproducedOutputs
 from zoo.report import Report
 
@@ -71,7 +71,6 @@ def verify_folder(folder: Path, report: Report, how: BackendOptions = EXACT) -> 
         manifest.check(folder, sorted(names))
     except ZooError as error:
         raise ZooError(error.problem, where=error.where, hint=error.hint or RESTORE_HINT, exit_code=1) from None
-    provenance.read(listed)
     outputs = reference_results.read_outputs(listed)
     translator = open_model(folder, **how, report=report)
     references = reference_results.read(folder / reference_results.NAME, translator.spec)

@@ -76,7 +76,6 @@ def test_the_card_of_a_parser_is_about_trees(tokens: Vocabulary, parsing: Callab
 
 
 PROVENANCE = Provenance(
-    spec="ab" * 32,
     published="2026-11-22T10:00:00+00:00",
     zoo_version="0.1.0",
     corpus=CorpusProvenance("0123456789abcdef", {"dev/source.txt": "cd" * 32}),

@@ -1,17 +1,12 @@
-"""Provenance of a model are gathered from its run, read as they were written, and refused if invalid."""
+"""Facts about the provenance of a model are gathered from its run."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import pytest
-
-import specs
 import zoo
-from specs import ZooError
 from zoo.data.prepare import prepare
 from zoo.files import manifest
 from zoo.files.atomic import write_json
@@ -19,7 +14,6 @@ from zoo.models import weights
 from zoo.publishing import provenance
 from zoo.publishing.provenance import (
     Provenance,
-    fingerprint,
     provenance_of_import,
     provenance_of_run,
 )
@@ -52,7 +46,7 @@ def test_facts_describe_the_run_and_its_corpus(trained: Callable[..., Run]) -> N
     assert training.flops
     assert found.corpus.fingerprint == prepared.fingerprint
     assert found.corpus.files["dev/source.txt"] == manifest.read(prepared.folder).entries["dev/source.txt"].sha256
-    assert (found.zoo_version, found.spec) == (zoo.__version__, fingerprint(run.spec))
+    assert found.zoo_version == zoo.__version__
 
 
 def test_without_a_log_flops_are_estimated(trained: Callable[..., Run]) -> None:
@@ -62,37 +56,7 @@ def test_without_a_log_flops_are_estimated(trained: Callable[..., Run]) -> None:
     assert (training.steps, training.seconds) == (9, None)
 
 
-def test_facts_of_an_import_are_read_as_they_were_written(tmp_path: Path) -> None:
-    written = provenance_of_import(specs.load("tiny"), {"format": "marian", "source": "model.npz"}, ["It has no BOS."])
-    written.write(tmp_path)
+def test_facts_of_an_import_are_written(tmp_path: Path) -> None:
+    provenance_of_import({"format": "marian", "source": "model.npz"}, ["It has no BOS."]).write(tmp_path)
     values = json.loads((tmp_path / provenance.NAME).read_text())
-    for content in (values, {**values, "novelty": {"a": 1}}):
-        (tmp_path / provenance.NAME).write_text(json.dumps(content))
-        manifest.write(tmp_path)
-        assert provenance.read(manifest.read(tmp_path)) == written
-    assert (written.imported["source"], written.notes, written.training) == ("model.npz", ("It has no BOS.",), None)
-
-
-def test_the_fingerprint_identifies_model_and_training() -> None:
-    tiny = specs.load("tiny")
-    renamed = {"name": "other", "description": "other", "licence": "MIT", "corpus.folder": "/elsewhere"}
-    assert fingerprint(specs.load("tiny", renamed)) == fingerprint(tiny)
-    assert fingerprint(specs.load("tiny", {"training.seed": 7})) != fingerprint(tiny)
-
-
-def test_invalid_facts_are_refused(tmp_path: Path) -> None:
-    invalid: list[Any] = [
-        {"spec": 3},
-        {"training": {"seed": -1}},
-        {"training": {"seed": 1, "averaged_steps": [1.5]}},
-        {"notes": ["x" * 100_000]},
-        {"imported": {"a": {"b": "c"}}},
-        [],
-        {"training": {"seed": 1, "flops": "1e999"}},
-    ]
-    for values in invalid:
-        (tmp_path / provenance.NAME).write_text(json.dumps(values))
-        manifest.write(tmp_path)
-        with pytest.raises(ZooError, match=r"facts.json` is damaged") as raised:
-            provenance.read(manifest.read(tmp_path))
-        assert raised.value.exit_code == 1
+    assert (values["imported"]["source"], values["notes"]) == ("model.npz", ["It has no BOS."])
