@@ -23,13 +23,9 @@ def home() -> Path:
         ZooError: The path is not valid UTF-8.
     """
     configured = os.environ.get("ZOO_HOME")
-    folder = Path(os.path.expanduser(configured)).absolute() if configured else _default_home()
+    folder = Path(os.path.expanduser(configured or user_data_dir("zoo", appauthor=False))).absolute()
     require_utf8(folder)
     return folder
-
-
-def _default_home() -> Path:
-    return Path(user_data_dir("zoo", appauthor=False))
 
 
 def models() -> Path:

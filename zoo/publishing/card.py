@@ -10,7 +10,6 @@ import compiler
 import specs
 from specs import Archive, Corpus, Files, Grammar, Parsing, Spec, Table, Task, Treebank
 from zoo.evaluation.metrics import metrics_for
-from zoo.evaluation.scores import MACHINE_KEY
 from zoo.publishing.provenance import Provenance, TrainingProvenance
 from zoo.publishing.reference_results import NAME as REFERENCES
 from zoo.publishing.reference_results import OUTPUTS_NAME, ReferenceOutputs
@@ -75,7 +74,6 @@ def card(
         *_layer_descriptions(spec),
         *_origin(provenance),
         f"## Evaluation\n\n{_scores(scores, spec)}",
-        *_speed(scores),
         f"## Training\n\n{_training(spec, provenance)}",
         f"## Training data and licence\n\n{_data(spec, words.examples, provenance)}",
         f"## Limitations\n\n{_limitations(spec, vocabulary, provenance, longest_source)}",
@@ -165,15 +163,6 @@ def _scores(scores: Mapping[str, Any], spec: Spec) -> str:
 def _directions(spec: Spec) -> Sequence[tuple[str, str]]:
     """Return the translation directions of a multilingual model: the source and the target language of each."""
     return tuple(dict.fromkeys(map(spec.corpus.direction, spec.corpus.parts))) if spec.languages else ()
-
-
-def _speed(scores: Mapping[str, Any]) -> Iterator[str]:
-    for split, result in scores.items():
-        if MACHINE_KEY in result and result.get("sentences_per_second"):
-            yield (
-                f"The {split} set was decoded at {result['sentences_per_second']:,.1f} sentences per second on "
-                f"{escape(str(result[MACHINE_KEY]))}, with the beam size and length penalty of the spec."
-            )
 
 
 def _training(spec: Spec, provenance: Provenance) -> str:
@@ -277,11 +266,8 @@ def _limitations(spec: Spec, vocabulary: Vocabulary, provenance: Provenance, lon
 
 def _unknown_characters(vocabulary: Vocabulary, task: Task) -> str:
     if isinstance(task, Parsing):
-        if vocabulary.byte_fallback:
-            return (
-                "Characters outside the vocabulary are read as bytes. The trees contain the words as they were given."
-            )
-        return "Characters outside the vocabulary are unknown tokens. The trees contain the words as they were given."
+        kind = "read as bytes" if vocabulary.byte_fallback else "unknown tokens"
+        return f"Characters outside the vocabulary are {kind}. The trees contain the words as they were given."
     if vocabulary.byte_fallback:
         return "Characters outside the vocabulary are read and written as bytes, so that no text is lost."
     return (
