@@ -20,7 +20,7 @@ from specs import ZooError
 from specs.notation import quote
 from zoo.files import storage
 from zoo.files.atomic import write_json
-from zoo.files.reading import MAX_BYTES, open_file, read_bytes, read_json
+from zoo.files.reading import MAX_BYTES, damaged, open_file, read_bytes, read_json
 from zoo.report import sizes
 
 NAME = "manifest.json"
@@ -108,12 +108,12 @@ class Manifest:
         root = os.path.join(os.path.realpath(self.folder), "")
         if not os.path.realpath(path).startswith(root):
             hint = "if you trust the link's target, copy it into the folder in place of the link"
-            raise ZooError(f"`{path}` is damaged: it is a link to a file outside its folder", hint=hint, exit_code=1)
+            raise damaged(path, "it is a link to a file outside its folder", hint)
         return path
 
     def _entry(self, name: str) -> ManifestEntry:
         if name not in self.entries:
-            raise _damaged(self.folder, f"it has no entry for {quote(name)}")
+            raise damaged(self.folder / NAME, f"it has no entry for {quote(name)}", _RESTORE_HINT)
         return self.entries[name]
 
 
@@ -130,18 +130,18 @@ def read(folder: Path) -> Manifest:
         identity = {}
     values = read_json(path)
     if not values:
-        raise _damaged(folder, "it lists no files")
-    return Manifest(folder, {name: _parse_entry(folder, name, value) for name, value in values.items()}, identity)
+        raise damaged(path, "it lists no files", _RESTORE_HINT)
+    return Manifest(folder, {name: _parse_entry(path, name, value) for name, value in values.items()}, identity)
 
 
-def _parse_entry(folder: Path, name: str, value: object) -> ManifestEntry:
+def _parse_entry(file: Path, name: str, value: object) -> ManifestEntry:
     path = PurePosixPath(name)
     is_inside = path.parts and str(path) == name and not path.is_absolute() and ".." not in path.parts
     if not is_inside or not name.isprintable():
-        raise _damaged(folder, f"{quote(name)} is not a valid file name")
+        raise damaged(file, f"{quote(name)} is not a valid file name", _RESTORE_HINT)
     size, digest = (value.get("bytes"), value.get("sha256")) if isinstance(value, dict) else (None, None)
     if type(size) is not int or not isinstance(digest, str) or not _DIGEST.fullmatch(digest):
-        raise _damaged(folder, f"the entry of {quote(name)} has no size or no SHA-256")
+        raise damaged(file, f"the entry of {quote(name)} has no size or no SHA-256", _RESTORE_HINT)
     return ManifestEntry(size, digest)
 
 
@@ -182,17 +182,11 @@ def check(folder: Path, names: Iterable[str] | None = None, *, hashed_bytes: int
 def _require_size(path: Path, actual: int, entry: ManifestEntry) -> None:
     if actual != entry.bytes:
         actual_text, expected_text = sizes(actual, entry.bytes)
-        problem = f"`{path}` is damaged: it has {actual_text} instead of {expected_text}"
-        raise ZooError(problem, hint=_RESTORE_HINT, exit_code=1)
-
-
-def _damaged(folder: Path, reason: str) -> ZooError:
-    return ZooError(f"`{folder / NAME}` is damaged: {reason}", hint=_RESTORE_HINT, exit_code=1)
+        raise damaged(path, f"it has {actual_text} instead of {expected_text}", _RESTORE_HINT)
 
 
 def _changed(path: Path) -> ZooError:
-    problem = f"`{path}` is damaged: its SHA-256 differs from the one in `{NAME}`"
-    return ZooError(problem, hint=_RESTORE_HINT, exit_code=1)
+    return damaged(path, f"its SHA-256 differs from the one in `{NAME}`", _RESTORE_HINT)
 
 
 def sha256(path: Path) -> str:

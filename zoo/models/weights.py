@@ -15,7 +15,7 @@ from safetensors import SafetensorError, safe_open
 from specs import ZooError
 from zoo.files.atomic import atomic_file
 from zoo.files.manifest import Manifest, file_identity, has_digest
-from zoo.files.reading import MAX_VOCABULARY_BYTES, file_exists, open_file, read_bytes
+from zoo.files.reading import MAX_VOCABULARY_BYTES, damaged, file_exists, open_file, read_bytes
 from zoo.report import size
 
 if TYPE_CHECKING:
@@ -146,8 +146,7 @@ def read(file: Path, manifest: Manifest | None = None) -> Weights:
             stored = {name: opened.get_tensor(name) for name in opened.keys()}  # noqa: SIM118
         digest = metadata.get(_DIGEST) if manifest is None else None
         if digest is not None and not has_digest(file, digest, lambda: _tensor_digest(stored)):
-            problem = f"`{file}` is damaged: its tensors do not have the recorded SHA-256"
-            raise ZooError(problem, hint=RESTORE_HINT, exit_code=1)
+            raise damaged(file, "its tensors do not have the recorded SHA-256", RESTORE_HINT)
         if file_identity(file) != before:
             raise ZooError(f"`{file}` was replaced while it was read", hint="run the command again", exit_code=1)
         tensors = dequantise(stored)
@@ -196,8 +195,7 @@ def check_header(stream: BinaryIO, file: Path) -> None:
     """
     length = int.from_bytes(stream.read(8), "little")
     if length > MAX_HEADER_BYTES:
-        problem = f"`{file}` is damaged: its header has {size(length)}; the limit is {size(MAX_HEADER_BYTES)}"
-        raise ZooError(problem, hint=RESTORE_HINT, exit_code=1)
+        raise damaged(file, f"its header has {size(length)}; the limit is {size(MAX_HEADER_BYTES)}", RESTORE_HINT)
 
 
 @contextmanager

@@ -30,7 +30,7 @@ from zoo.evaluation.metrics import Metric, metrics_for
 from zoo.evaluation.outputs import EvaluationSet, ModelOutputs
 from zoo.files.atomic import atomic_file, write_json
 from zoo.files.manifest import Manifest
-from zoo.files.reading import open_file
+from zoo.files.reading import damaged, open_file
 from zoo.generation.batching import pad_sequences
 from zoo.generation.config import GenerationOptions
 from zoo.generation.translator import Translator
@@ -322,10 +322,9 @@ def read_outputs(listed: Manifest) -> ReferenceOutputs | None:
     try:
         parsed = _OUTPUTS.validate_json(content)
     except ValidationError as error:
-        problem = f"`{path}` is damaged: {error.error_count()} of its values are invalid"
-        raise ZooError(problem, hint=_RESTORE_HINT, exit_code=1) from None
+        raise damaged(path, f"{error.error_count()} of its values are invalid", _RESTORE_HINT) from None
     if not len(parsed.sources) == len(parsed.references) == len(parsed.outputs):
-        raise ZooError(f"`{path}` is damaged: its lists have different lengths", hint=_RESTORE_HINT, exit_code=1)
+        raise damaged(path, "its lists have different lengths", _RESTORE_HINT)
     return parsed
 
 

@@ -136,14 +136,6 @@ class Registry:
         content = self.store.read(path, revisions.MAX_BYTES)
         return None if content is None else parse_record(Alias, content, f"{self.address}/{path}").to
 
-    def read_blob(self, sha256: str, max_bytes: int) -> bytes | None:
-        """Return the content of a small blob. None if it does not exist."""
-        return self.store.read(blob_path(sha256), max_bytes)
-
-    def fetch_blob(self, sha256: str, partial: Path, size: int, report: Report) -> None:
-        """Download a blob to `partial`, or resume its download."""
-        self.store.fetch(blob_path(sha256), partial, size, report)
-
     def entries(self, on_error: Callable[[ZooError], None] | None = None) -> tuple[IndexEntry, ...]:
         """Return the newest revision of each model, sorted by name.
 

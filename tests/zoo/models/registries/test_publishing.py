@@ -36,7 +36,7 @@ def test_a_published_bundle_is_found_and_downloads_are_resumed(registry, bundle,
         for offset in (0, 5):
             partial = tmp_path / f"{name}.{offset}.partial"
             partial.write_bytes(b"x" * offset)
-            registry.fetch_blob(file.sha256, partial, file.bytes, Report())
+            registry.store.fetch(f"blobs/sha256/{file.sha256}", partial, file.bytes, Report())
             assert partial.read_bytes() == b"x" * offset + (folder / name).read_bytes()[offset:]
 
 
