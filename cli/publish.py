@@ -190,7 +190,7 @@ def verify(
     must be the published one, within one point.
     """
     from cli.console import report
-    from zoo.publishing.verify import verify
+    from zoo.publishing.publish import verify
 
     result = verify(name, backend=backend, report=report())
     print(f"{name}: {result.files} files have the published hashes")

@@ -108,7 +108,7 @@ def folder_bytes(*paths: Path) -> int:
     found = {}
     for path in paths:
         inside = [os.path.join(parent, name) for parent, _, names in os.walk(path) for name in names]
-        for file in inside or [path]:
+        for file in inside or [str(path)]:
             with suppress(OSError):  # another process removed it
                 state = os.lstat(file)
                 if stat.S_ISREG(state.st_mode):

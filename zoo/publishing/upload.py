@@ -17,7 +17,7 @@ from zoo.models.local_store import Origin, bundle_digest, read_origin
 from zoo.models.registries.registry import Registry, alias_path, open_registry
 from zoo.models.registries.revision import Revision, is_file_name, is_name
 from zoo.publishing.inventory import summarize
-from zoo.publishing.verify import REQUIRED_FILES, verify
+from zoo.publishing.publish import REQUIRED_FILES, verify
 from zoo.report import Report
 from zoo.visualization.registry_page import registry_page
 

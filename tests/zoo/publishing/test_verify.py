@@ -17,7 +17,7 @@ from zoo.models import folder as model_folder
 from zoo.models import weights
 from zoo.models.weights import Weights
 from zoo.publishing import publish
-from zoo.publishing.verify import verify
+from zoo.publishing.publish import verify
 from zoo.text import tokenizer
 from zoo.training.run import Run
 

@@ -30,7 +30,7 @@ from zoo.training.train import train
 
 World = Callable[..., Spec]
 PROGRAM = "from zoo.entry_point import main; main()"
-SMALL_DEVICES = f"from zoo.system import device_memory as d; d.available_memory = lambda device: 150_000; {PROGRAM}"
+SMALL_DEVICES = f"from zoo.system import memory as d; d.available_memory = lambda device: 150_000; {PROGRAM}"
 """The same program on devices of which two can hold weights, gradients and moments, but not one."""
 TWO = ("--standalone", "--nproc-per-node", "2")
 PLAIN = ("architecture.dropout=0.0", "training.epsilon=1.0e-3")
