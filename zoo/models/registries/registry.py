@@ -28,9 +28,9 @@ from zoo.files import manifest, storage
 from zoo.files.manifest import sha256
 from zoo.files.reading import file_exists, read_bytes
 from zoo.files.transfer import is_offline
-from zoo.models.registries import revision as revisions
 from zoo.models.registries.file_stores import MARKER, FileStore, FolderStore, WritableFileStore
 from zoo.models.registries.revision import (
+    MAX_BYTES,
     Alias,
     IndexEntry,
     PublishedFile,
@@ -90,16 +90,18 @@ class Registry:
         """Return the reason why this address has no registry, such as "does not exist". None if it has one."""
         if isinstance(self.store, FolderStore) and not self.store.folder.exists():
             return "does not exist"
-        return "is not a registry" if self.store.read(MARKER, revisions.MAX_BYTES) is None else None
+        return "is not a registry" if self.store.read(MARKER, MAX_BYTES) is None else None
 
     def find(self, reference: Reference) -> Revision | None:
         """Return the revision that a reference selects. None if there is none."""
         if reference.revision is not None:
             return self.revision(reference.name, reference.revision)
         newest = self.newest(reference.name)
-        if reference.digest is None:
+        if reference.digest is None or newest is None:
             return newest
-        return next((each for each in self._down_from(newest) if each.digest == reference.digest), None)
+        numbers = range(newest.revision, max(0, newest.revision - _MAX_SEARCHED), -1)
+        revisions = (self.revision(newest.name, number) for number in numbers)
+        return next((each for each in revisions if each is not None and each.digest == reference.digest), None)
 
     def newest(self, name: str) -> Revision | None:
         """Return the newest revision of a model, found by bisection. None if the registry does not have the model."""
@@ -117,7 +119,7 @@ class Registry:
     def revision(self, name: str, number: int) -> Revision | None:
         """Return a revision by its number. None if there is none."""
         path = revision_path(name, number)
-        content = self.store.read(path, revisions.MAX_BYTES)
+        content = self.store.read(path, MAX_BYTES)
         if content is None:
             return None
         try:
@@ -133,7 +135,7 @@ class Registry:
     def alias(self, name: str) -> str | None:
         """Return the current name of a renamed model. None if it was not renamed."""
         path = alias_path(name)
-        content = self.store.read(path, revisions.MAX_BYTES)
+        content = self.store.read(path, MAX_BYTES)
         return None if content is None else parse_record(Alias, content, f"{self.address}/{path}").to
 
     def entries(self, on_error: Callable[[ZooError], None] | None = None) -> tuple[IndexEntry, ...]:
@@ -266,15 +268,6 @@ class Registry:
                 continue
             if revision is not None:
                 yield revision.entry
-
-    def _down_from(self, newest: Revision | None) -> Iterator[Revision]:
-        """Yield a revision and the earlier ones, newest first."""
-        if newest is None:
-            return
-        yield newest
-        for number in range(newest.revision - 1, max(0, newest.revision - 1 - _MAX_SEARCHED), -1):
-            if (revision := self.revision(newest.name, number)) is not None:
-                yield revision
 
 
 def open_registry(address: str) -> Registry:
