@@ -53,7 +53,7 @@ def complete_override(incomplete: str) -> list[str]:
 
 def complete_backend(incomplete: str) -> list[str]:
     """Return the backends whose names begin with the text typed so far, for shell completion."""
-    from compiler.backend_names import BACKEND_NAMES
+    from compiler.options import BACKEND_NAMES
 
     return [name for name in ("auto", *BACKEND_NAMES) if name.startswith(incomplete)]
 
@@ -78,7 +78,7 @@ def model_names(name: str | None, others: list[str] | None) -> list[str] | None:
 def check_backend(backend: str | None) -> str | None:
     """Return `backend`, or raise ZooError if it is unknown. This check precedes the search for the model."""
     if backend is not None:
-        from compiler.backend_names import check_backend_name
+        from compiler.options import check_backend_name
 
         check_backend_name(backend)
     return backend

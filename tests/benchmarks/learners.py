@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from compiler import trainable
+from compiler.host import fast_float32, tune_process
 from compiler.padded_batch import PaddedBatch
 from compiler.runtime import sinusoids
-from compiler.switches import fast_float32, tune_process
 from specs import BOS, EOS, PAD, Spec
 from zoo.data.batches import Batch
 from zoo.planning.training_estimate import TrainingEstimator

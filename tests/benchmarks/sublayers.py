@@ -13,8 +13,8 @@ import subprocess
 import sys
 from collections.abc import Mapping
 
-from compiler.complexity import SubLayer
-from compiler.switches import tune_process
+from compiler.costs import SubLayer
+from compiler.host import tune_process
 from specs import Convolution, Lstm, RestrictedAttention, SelfAttention, SeparableConvolution, Ssru
 from tests.benchmarks.arguments import TOY_HELP
 from zoo.paper.timings import LENGTHS, MAX_SECONDS, growth_exponent, time_sublayer

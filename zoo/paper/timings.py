@@ -13,7 +13,7 @@ from torch import Tensor
 import specs
 from compiler import EmittedProgram, Purpose, emit
 from compiler.backends.eager import functions
-from compiler.complexity import END, LENGTH, START, SubLayer, sublayer_stack
+from compiler.costs import END, LENGTH, START, SubLayer, sublayer_stack
 from zoo.paper.runs import LayerTiming
 from zoo.paper.table1 import LAYERS, SIZES
 from zoo.system import processors
@@ -94,8 +94,7 @@ def growth_exponent(points: Mapping[int, float]) -> float:
 def _program(sublayer: SubLayer, d: int, heads: int, causal: bool) -> EmittedProgram:
     """Build a program that consists of one sub-layer with normally distributed random weights."""
     graph = sublayer_stack(sublayer, d, 1, heads=heads, causal=causal)
-    code = emit([graph])
-    program = EmittedProgram(specs.load("base"), {Purpose.ENCODE: graph}, functions(code), str(code))
+    program = EmittedProgram(specs.load("base"), {Purpose.ENCODE: graph}, functions(emit([graph])))
     program.to_empty(device="cpu")
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():

@@ -17,9 +17,8 @@ import torch
 
 from compiler import Cost, EmittedProgram, Purpose, cost, find_device, graphs, trainable
 from compiler.backends import BuildRequest, choose_backend
-from compiler.host import cores
+from compiler.host import cores, fast_float32, keeps_memory, matrix_libraries, matrix_library
 from compiler.padded_batch import PaddedBatch
-from compiler.switches import fast_float32, keeps_memory, matrix_libraries, matrix_library
 from specs import EOS, Features, Spec
 from zoo.data.batches import BatchSize
 from zoo.planning.capacity import weight_bytes

@@ -12,8 +12,7 @@ from typing import TypeVar
 
 import torch
 
-from compiler.host import cores, cpuinfo
-from compiler.switches import fast_float32
+from compiler.host import cores, cpuinfo, fast_float32
 
 Result = TypeVar("Result")
 _MIN_SECONDS = 0.2

@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 
 from compiler import Purpose, build, find_device, graphs, interpret, lower, trainable
+from compiler.host import fast_float32
 from compiler.initialization import initial_weights
 from compiler.padded_batch import PaddedBatch
 from compiler.program import TranslationModel
-from compiler.switches import fast_float32
 from specs import BOS, EOS, PAD, UNK, Spec, ZooError
 from zoo.data.batches import Batch
 from zoo.data.store import Store, StoreWriter

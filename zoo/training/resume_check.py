@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from threading import Timer
 
 import specs
-from compiler.switches import tune_process
+from compiler.host import tune_process
 from specs import Spec, ZooError
 from zoo.files.manifest import sha256
 from zoo.report import Progress, Report

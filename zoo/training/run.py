@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from compiler.switches import matrix_libraries
+from compiler.host import matrix_libraries
 from specs import Spec, ZooError, difference
 from specs.notation import quote_in_full
 from zoo.files.atomic import atomic_file, partial_target, remove_folder, write_json

@@ -17,7 +17,7 @@ import pytest
 import torch
 
 from compiler import Purpose, cost, graphs, trainable
-from compiler.switches import DEFAULT, keeps_memory, matrix_libraries, matrix_library
+from compiler.host import DEFAULT, keeps_memory, matrix_libraries, matrix_library
 from specs import Spec, ZooError
 from zoo.planning import training_estimate
 from zoo.planning.training_estimate import Done, TrainingEstimator, estimate_training, full_batch, time_passes
