@@ -15,7 +15,7 @@ from zoo.files.atomic import atomic_folder
 from zoo.files.storage import require_space
 from zoo.interop.ctranslate2.exporter import CTranslate2Export
 from zoo.interop.formats import Bundle, ExportCheck, ExportFormat, ImportFormat, ImportRequest, format_named
-from zoo.interop.huggingface import formats as huggingface
+from zoo.interop.importer import FAMILIES
 from zoo.interop.numbering import NEVER
 from zoo.interop.onnx import OnnxExport
 from zoo.interop.roundtrip import cannot_export
@@ -26,7 +26,7 @@ from zoo.publishing import reference_results
 from zoo.report import Report
 from zoo.text.tokenizer import SPACE
 
-EXPORT_FORMATS: tuple[ExportFormat, ...] = (*huggingface.FAMILIES, CTranslate2Export(), OnnxExport())
+EXPORT_FORMATS: tuple[ExportFormat, ...] = (*FAMILIES, CTranslate2Export(), OnnxExport())
 """Formats that models are exported to. To add one, write a module and add its class to this list."""
 _TOLERANCE = 1e-3
 

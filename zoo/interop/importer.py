@@ -27,8 +27,12 @@ from zoo.interop.formats import (
     format_named,
     listed,
 )
-from zoo.interop.huggingface import formats as huggingface
+from zoo.interop.huggingface.config import model_type
+from zoo.interop.huggingface.family import Family
 from zoo.interop.huggingface.marian import HuggingFaceMarian
+from zoo.interop.huggingface.multilingual import Multilingual
+from zoo.interop.huggingface.t5 import T5
+from zoo.interop.huggingface.t5gemma import T5Gemma
 from zoo.interop.marian.importer import MarianImport
 from zoo.models import shortlist
 from zoo.models.folder import ModelFolder
@@ -42,12 +46,9 @@ from zoo.system.memory import memory_limit
 from zoo.text.lines import read_lines
 from zoo.version import __version__
 
-IMPORT_FORMATS: tuple[ImportFormat, ...] = (
-    *huggingface.FAMILIES,
-    MarianImport(),
-    CTranslate2Import(),
-    FairseqImport(),
-)
+FAMILIES: tuple[Family, ...] = (HuggingFaceMarian(), Multilingual(), T5(), T5Gemma())
+"""Families of transformers' models. To add one, write a module and add its class to this list."""
+IMPORT_FORMATS: tuple[ImportFormat, ...] = (*FAMILIES, MarianImport(), CTranslate2Import(), FairseqImport())
 """Formats that models are imported from. To add one, write a package and add its class to this list."""
 _UNEXPECTED = (
     *(ArithmeticError, AttributeError, LookupError, RuntimeError, StopIteration, TypeError, ValueError),
@@ -146,7 +147,9 @@ def find_format(path: Path, name: str | None = None) -> ImportFormat:
             return format
     if path.is_file() and any(format.recognises(path.parent) for format in IMPORT_FORMATS):
         raise ZooError(f"`{path}` is a part of a model", hint=f"give the model's folder, `{path.parent}`")
-    if problem := huggingface.unsupported_model_type(path):
+    if found := model_type(path):
+        known = ", ".join(f"`{type_}`" for family in FAMILIES for type_ in family.model_types)
+        problem = f"`{path}` is a model of transformers with the model type `{found}`, but zoo imports only {known}"
         raise ZooError(problem, hint="choose a model of one of these types")
     raise ZooError(f"`{path}` has no known model format", hint=f"the formats are {listed(IMPORT_FORMATS)}")
 

@@ -104,9 +104,9 @@ class EmbeddingTables:
     target: Float[Tensor, "V d_model"]
     output: Float[Tensor, "V d_model"]
     output_bias: Float[Tensor, " V"] | None
-    source_scale: float
+    source_scale: float = 1.0
     """Factor by which the original model multiplies source embeddings."""
-    target_scale: float
+    target_scale: float = 1.0
     """Factor by which the original model multiplies target embeddings."""
 
     def converted(self, source: Numbering, target: Numbering) -> tuple[dict[str, Tensor], dict[str, Any]]:

@@ -25,7 +25,7 @@ from zoo.interop.ctranslate2.exporter import CTranslate2Export
 from zoo.interop.ctranslate2.importer import CTranslate2Import, open_translator
 from zoo.interop.exporter import export_model
 from zoo.interop.formats import Bundle, ImportedModel, ImportRequest
-from zoo.interop.huggingface.language_codes import M2M100, MBART50
+from zoo.interop.huggingface.multilingual_vocabulary import M2M100, MBART50
 from zoo.interop.huggingface.multilingual import Multilingual
 from zoo.interop.huggingface.multilingual_tokens import fitting_class
 from zoo.interop.importer import ImportOptions, import_model

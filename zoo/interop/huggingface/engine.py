@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from zoo.interop.formats import EngineTranslation
-from zoo.interop.huggingface.folder import import_transformers
+from zoo.interop.huggingface.config import import_transformers
 
 _BATCH_SIZE = 16
 

@@ -16,12 +16,30 @@ from torch import Tensor
 from specs import BOS, PAD, Architecture, Spec, ZooError
 from zoo.files.atomic import write_json
 from zoo.files.reading import is_present, read_json
-from zoo.interop.formats import Bundle, Engine, ExportCheck, ImportedModel, ImportFormat, ImportRequest, require_folder
-from zoo.interop.huggingface.folder import CONFIG, GENERATION_CONFIG, import_transformers, model_type
-from zoo.interop.huggingface.generation import GENERATION_KEYS
-from zoo.interop.huggingface.weight_files import FILES
+from zoo.interop.formats import (
+    Bundle,
+    Engine,
+    ExportCheck,
+    ImportedModel,
+    ImportFormat,
+    ImportRequest,
+    imported_spec,
+    require_folder,
+)
+from zoo.interop.huggingface.config import (
+    CONFIG,
+    GENERATION_CONFIG,
+    GenerationSettings,
+    import_transformers,
+    model_type,
+)
+from zoo.interop.huggingface.weights import FILES
+from zoo.interop.numbering import NEVER
 from zoo.interop.roundtrip import cannot_export, require_same_architecture, require_standard_layers
 from zoo.interop.settings import Settings
+from zoo.interop.tables import TensorRow, read_tensors, written_tensors
+from zoo.interop.tensors import EmbeddingTables, ForeignTensors
+from zoo.interop.vocabulary import ImportedVocabulary
 from zoo.text.tokenizer import Tokenizer
 from zoo.text.vocabulary import Vocabulary
 
@@ -109,8 +127,56 @@ class Family(ABC):
         config.require({"model_type": self.model_types})
         if not is_present(path / GENERATION_CONFIG):
             return config, config
-        config.ignore(*GENERATION_KEYS)
         return config, Settings(read_json(path / GENERATION_CONFIG), str(path / GENERATION_CONFIG))
+
+    def imported(
+        self,
+        path: Path,
+        request: ImportRequest,
+        settings: Sequence[Settings],
+        weights: ForeignTensors,
+        architecture: Mapping[str, Any],
+        tables: EmbeddingTables,
+        vocabulary: ImportedVocabulary,
+        search: GenerationSettings,
+        languages: Mapping[str, Any] | None = None,
+        **origin: str,
+    ) -> ImportedModel:
+        """Put the parts of an imported model together.
+
+        Args:
+            path: The folder of the model.
+            request: The options of the user.
+            settings: The settings of the network, those of the search, and any others that must be known.
+            weights: The tensors of the layers.
+            architecture: The fields of `architecture`, except those that follow from the tables.
+            tables: The embeddings and the output projection. The output has a bias.
+            vocabulary: The converted vocabulary.
+            search: The converted search settings.
+            languages: The fields of `languages`, if the model has several.
+            origin: Additional entries of the model's origin.
+
+        Raises:
+            ZooError: There are unknown settings, or tensors that are missing, invalid or unknown.
+        """
+        settings[0].ignore(*settings[1].known)  # in `config.json`, settings of the search have no effect then
+        for file in settings:
+            file.require_all_known()
+        embeddings, fields = tables.converted(vocabulary.source, vocabulary.target)
+        embeddings["output_bias"][[vocabulary.target.id(row) for row in search.excluded]] = NEVER
+        for_languages = f" for {len(languages['codes'])} languages" if languages else ""
+        spec = imported_spec(
+            request,
+            f"Imported from the Hugging Face model {request.origin_name or path.absolute().name}{for_languages}.",
+            architecture={**architecture, **fields},
+            vocabulary=vocabulary.fields,
+            decoding=search.decoding,
+            **({"languages": languages} if languages else {}),
+        )
+        tensors = read_tensors(weights, self.layers(spec.architecture)) | embeddings
+        weights.require_all_taken()
+        origin = {"format": self.name, "source": path.name, "engine": "transformers", **origin}
+        return ImportedModel(spec, vocabulary.vocabulary, tensors, origin, (*search.notes, *vocabulary.notes))
 
     @abstractmethod
     def read(self, path: Path, request: ImportRequest) -> ImportedModel:
@@ -125,18 +191,35 @@ class Family(ABC):
         """Return the content of `config.json`, except the IDs of the special tokens."""
 
     @abstractmethod
-    def architecture_of(self, config: Settings, spec: Spec) -> dict[str, Any]:
-        """Return the fields of `architecture` that an import reads from the settings of an exported model.
+    def architecture(self, config: Settings) -> dict[str, Any]:
+        """Return the fields of `architecture` that the settings describe.
 
         Raises:
             ZooError: A setting is not supported.
         """
 
     @abstractmethod
+    def layers(self, a: Architecture) -> Iterator[TensorRow]:
+        """Yield all tensors except embeddings and output."""
+
+    @abstractmethod
     def ids(self, bundle: Bundle) -> WrittenIds:
         """Return the token IDs of the exported model. Raise ZooError if the format cannot express the tokens."""
 
     @abstractmethod
+    def written_tables(
+        self, spec: Spec, tensors: Mapping[str, Tensor], ids: WrittenIds
+    ) -> Iterator[tuple[str, Tensor]]:
+        """Yield the embeddings, the output projection and its bias with their names in transformers."""
+
+    @abstractmethod
+    def write_vocabulary(self, bundle: Bundle, folder: Path, ids: WrittenIds) -> None:
+        """Write the files of the tokenizer."""
+
+    def of_weights(self, a: Architecture) -> Collection[str]:
+        """Return the fields of `architecture` that the weights determine, not the settings."""
+        return ()
+
     def tensors_of(
         self, a: Architecture, spec: Spec, tensors: Mapping[str, Tensor], ids: WrittenIds
     ) -> Iterator[tuple[str, Tensor]]:
@@ -148,10 +231,8 @@ class Family(ABC):
             tensors: Maps zoo's name of each tensor to the tensor.
             ids: The token IDs of the exported model.
         """
-
-    @abstractmethod
-    def write_vocabulary(self, bundle: Bundle, folder: Path, ids: WrittenIds) -> None:
-        """Write the files of the tokenizer."""
+        yield from written_tensors(tensors, self.layers(a))
+        yield from self.written_tables(spec, tensors, ids)
 
     def notes(self, spec: Spec) -> Iterator[str]:
         """Yield notes for the user about an exported model."""
@@ -164,8 +245,9 @@ class Family(ABC):
     def written_architecture(self, spec: Spec) -> Architecture:
         """Return the architecture of the exported model. Raise ZooError if the format cannot express that of a spec."""
         require_standard_layers(spec.architecture, self.name)
+        of_weights = spec.architecture.model_dump(include={*self.of_weights(spec.architecture)})
         try:
-            fields = self.architecture_of(Settings(self.settings_of(spec), CONFIG), spec)
+            fields = self.architecture(Settings(self.settings_of(spec), CONFIG)) | of_weights
         except ZooError as error:
             raise cannot_export(self.name, error.problem) from None
         return require_same_architecture(spec.architecture, fields, self.name, self.may_differ)

@@ -7,7 +7,7 @@ instead of its own.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,40 +25,41 @@ from zoo.interop.formats import (
     ImportRequest,
     PositionConvention,
     are_language_codes,
-    imported_spec,
 )
-from zoo.interop.huggingface.config import ALLOWED, NO_EFFECT, WRITTEN, bart_settings, read_bart_settings
+from zoo.interop.huggingface.config import (
+    TOKENIZER_CONFIG,
+    WRITTEN,
+    bart_settings,
+    generation_settings,
+    import_transformers,
+    read_bart_settings,
+    special_tokens,
+)
 from zoo.interop.huggingface.engine import TransformersEngine
 from zoo.interop.huggingface.family import Family, WrittenIds
-from zoo.interop.huggingface.folder import TOKENIZER_CONFIG, import_transformers
-from zoo.interop.huggingface.generation import generation_settings
-from zoo.interop.huggingface.layers import embedding_tensors, take_tables, tying, written_tables
-from zoo.interop.huggingface.vocabulary import SpecialTokens, read_vocabulary, write_vocabulary
-from zoo.interop.huggingface.weight_files import open_weights
-from zoo.interop.huggingface.weights import read_output_bias, take_positions, to_interleaved
+from zoo.interop.huggingface.vocabulary import read_vocabulary, write_vocabulary
+from zoo.interop.huggingface.weights import (
+    BART_TABLES,
+    open_weights,
+    take_positions,
+    take_tables,
+    to_interleaved,
+    written_bart_tables,
+)
 from zoo.interop.roundtrip import cannot_export
 from zoo.interop.sentencepiece_model import is_language_token
 from zoo.interop.settings import Settings
-from zoo.interop.tables import pytorch_layers, read_tensors, written_settings, written_tensors
-from zoo.interop.tensors import SIDES
+from zoo.interop.tables import TensorRow, pytorch_layers, written_settings
+from zoo.interop.tensors import SIDES, EmbeddingTables
 
-_ALLOWED: dict[str, tuple[Any, ...]] = {
-    **ALLOWED,
-    "scale_embedding": (True,),
-    "normalize_before": (False,),
-    "normalize_embedding": (False,),
-    "add_final_layer_norm": (False,),
-    "add_bias_logits": (False, True),
-    "static_position_embeddings": (True,),
-    "is_multilingual": (False, True),
-}
 _SETTINGS = bart_settings(activation="gelu", attention_dropout=0.0)
-_TIED = {(True, True): "all", (True, False): "embeddings", (False, True): "target", (False, False): "none"}
-"""Value of `tied_embeddings` for each pair of `share_encoder_decoder_embeddings` and `tie_word_embeddings`."""
+_TIED_SETTINGS = {"all": (True, True), "embeddings": (True, False), "target": (False, True), "none": (False, False)}
+"""`share_encoder_decoder_embeddings` and `tie_word_embeddings` for each value of `tied_embeddings`."""
 _EPSILON = {"marian": 1e-6, "transformers": 1e-5}
 """Epsilon of layer norms in each toolkit."""
 _MAX_POSITIONS = 4_096
 _MAX_SOURCE_LENGTH = 100_000  # tokens: the largest value that a spec allows
+_BIAS = "final_logits_bias"
 _DEFAULT_START = 58_100
 _MARIAN_POSITIONS = (
     "the model uses the positions of Marian, which such models were trained with. transformers computes slightly "
@@ -78,45 +79,67 @@ class HuggingFaceMarian(Family):
     def read(self, path: Path, request: ImportRequest) -> ImportedModel:
         """Read a model. Raise ZooError if it is damaged or has a property that zoo does not support."""
         config, settings = self.settings(path)
-        end = config.integer("eos_token_id", 0)
-        start = config.integer("decoder_start_token_id", config.integer("pad_token_id", _DEFAULT_START))
-        special = SpecialTokens(end, start, config.integer("pad_token_id", start))
+        pad = config.integer("decoder_start_token_id", _DEFAULT_START)
+        special = special_tokens(config, settings, end=0, pad=pad)
+        d_model = config.integer("d_model", 1024, minimum=1)
         weights = open_weights(path)
-        position_fields, position_tables = take_positions(weights, config.integer("d_model", 1024, minimum=1))
+        position_fields, position_tables = take_positions(weights, d_model)
         convention = request.positions or ("transformers" if position_fields else "marian")
-        source_rows = config.integer("vocab_size", 58101, minimum=5)
-        rows = source_rows, config.integer("decoder_vocab_size", source_rows, minimum=5)
-        architecture = {**architecture_fields(config, convention), **position_fields}
-        common = architecture["tied_embeddings"] in ("all", "embeddings")
-        tables = take_tables(weights, tied=architecture["tied_embeddings"] in ("all", "target"), common=common)
-        architecture["tied_embeddings"] = tying(tables, common=common)
+        fields = {**self._fields(config, convention), **position_fields}
+        common, tied = _TIED_SETTINGS[fields["tied_embeddings"]]
+        names = {key: name for key, name in BART_TABLES.items() if common or key != "shared"}
+        equal = [key for key in names if common or key != "source"] if tied else []
+        tables = take_tables(weights, names, equal)
+        rows = config.integer("vocab_size", 58101, minimum=5)
+        rows = rows, config.integer("decoder_vocab_size", rows, minimum=5)
         vocabulary = read_vocabulary(path, rows, special, shared=common)
-        search = generation_settings(settings, end, vocabulary.target, forces_end=settings is config)
+        search = generation_settings(settings, special.end, vocabulary.target, forces_end=settings is config)
         positions = config.integer("max_position_embeddings", 1024, minimum=2)
-        for file in (config, settings):
-            file.require_all_known()
-        spec = imported_spec(
+        search.decoding["max_source_length"] = min(positions - 1, _MAX_SOURCE_LENGTH)
+        if convention == "marian" and special.start == special.pad:
+            # Marian decodes from a zero vector. transformers uses the embedding of a token, which Marian never makes.
+            search = replace(search, excluded=(*search.excluded, special.start))
+        bias = weights.take(_BIAS) if _BIAS in weights.left else torch.zeros(rows[1])
+        scale = d_model**0.5
+        model = self.imported(
+            path,
             _with_languages(request, path),
-            f"Imported from the Hugging Face Marian model {request.origin_name or path.absolute().name}.",
-            architecture=architecture,
-            vocabulary=vocabulary.fields,
-            decoding={**search.decoding, "max_source_length": min(positions - 1, _MAX_SOURCE_LENGTH)},
+            (config, settings),
+            weights,
+            fields,
+            EmbeddingTables(**tables, output_bias=bias, source_scale=scale, target_scale=scale),
+            vocabulary,
+            search,
+            positions="its own" if position_fields else convention,
         )
-        # Marian decodes from a zero vector. transformers uses the embedding of a token, which Marian never generates.
-        excluded = [*search.excluded, *([start] if convention == "marian" and start == special.pad else [])]
-        tensors = read_tensors(weights, pytorch_layers(spec.architecture, "model."))
-        numberings = vocabulary.source, vocabulary.target
-        tensors |= embedding_tensors(tables, spec.architecture.tied_embeddings, *numberings)
-        tensors["output_bias"] = read_output_bias(weights, vocabulary.target, excluded)
+        tensors = {**model.tensors, **position_tables}
         if convention == "transformers" and not position_fields:
-            d_model = spec.architecture.d_model
             tensors = {name: to_interleaved(name, tensor, d_model) for name, tensor in tensors.items()}
-        weights.require_all_taken()
-        origin = {"format": self.name, "source": path.name, "engine": "transformers"}
-        origin["positions"] = "its own" if position_fields else convention
         position_notes = [_MARIAN_POSITIONS] if convention == "marian" and not position_fields else []
-        notes = (*position_notes, *search.notes, *vocabulary.notes)
-        return ImportedModel(spec, vocabulary.vocabulary, {**tensors, **position_tables}, origin, notes)
+        return replace(model, tensors=tensors, notes=(*position_notes, *model.notes))
+
+    def _fields(self, config: Settings, positions: PositionConvention) -> dict[str, Any]:
+        """Return the fields of `architecture`. `tied_embeddings` is the value that `config.json` suggests.
+
+        Args:
+            config: The content of `config.json`.
+            positions: The toolkit whose positions and epsilon the model was trained with.
+
+        Raises:
+            ZooError: A setting is not supported.
+        """
+        config.require_known("transformers", "transformers.whole", "transformers.marian")
+        if not config.boolean("scale_embedding", False):  # the default of transformers
+            problem = "leaves embeddings unscaled, but zoo multiplies them by sqrt(d_model)"
+            raise config.error("scale_embedding", problem)
+        ties = tuple(config.boolean(key, True) for key in ("share_encoder_decoder_embeddings", "tie_word_embeddings"))
+        return {
+            **read_bart_settings(config, _SETTINGS),
+            # The sinusoids of transformers are those of the paper in another order (`weights.to_interleaved`).
+            "positions": {"kind": "sinusoidal_halves" if positions == "marian" else "sinusoidal"},
+            "norm": {"placement": "post", "epsilon": _EPSILON[positions]},
+            "tied_embeddings": next(name for name, values in _TIED_SETTINGS.items() if values == ties),
+        }
 
     def open_engine(self, path: Path, model: ImportedModel) -> Engine:
         """Open the model in transformers, in float32. It computes with the positions that were imported."""
@@ -139,7 +162,7 @@ class HuggingFaceMarian(Family):
     def settings_of(self, spec: Spec) -> dict[str, Any]:
         """Return the content of `config.json`, except the IDs of the special tokens."""
         a = spec.architecture
-        common, tied = next(key for key, value in _TIED.items() if value == a.tied_embeddings)
+        common, tied = _TIED_SETTINGS[a.tied_embeddings]
         return {
             "architectures": [self.model_class],
             "model_type": "marian",
@@ -153,14 +176,13 @@ class HuggingFaceMarian(Family):
             "bos_token_id": None,
         }
 
-    def architecture_of(self, config: Settings, spec: Spec) -> dict[str, Any]:
-        """Return the fields of `architecture` that an import reads from the settings of an exported model.
+    def architecture(self, config: Settings) -> dict[str, Any]:
+        """Return the fields of `architecture` for a model that transformers trained. Raise ZooError as `_fields`."""
+        return self._fields(config, "transformers")
 
-        The weights of the model contain its positions.
-        """
-        fields, positions = architecture_fields(config, "transformers"), spec.architecture.positions
-        is_table = isinstance(positions, Sinusoidal | Learned)
-        return {**fields, "positions": positions.model_dump()} if is_table else fields
+    def of_weights(self, a: Architecture) -> Collection[str]:
+        """Return `positions` if an exported model has them as a table."""
+        return ("positions",) if isinstance(a.positions, Sinusoidal | Learned) else ()
 
     def config(self, spec: Spec, ids: WrittenIds) -> dict[str, Any]:
         """Return the content of `config.json`."""
@@ -179,16 +201,20 @@ class HuggingFaceMarian(Family):
             raise cannot_export(self.name, reason)
         return WrittenIds.of(list(range(size)), size, pad=PAD, end=EOS)
 
-    def tensors_of(
-        self, a: Architecture, spec: Spec, tensors: Mapping[str, Tensor], ids: WrittenIds
+    def layers(self, a: Architecture) -> Iterator[TensorRow]:
+        """Yield all tensors except embeddings, positions and output."""
+        return pytorch_layers(a, "model.")
+
+    def written_tables(
+        self, spec: Spec, tensors: Mapping[str, Tensor], ids: WrittenIds
     ) -> Iterator[tuple[str, Tensor]]:
-        """Yield each tensor of the exported model with its name in transformers."""
-        yield from written_tensors(tensors, pytorch_layers(a, "model."))
+        """Yield the positions, the embeddings, the output projection and its bias with their names in transformers."""
+        a = spec.architecture
         for side in SIDES:
             yield f"model.{side}.embed_positions.weight", _positions(spec, tensors, side)
-        yield from written_tables(a, tensors, ids.select, common=a.tied_embeddings in ("all", "embeddings"))
+        yield from written_bart_tables(a, tensors, ids.select, common=a.tied_embeddings in ("all", "embeddings"))
         bias = tensors.get("output_bias", torch.zeros(spec.vocabulary.sizes[1]))
-        yield "final_logits_bias", bias.float().reshape(1, -1).clone()
+        yield _BIAS, bias.float().reshape(1, -1).clone()
 
     def write_vocabulary(self, bundle: Bundle, folder: Path, ids: WrittenIds) -> None:
         """Write the files of the tokenizer."""
@@ -200,30 +226,6 @@ class HuggingFaceMarian(Family):
             theirs = _EPSILON["transformers"]
             yield f"the epsilon of layer norms is {theirs:g} in transformers, and {epsilon:g} in the spec"
         yield from super().notes(spec)
-
-
-def architecture_fields(config: Settings, positions: PositionConvention) -> dict[str, Any]:
-    """Return the fields of the spec's `architecture`. `tied_embeddings` is the value that `config.json` suggests.
-
-    Args:
-        config: The content of `config.json`.
-        positions: The toolkit whose positions and epsilon the model was trained with.
-
-    Raises:
-        ZooError: A setting is not supported.
-    """
-    config.require(_ALLOWED)
-    config.ignore(*NO_EFFECT)
-    if not config.boolean("scale_embedding", False):  # the default of transformers
-        raise config.error("scale_embedding", "leaves embeddings unscaled, but zoo multiplies them by sqrt(d_model)")
-    common, tied = config.boolean("share_encoder_decoder_embeddings", True), config.boolean("tie_word_embeddings", True)
-    return {
-        **read_bart_settings(config, _SETTINGS),
-        # The sinusoids of transformers are those of the paper in another order (`weights.to_interleaved`).
-        "positions": {"kind": "sinusoidal_halves" if positions == "marian" else "sinusoidal"},
-        "norm": {"placement": "post", "epsilon": _EPSILON[positions]},
-        "tied_embeddings": _TIED[common, tied],
-    }
 
 
 def _position_rows(spec: Spec) -> int:

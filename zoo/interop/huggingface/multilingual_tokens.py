@@ -12,14 +12,14 @@ import torch
 from specs import BOS, EOS, PAD, UNK, Spec, ZooError
 from zoo.files.atomic import write_json
 from zoo.interop.formats import Bundle
+from zoo.interop.huggingface.config import TOKENIZER_CONFIG
 from zoo.interop.huggingface.family import WrittenIds
-from zoo.interop.huggingface.folder import TOKENIZER_CONFIG
-from zoo.interop.huggingface.language_codes import MBART50
 from zoo.interop.huggingface.multilingual_vocabulary import (
     END,
     LISTS,
     M2M100_TOKENIZER,
     MASK,
+    MBART50,
     MBART50_TOKENIZER,
     NLLB_TOKENIZER,
     PAD_ROW,

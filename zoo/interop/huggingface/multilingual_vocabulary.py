@@ -15,8 +15,7 @@ from typing import Any
 
 from specs import ZooError
 from zoo.files.reading import MAX_VOCABULARY_BYTES, is_present, read_json
-from zoo.interop.huggingface.folder import TOKENIZER_CONFIG, read_optional_json
-from zoo.interop.huggingface.language_codes import M2M100, MBART50, WMT21
+from zoo.interop.huggingface.config import TOKENIZER_CONFIG, read_optional_json
 from zoo.interop.huggingface.t5_vocabulary import ADDED_TOKENS, SPECIAL_TOKENS, TOKENIZER, character_map
 from zoo.interop.sentencepiece_model import SentencePieceModel, TokenEntry, TokenType, new_model
 from zoo.interop.settings import Settings
@@ -29,6 +28,22 @@ SPECIAL_NAMES = ("<s>", "<pad>", "</s>", "<unk>")
 """Names of the tokens with the IDs 0 to 3 in transformers."""
 START, PAD_ROW, END, UNKNOWN = range(4)
 MASK = "<mask>"
+_M2M100_CODES = (
+    "af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl gu ha he hi hr ht hu hy "
+    "id ig ilo is it ja jv ka kk km kn ko lb lg ln lo lt lv mg mk ml mn mr ms my ne nl no ns oc or pa pl ps pt ro ru "
+    "sd si sk sl so sq sr ss su sv sw ta th tl tn tr uk ur uz vi wo xh yi yo zh zu"
+)
+_MBART50_CODES = (
+    "ar_AR cs_CZ de_DE en_XX es_XX et_EE fi_FI fr_XX gu_IN hi_IN it_IT ja_XX kk_KZ ko_KR lt_LT lv_LV my_MM ne_NP nl_XX "
+    "ro_RO ru_RU si_LK tr_TR vi_VN zh_CN af_ZA az_AZ bn_IN fa_IR he_IL hr_HR id_ID ka_GE km_KH mk_MK ml_IN mn_MN mr_IN "
+    "pl_PL ps_AF pt_XX sv_SE sw_KE ta_IN te_IN th_TH tl_XX uk_UA ur_PK xh_ZA gl_ES sl_SI"
+)
+M2M100 = tuple(_M2M100_CODES.split())
+"""Languages of M2M-100, in the order of their tokens (Fan et al. 2020)."""
+WMT21 = ("en", "ha", "is", "ja", "cs", "ru", "zh", "de")
+"""Languages of the models that Facebook AI submitted to WMT 2021, in the order of their tokens (Tran et al. 2021)."""
+MBART50 = tuple(_MBART50_CODES.split())
+"""Languages of mBART-50, in the order of their tokens (Tang et al. 2020)."""
 LISTS = {"m2m100": M2M100, "wmt21": WMT21}
 """Languages of an M2M100Tokenizer, by its setting `language_codes`."""
 
@@ -52,12 +67,6 @@ CLASSES = {each.name: each for each in (M2M100_TOKENIZER, NLLB_TOKENIZER, MBART5
 _MAX_TOKENS = 1 << 20
 _MAX_MESSAGE = 300  # characters
 _LANGUAGE_CODE = re.compile(r"[A-Za-z]{2,8}([-_][A-Za-z0-9]+)*")
-_ALLOWED: dict[str, tuple[Any, ...]] = {
-    "legacy_behaviour": (False, None),
-    "sp_model_kwargs": ({}, None),
-    "do_lower_case": (False,),
-    "split_special_tokens": (False,),
-}
 _SPECIAL_SETTINGS = {
     **dict.fromkeys(("bos_token", "cls_token"), "<s>"),
     **dict.fromkeys(("eos_token", "sep_token"), "</s>"),
@@ -65,14 +74,6 @@ _SPECIAL_SETTINGS = {
     "unk_token": "<unk>",
     "mask_token": MASK,
 }
-_NO_EFFECT = (
-    *("tokenizer_class", "model_max_length", "name_or_path", "special_tokens_map_file", "tokenizer_file", "vocab_file"),
-    *("clean_up_tokenization_spaces", "backend", "is_local", "local_files_only", "processor_class", "use_fast"),
-    *("padding_side", "truncation_side", "padding", "truncation", "stride", "max_length", "pad_to_multiple_of"),
-    *("pad_token_type_id", "model_input_names", "auto_map", "unk_id", "spm_file", "num_madeup_words", "from_slow"),
-    *("tokenizer_config_file", "_commit_hash", "trust_remote_code", "add_prefix_space"),
-)
-"""Ignored settings: for padding, for truncation and for how a tokenizer was loaded."""
 _LISTED = ("extra_special_tokens", "additional_special_tokens")
 _NORMALIZERS = ("Precompiled", "Replace", "Strip")
 """Types of normaliser steps that SentencePiece also performs. Replace and Strip remove spaces."""
@@ -170,8 +171,7 @@ def _tokenizer_config(folder: Path) -> dict[str, Any]:
 
 
 def _check_settings(settings: Settings) -> None:
-    settings.require(_ALLOWED)
-    settings.ignore(*_NO_EFFECT)
+    settings.require_known("transformers.multilingual.tokenizer")
     for key, expected in _SPECIAL_SETTINGS.items():
         if (value := settings.any(key)) is not None and _content(value) != expected:
             raise settings.error(key, f"differs from `{expected}`, which zoo expects")

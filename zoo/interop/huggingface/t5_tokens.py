@@ -11,8 +11,8 @@ import torch
 from specs import BOS, EOS, PAD, UNK
 from zoo.files.atomic import write_json
 from zoo.interop.formats import Bundle
+from zoo.interop.huggingface.config import TOKENIZER_CONFIG
 from zoo.interop.huggingface.family import WrittenIds
-from zoo.interop.huggingface.folder import TOKENIZER_CONFIG
 from zoo.interop.numbering import NEVER
 from zoo.interop.roundtrip import cannot_export
 from zoo.interop.sentencepiece_model import SentencePieceModel, TokenType

@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from specs import BOS, EOS, UNK, ZooError
-from zoo.interop.huggingface.folder import TOKENIZER_CONFIG, read_optional_json
-from zoo.interop.huggingface.vocabulary import SpecialTokens
+from zoo.interop.huggingface.config import TOKENIZER_CONFIG, SpecialTokens, read_optional_json
 from zoo.interop.numbering import Numbering
 from zoo.interop.sentencepiece_model import SentencePieceModel, TokenEntry, TokenType, new_model
 from zoo.interop.vocabulary import ImportedVocabulary, TokenList, convert_vocabulary
@@ -106,7 +105,8 @@ def read_t5_vocabulary(folder: Path, rows: int, special: SpecialTokens) -> Impor
     """
     config = read_optional_json(folder / TOKENIZER_CONFIG)
     # A list of additional tokens in the older file `special_tokens_map.json` replaces no sentinels.
-    config = {**read_optional_json(folder / SPECIAL_TOKENS, without=_ADDITIONAL), **config}
+    older = read_optional_json(folder / SPECIAL_TOKENS)
+    config = {**{key: value for key, value in older.items() if key != _ADDITIONAL}, **config}
     if config.get("tokenizer_class") not in _CLASSES:
         problem = f"the tokenizer of `{folder}` is `{config['tokenizer_class']}`, but zoo reads only T5Tokenizer"
         raise ZooError(problem[:200])

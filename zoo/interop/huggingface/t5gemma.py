@@ -14,43 +14,31 @@ import torch
 from torch import Tensor
 
 from specs import BOS, Architecture, FeedForward, Spec, ZooError
-from zoo.interop.formats import Bundle, Engine, ImportedModel, ImportRequest, imported_spec
-from zoo.interop.huggingface.config import ACTIVATIONS, ALLOWED, NO_EFFECT, WRITTEN
+from zoo.interop.formats import Bundle, Engine, ImportedModel, ImportRequest
+from zoo.interop.huggingface.config import (
+    ACTIVATIONS,
+    TOKENIZER_CONFIG,
+    WRITTEN,
+    SpecialTokens,
+    generation_settings,
+    import_transformers,
+    read_optional_json,
+    special_tokens,
+)
 from zoo.interop.huggingface.engine import TransformersEngine
 from zoo.interop.huggingface.family import Family, WrittenIds
-from zoo.interop.huggingface.folder import TOKENIZER_CONFIG, import_transformers, read_optional_json
-from zoo.interop.huggingface.generation import generation_settings
-from zoo.interop.huggingface.t5 import special_tokens
 from zoo.interop.huggingface.t5_tokens import write_vocabulary, written_ids
 from zoo.interop.huggingface.t5_vocabulary import TokenizerTokens, convert_tokens, special_names
-from zoo.interop.huggingface.vocabulary import SpecialTokens
-from zoo.interop.huggingface.weight_files import open_weights
+from zoo.interop.huggingface.weights import open_weights, take_tables
 from zoo.interop.roundtrip import cannot_export
 from zoo.interop.sentencepiece_model import TokenType
 from zoo.interop.settings import Settings
-from zoo.interop.tables import (
-    Setting,
-    TensorRow,
-    linear,
-    read_settings,
-    read_tensors,
-    written_settings,
-    written_tensors,
-)
-from zoo.interop.tensors import SIDES
+from zoo.interop.tables import Setting, TensorRow, linear, read_settings, written_settings
+from zoo.interop.tensors import SIDES, EmbeddingTables
 from zoo.interop.vocabulary import ImportedVocabulary
 
 SENTENCEPIECE = "tokenizer.model"
 SPECIAL_NAMES = {"pad_token": "<pad>", "eos_token": "<eos>", "bos_token": "<bos>", "unk_token": "<unk>"}
-_NO_EFFECT = (*NO_EFFECT, "initializer_range", "classifier_dropout_rate", "max_position_embeddings", "is_decoder")
-_SIDE_NO_EFFECT = (
-    *_NO_EFFECT,
-    "dropout_rate",
-    "attention_dropout",
-    "tie_word_embeddings",
-    "pad_token_id",
-    "eos_token_id",
-)
 _DEFAULT_WINDOW = 4_096
 _THETA = 10_000.0
 _MAX_SOURCE_LENGTH = 1_024  # of the spec `base`
@@ -71,9 +59,9 @@ _OWN_SETTINGS = (
 )
 """Settings of a side that may differ from those of the other side."""
 _TABLES = {
-    "source_embedding": "model.encoder.embed_tokens.weight",
-    "target_embedding": "model.decoder.embed_tokens.weight",
-    "output_projection": "lm_head.out_proj.weight",
+    "source": "model.encoder.embed_tokens.weight",
+    "target": "model.decoder.embed_tokens.weight",
+    "output": "lm_head.out_proj.weight",
 }
 _ATTENTIONS = {"self_attention": "self_attn", "cross_attention": "cross_attn"}
 _PROJECTIONS = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "o_proj"}
@@ -91,35 +79,25 @@ class T5Gemma(Family):
         """Read a model. Raise ZooError if it is damaged or has a property that zoo does not support."""
         config, settings = self.settings(path)
         sides = [_side_settings(config, side) for side in SIDES]
-        architecture = architecture_fields(config, sides)
-        special = special_tokens(config, settings, start=sides[1].integer("bos_token_id", 2))
+        fields = _fields(config, sides)
+        special = special_tokens(config, settings, end=1, pad=0, start=sides[1].integer("bos_token_id", 2))
         rows = sides[1].integer("vocab_size", 256_000, minimum=4)
         weights = open_weights(path)
+        equal = ("target", "output") if fields["tied_embeddings"] == "target" else ()
+        tables, scale = take_tables(weights, _TABLES, equal, rows, fields["d_model"]), fields["d_model"] ** 0.5
         vocabulary = _read_vocabulary(path, rows, special)
         search = generation_settings(settings, special.end, vocabulary.target, forces_end=False)
-        decoding = _within_window(search.decoding, sides)
-        for file in {id(file): file for file in (config, settings, *sides)}.values():
-            file.require_all_known()
-        spec = imported_spec(
+        _limit_to_window(search.decoding, sides)
+        return self.imported(
+            path,
             request,
-            f"Imported from the Hugging Face T5Gemma model {request.origin_name or path.absolute().name}.",
-            architecture=architecture,
-            vocabulary=vocabulary.fields,
-            decoding=decoding,
+            (config, settings, *sides),
+            weights,
+            fields,
+            EmbeddingTables(**tables, output_bias=torch.zeros(rows), source_scale=scale, target_scale=scale),
+            vocabulary,
+            search,
         )
-        tensors = read_tensors(weights, _layers(spec.architecture))
-        table = rows, spec.architecture.d_model
-        for name, foreign in _TABLES.items():
-            if name != "output_projection" or foreign in weights.left:
-                tensors[name] = vocabulary.target.rows(weights.take(foreign, *table))
-        if "output_projection" in tensors and spec.architecture.tied_embeddings == "target":
-            if not torch.equal(tensors["output_projection"], tensors["target_embedding"]):
-                raise config.error("tie_word_embeddings", "contradicts the weights, where both are different")
-            del tensors["output_projection"]
-        tensors["output_bias"] = vocabulary.target.bias(None)
-        weights.require_all_taken()
-        origin = {"format": self.name, "source": path.name, "engine": "transformers"}
-        return ImportedModel(spec, vocabulary.vocabulary, tensors, origin, (*search.notes, *vocabulary.notes))
 
     def open_engine(self, path: Path, model: ImportedModel) -> Engine:
         """Open the model in transformers, in float32."""
@@ -148,9 +126,9 @@ class T5Gemma(Family):
         del common["decoder_start_token_id"]
         return {**config, **common, **{side: {**config[side], **common} for side in SIDES}}
 
-    def architecture_of(self, config: Settings, spec: Spec) -> dict[str, Any]:
-        """Return the fields of `architecture` that an import reads from the settings of an exported model."""
-        return architecture_fields(config, [_side_settings(config, side) for side in SIDES])
+    def architecture(self, config: Settings) -> dict[str, Any]:
+        """Return the fields of `architecture`. Raise ZooError if a setting is not supported."""
+        return _fields(config, [_side_settings(config, side) for side in SIDES])
 
     def ids(self, bundle: Bundle) -> WrittenIds:
         """Return the token IDs of the exported model. Raise ZooError if transformers cannot express the tokens."""
@@ -160,14 +138,18 @@ class T5Gemma(Family):
             raise cannot_export(self.name, "GemmaTokenizer is a byte-pair encoding (`vocabulary.kind: bpe`)")
         return written_ids(bundle, self.name)
 
-    def tensors_of(
-        self, a: Architecture, spec: Spec, tensors: Mapping[str, Tensor], ids: WrittenIds
+    def layers(self, a: Architecture) -> Iterator[TensorRow]:
+        """Yield all tensors except embeddings and output. The architecture is that of a T5Gemma."""
+        return _layers(a)
+
+    def written_tables(
+        self, spec: Spec, tensors: Mapping[str, Tensor], ids: WrittenIds
     ) -> Iterator[tuple[str, Tensor]]:
-        """Yield each tensor of the exported model with its name in transformers."""
-        yield from written_tensors(tensors, _layers(a))
-        for name, foreign in _TABLES.items():
-            if name in tensors:
-                yield foreign, ids.select(tensors[name])
+        """Yield the embeddings and, unless it is tied, the output projection with their names in transformers."""
+        yield _TABLES["source"], ids.select(tensors["source_embedding"])
+        yield _TABLES["target"], ids.select(tensors["target_embedding"])
+        if spec.architecture.tied_embeddings == "none":
+            yield _TABLES["output"], ids.select(tensors["output_projection"])
 
     def write_vocabulary(self, bundle: Bundle, folder: Path, ids: WrittenIds) -> None:
         """Write the files of the tokenizer."""
@@ -184,7 +166,7 @@ def _side_settings(config: Settings, side: str) -> Settings:
     return Settings(values, f"{config.where}, `{side}`")
 
 
-def architecture_fields(config: Settings, sides: list[Settings]) -> dict[str, Any]:
+def _fields(config: Settings, sides: list[Settings]) -> dict[str, Any]:
     """Return the fields of `architecture`.
 
     Args:
@@ -194,8 +176,7 @@ def architecture_fields(config: Settings, sides: list[Settings]) -> dict[str, An
     Raises:
         ZooError: A setting is not supported.
     """
-    config.require({**ALLOWED, "is_decoder": (False,)})
-    config.ignore(*_NO_EFFECT, "vocab_size", "bos_token_id")
+    config.require_known("transformers", "transformers.whole", "transformers.t5gemma")
     encoder, decoder = sides
     common = [_common_fields(side, decodes=side is decoder) for side in sides]
     for name, value in common[0].items():
@@ -228,10 +209,8 @@ def architecture_fields(config: Settings, sides: list[Settings]) -> dict[str, An
 
 def _common_fields(side: Settings, *, decodes: bool) -> dict[str, Any]:
     """Return the fields that must be the same on both sides."""
-    elsewhere = ("is_encoder_decoder", "is_decoder", "cross_attention_hidden_size")
-    allowed = {key: values for key, values in ALLOWED.items() if key not in elsewhere}
-    side.require({**allowed, "model_type": ("t5_gemma_module",), "attention_bias": (False,), "is_decoder": (decodes,)})
-    side.ignore(*_SIDE_NO_EFFECT, "vocab_size", "bos_token_id", "layer_types")
+    side.require_known("transformers", "transformers.t5gemma", "transformers.t5gemma.side")
+    side.require({"is_decoder": (decodes,)})
     for key, default in (("attn_logit_softcapping", 50.0), ("final_logit_softcapping", 30.0)):
         if key not in side.values or side.any(key) is not None:
             shown = side.any(key, default)
@@ -252,8 +231,6 @@ def _common_fields(side: Settings, *, decodes: bool) -> dict[str, Any]:
 def _theta(side: Settings) -> float:
     """Return the base of the rotary angles. Older files store it as `rope_theta`."""
     parameters = side.any("rope_parameters") or {"rope_theta": side.number("rope_theta", _THETA)}
-    side.ignore("rope_theta")
-    side.require({"rope_scaling": (None,)})
     if not isinstance(parameters, dict) or parameters.keys() - {"rope_theta", "rope_type"}:
         raise side.error("rope_parameters", "are positions that zoo does not support")
     if parameters.get("rope_type", "default") != "default":
@@ -271,20 +248,14 @@ def _sublayers(own: Mapping[str, Any], attentions: tuple[str, ...]) -> list[dict
     ]
 
 
-def _within_window(decoding: dict[str, Any], sides: list[Settings]) -> dict[str, Any]:
+def _limit_to_window(decoding: dict[str, Any], sides: list[Settings]) -> None:
     """Limit the lengths so that every position of a sentence is within the window of attention."""
-    windows = [side.any("sliding_window", _DEFAULT_WINDOW) for side in sides]
-    types = [side.any("layer_types") for side in sides]
     source, target = (
-        None if window is None or (kinds is not None and "sliding_attention" not in kinds) else int(window)
-        for window, kinds in zip(windows, types, strict=True)
+        _NO_WINDOW if window is None or (kinds is not None and "sliding_attention" not in kinds) else int(window)
+        for window, kinds in ((side.any("sliding_window", _DEFAULT_WINDOW), side.any("layer_types")) for side in sides)
     )
-    limited = dict(decoding)
-    if source is not None:
-        limited["max_source_length"] = min(_MAX_SOURCE_LENGTH, source - 1)
-    if target is not None:
-        limited["extra_length"] = min(decoding["extra_length"], target)
-    return limited
+    decoding["max_source_length"] = min(_MAX_SOURCE_LENGTH, source - 1)
+    decoding["extra_length"] = min(decoding["extra_length"], target)
 
 
 def _read_vocabulary(folder: Path, rows: int, special: SpecialTokens) -> ImportedVocabulary:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from zoo.files.atomic import write_json
 from zoo.files.reading import read_bytes, read_json
 from zoo.interop.formats import Bundle
-from zoo.interop.huggingface.folder import TOKENIZER_CONFIG
+from zoo.interop.huggingface.config import TOKENIZER_CONFIG, SpecialTokens
 from zoo.interop.sentencepiece_model import SentencePieceModel, is_language_token
 from zoo.interop.vocabulary import ImportedVocabulary, TokenList, convert_vocabulary
 from zoo.text.tokenizer import SPACE, Tokenizer, damaged_vocabulary
@@ -18,16 +17,6 @@ from zoo.text.tokenizer import SPACE, Tokenizer, damaged_vocabulary
 _SOURCE, _TARGET = "vocab.json", "target_vocab.json"
 _UNKNOWN = "<unk>"
 _MAX_TOKENS = 1 << 20
-
-
-@dataclass(frozen=True)
-class SpecialTokens:
-    """IDs of the special tokens in the Hugging Face model. zoo numbers them differently."""
-
-    end: int
-    start: int
-    """ID of the token that decoding starts with."""
-    pad: int
 
 
 def read_vocabulary(folder: Path, rows: tuple[int, int], special: SpecialTokens, *, shared: bool) -> ImportedVocabulary:

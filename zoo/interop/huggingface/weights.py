@@ -1,21 +1,35 @@
-"""Conversion of the weights of transformers' Marian models for zoo."""
+"""Weights of transformers' models: files of safetensors or pickles, embeddings, and the positions of Marian models."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
+import safetensors.torch
 import torch
+from safetensors import SafetensorError
 from torch import Tensor
 
 from compiler.lowering.positions import sinusoidal_encoding
-from specs import ZooError
-from zoo.interop.numbering import NEVER, Numbering
+from specs import Architecture, ZooError
+from zoo.files.reading import MAX_VOCABULARY_BYTES, is_present, open_file, read_json
+from zoo.interop import torch_files
 from zoo.interop.tensors import RESTORE, SIDES, ForeignTensors, copied, position_fields
+from zoo.models.weights import check_header
 
-_BIAS = "final_logits_bias"
+FILES = ("model.safetensors", "pytorch_model.bin")
+INDEXES = tuple(f"{name}.index.json" for name in FILES)
+_SHARD = re.compile(r"(model|pytorch_model)-\d{5}-of-\d{5}\.(safetensors|bin)")
+BART_TABLES = {
+    "shared": "model.shared.weight",
+    "source": "model.encoder.embed_tokens.weight",
+    "target": "model.decoder.embed_tokens.weight",
+    "output": "lm_head.weight",
+}
+"""Names of the tables in Marian, M2M-100 and mBART models."""
 _POSITIONS = "model.{}.embed_positions.weight"
-_OUTPUT_BIAS = "output_bias"  # the bias of the logits
 _INPUTS_D_MODEL = ("query", "key", "value", "w1")
 _OUTPUTS_D_MODEL = (
     *("output", "output_bias", "w2", "b2", "norm_gain", "norm_bias"),
@@ -26,20 +40,107 @@ _COMPARED_POSITIONS = 32
 _MAX_D_MODEL = 65_536  # the largest value that a spec allows
 
 
-def read_output_bias(source: ForeignTensors, numbering: Numbering, excluded: Collection[int]) -> Tensor:
-    """Remove the bias of the logits from `source`. Return it ordered by zoo's token IDs.
+def open_weights(folder: Path) -> ForeignTensors:
+    """Read the weights in a folder. Raise ZooError if there are none or if they are damaged."""
+    file = next(
+        (folder / name for pair in zip(FILES, INDEXES, strict=True) for name in pair if is_present(folder / name)), None
+    )
+    if file is None:
+        files = ", ".join(sorted(path.name for path in folder.iterdir())) or "no files"
+        problem = f"`{folder}` has neither `{FILES[0]}` nor `{FILES[1]}`; it contains {files}"
+        raise ZooError(problem, hint="add the weights of the model")
+    if file.name in INDEXES:
+        return _open_shards(file)
+    return ForeignTensors(_read_file(file), file)
+
+
+def _open_shards(index: Path) -> ForeignTensors:
+    """Read the files that an index lists. Each tensor must be in the file that the index names for it."""
+    listed = read_json(index, MAX_VOCABULARY_BYTES).get("weight_map")
+    if not isinstance(listed, dict) or not all(isinstance(name, str) for name in listed.values()):
+        raise ZooError(f"`{index}` is damaged: it has no `weight_map`", hint=RESTORE, exit_code=1)
+    tensors: dict[str, Tensor] = {}
+    for name in sorted(set(listed.values())):
+        if not _SHARD.fullmatch(name):
+            problem = f"`{index}` lists `{name}`, which is not a valid name of a weight file"
+            raise ZooError(problem[:_MAX_MESSAGE], hint=RESTORE, exit_code=1)
+        shard = _read_file(index.with_name(name))
+        if shard.keys() != {key for key, file in listed.items() if file == name}:
+            problem = f"`{index.with_name(name)}` has other tensors than `{index}` lists for it"
+            raise ZooError(problem, hint=RESTORE, exit_code=1)
+        tensors |= shard
+    return ForeignTensors(tensors, index)
+
+
+def _read_file(file: Path) -> dict[str, Tensor]:
+    """Read one file. Raise ZooError if it is damaged or does not contain named tensors."""
+    try:
+        if file.suffix == ".safetensors":
+            with open_file(file) as stream:
+                check_header(stream, file)
+                tensors: Any = safetensors.torch.load_file(file)
+        else:
+            tensors = torch_files.load(file, "transformers")
+        if not isinstance(tensors, Mapping) or not all(isinstance(name, str) for name in tensors):
+            raise ValueError("it does not contain named tensors")
+    except (SafetensorError, *torch_files.UNREADABLE) as error:
+        raise torch_files.unreadable(file, error) from None
+    return dict(tensors)
+
+
+def take_tables(
+    source: ForeignTensors, names: Mapping[str, str], equal: Collection[str], *shape: int
+) -> dict[str, Tensor]:
+    """Remove the embeddings and the output projection from `source`, and return them.
+
+    A file contains a shared table once, or under several names. If tables need not be equal, transformers uses each
+    side's own embedding, and the common one only for a side without its own.
 
     Args:
         source: The tensors of the model in transformers.
-        numbering: The tokens of the target.
-        excluded: transformers' IDs of tokens to exclude from the softmax.
+        names: The names of the tables `shared`, `source`, `target` and `output`, in order of preference.
+        equal: The tables that must be equal.
+        shape: The required shape of each table. By default, any shape.
+
+    Returns:
+        The tables with the keys `source`, `target` and `output`.
 
     Raises:
-        ZooError: The bias has too few numbers.
+        ZooError: A table is missing or has another shape, or tables that must be equal are not.
     """
-    bias = numbering.bias(source.take(_BIAS) if _BIAS in source.left else None)
-    bias[[numbering.id(row) for row in excluded]] = NEVER
-    return bias
+    found = {key: source.take(name, *shape) for key, name in names.items() if name in source.left}
+    group = [key for key in names if key in equal]
+    first = next((found[key] for key in group if key in found), None)
+    if any(not torch.equal(found[key], first) for key in group if key in found and first is not None):
+        listed = ", ".join(names[key] for key in group if key in found)
+        raise ZooError(f"`{source.file}` has several embeddings ({listed}), but the model's settings demand one")
+    tables = {}
+    for key in ("source", "target", "output"):
+        table = first if key in group else found.get("shared") if key != "output" else None
+        table = found.get(key, table)
+        tables[key] = source.take(names[group[0] if key in group else key]) if table is None else table
+    return tables
+
+
+def written_bart_tables(
+    a: Architecture, tensors: Mapping[str, Tensor], select: Callable[[Tensor], Tensor], *, common: bool = True
+) -> Iterator[tuple[str, Tensor]]:
+    """Yield the tables that `take_tables` reads from Marian, M2M-100 and mBART models, with their names there.
+
+    Args:
+        a: The architecture of the model.
+        tensors: Maps zoo's name of each tensor to the tensor.
+        select: Returns a table with its rows in the order of transformers' token IDs.
+        common: Whether the model in transformers has a common embedding, even if zoo has two.
+    """
+    target = tensors["embedding" if "embedding" in tensors else "target_embedding"]
+    tables = {"shared": target} if common else {}
+    if a.tied_embeddings != "all":  # transformers ties all tables or none
+        tables |= {"source": tensors.get("source_embedding", target), "target": target}
+        if common or a.tied_embeddings == "none":
+            tables["output"] = tensors.get("output_projection", target)
+    for name, table in tables.items():
+        yield BART_TABLES[name], select(table)
 
 
 def take_positions(source: ForeignTensors, d_model: int) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -92,7 +193,8 @@ def to_interleaved(name: str, tensor: Tensor, d_model: int) -> Tensor:
     last = name.rpartition(".")[2]
     if last in _INPUTS_D_MODEL:
         return tensor[order]
-    return tensor[..., order] if last in _OUTPUTS_D_MODEL and name != _OUTPUT_BIAS else tensor
+    is_logit_bias = name == "output_bias"
+    return tensor[..., order] if last in _OUTPUTS_D_MODEL and not is_logit_bias else tensor
 
 
 def _known_sinusoids(d_model: int) -> Iterator[Tensor]:

@@ -16,41 +16,6 @@ from zoo.interop.settings import Settings
 from zoo.interop.tables import Setting, TensorRow, read_settings, read_tensors
 from zoo.interop.tensors import SIDES, EmbeddingTables, ForeignTensors
 
-_ALLOWED: dict[str, tuple[Any, ...]] = {
-    "type": ("transformer",),
-    "right-left": (False,),
-    "input-types": ([], ["sequence", "sequence"]),
-    "special-vocab": ([],),
-    "transformer-no-projection": (False,),
-    "transformer-rnn-projection": (False,),
-    "transformer-pool": (False,),
-    "transformer-no-bias": (False,),
-    "transformer-no-affine": (False,),
-    "transformer-train-position-embeddings": (False,),
-    "transformer-train-positions": (False,),
-    "transformer-disable-position-embeddings": (False,),
-    "transformer-attention-mask": ("default",),
-    "transformer-ffn-depth": (2,),
-    "transformer-decoder-ffn-depth": (0, 2),
-    "transformer-decoder-autoreg": ("self-attention", "rnn"),
-    "factors-dim-emb": (0,),
-    "lemma-dim-emb": (0,),
-    "lemma-dependency": ("",),
-    "ulr": (False,),
-}
-"""Supported values of the options that change the network. Marian's default is always among them."""
-_NO_EFFECT = (
-    *("version", "dim-rnn", "enc-cell", "enc-cell-depth", "enc-type", "dec-cell-base-depth", "dec-cell-high-depth"),
-    *("skip", "transformer-aan-activation", "transformer-aan-depth", "transformer-aan-nogate", "transformer-dim-aan"),
-    *("transformer-guided-alignment-layer", "transformer-alibi-shift", "transformer-alibi-trainable"),
-    *("bert-train-type-embeddings", "bert-type-vocab-size", "ulr-dim-emb", "ulr-trainable-transformation"),
-    *("separator-symbol", "factors-combine", "transformer-depth-scaling", "dim-vocabs"),
-)
-"""Ignored options: training options, options of networks that `_ALLOWED` excludes, and sizes that the matrices' shapes
-also show.
-
-`version` has an effect only on pre-norm models, for which `_require_normalised_keys` reads it.
-"""
 _SETTINGS = (
     Setting("enc-depth", "N.encoder", int),
     Setting("dec-depth", "N.decoder", int),
@@ -73,8 +38,7 @@ _OUTPUT = "decoder_ff_logit_out"
 
 def architecture_fields(options: Settings) -> dict[str, Any]:
     """Return the fields of `architecture`. Raise ZooError for an option that zoo does not support."""
-    options.require(_ALLOWED)
-    options.ignore(*_NO_EFFECT)
+    options.require_known("marian")
     fields = read_settings(options, _SETTINGS)
     d_model, h, d_ff = fields["d_model"], fields["h"], fields["d_ff"]
     if d_model % h or d_model < 4 or d_model % 2:
