@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from specs import Architecture, FeedForward
+from specs import Architecture, FeedForward, ZooError
+from zoo.interop.formats import USE_ONNX
 from zoo.interop.settings import Settings
 from zoo.interop.tensors import SIDES, ForeignTensors, copied
 
@@ -147,10 +148,15 @@ def written_tensors(tensors: Mapping[str, Tensor], table: Iterable[TensorRow]) -
     """Yield the tensors of a table with their names in the other toolkit. This is the inverse of `read_tensors`.
 
     Missing biases become zeros.
+
+    Raises:
+        ZooError: Another tensor is missing.
     """
     for row in table:
         if row.is_bias and row.ours not in tensors:
             yield row.foreign, torch.zeros(row.shape)
+        elif row.ours not in tensors:
+            raise ZooError(f"cannot export this model: the format requires a tensor `{row.ours}`", hint=USE_ONNX)
         else:
             tensor = tensors[row.ours].float()
             tensor = tensor - row.offset if row.offset else tensor

@@ -68,35 +68,6 @@ class ForeignTensors:
 
 
 @dataclass(frozen=True)
-class Linear:
-    """A linear map in the layout of PyTorch."""
-
-    weight: Float[Tensor, "outputs inputs"]
-    bias: Float[Tensor, " outputs"] | None = None
-
-    def __post_init__(self) -> None:
-        """Raise ZooError if the shapes of weight and bias do not fit together."""
-        bias = None if self.bias is None else list(self.bias.shape)
-        if self.weight.dim() != 2 or bias not in (None, [len(self.weight)]):
-            problem = f"a weight of the network has shape {list(self.weight.shape)}, and its bias has shape {bias}"
-            raise ZooError(problem, hint=RESTORE, exit_code=1)
-
-    def split(self, *shares: int) -> list[Linear]:
-        """Split a linear map into the maps that it concatenates, whose numbers of outputs have the ratio of `shares`.
-
-        Raises:
-            ZooError: The outputs cannot be divided in this ratio.
-        """
-        if len(self.weight) % sum(shares):
-            ratio = ":".join(map(str, shares))
-            problem = f"{len(self.weight):,} outputs cannot be divided among concatenated linear maps as {ratio}"
-            raise ZooError(problem, hint=RESTORE, exit_code=1)
-        sizes = [share * len(self.weight) // sum(shares) for share in shares]
-        biases = [None] * len(shares) if self.bias is None else torch.split(self.bias, sizes)
-        return [Linear(weight, bias) for weight, bias in zip(torch.split(self.weight, sizes), biases, strict=True)]
-
-
-@dataclass(frozen=True)
 class EmbeddingTables:
     """Embeddings and output projection of another toolkit's model, in the order of its token IDs."""
 
@@ -125,7 +96,7 @@ class EmbeddingTables:
             )
         )
         output = target.rows(self.output)
-        is_shared = source.names == target.names and torch.equal(source_table, target_table)
+        is_shared = source is target and torch.equal(source_table, target_table)
         is_tied = torch.equal(target_table, output)
         tied = {(True, True): "all", (True, False): "embeddings", (False, True): "target"}.get(
             (is_shared, is_tied), "none"

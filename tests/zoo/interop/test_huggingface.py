@@ -389,7 +389,7 @@ def test_names_of_imported_models(folder: Any, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr("zoo.interop.importer.hub.download", lambda source, report: folder.path)
     bundle = import_model("hf:Org/opus-mt.en-de@main", ImportOptions(), Report()).folder
     assert bundle.name == "opus-mt.en-de"
-    assert "Hugging Face Marian model Org/opus-mt.en-de." in (bundle / "spec.yaml").read_text()
+    assert "Hugging Face model Org/opus-mt.en-de." in (bundle / "spec.yaml").read_text()
     facts = json.loads((bundle / "facts.json").read_text())
     assert facts["imported"]["source"] == "hf:Org/opus-mt.en-de@main"
     monkeypatch.chdir(folder.path.rename(folder.path.with_name("me@work")))

@@ -25,9 +25,9 @@ from zoo.interop.ctranslate2.exporter import CTranslate2Export
 from zoo.interop.ctranslate2.importer import CTranslate2Import, open_translator
 from zoo.interop.exporter import export_model
 from zoo.interop.formats import Bundle, ImportedModel, ImportRequest
-from zoo.interop.huggingface.multilingual_vocabulary import M2M100, MBART50
 from zoo.interop.huggingface.multilingual import Multilingual
 from zoo.interop.huggingface.multilingual_tokens import fitting_class
+from zoo.interop.huggingface.multilingual_vocabulary import M2M100, MBART50
 from zoo.interop.importer import ImportOptions, import_model
 from zoo.publishing.verify import verify
 from zoo.report import Report
@@ -325,7 +325,7 @@ def test_damaged_files_are_rejected(write: Write) -> None:
     tensors = load_file(folder / "model.safetensors")
     save_file(tensors | {"model.encoder.embed_tokens.weight": torch.zeros(tensors["model.shared.weight"].shape)},
               folder / "model.safetensors")  # fmt: skip
-    with pytest.raises(ZooError, match="several embeddings, but `tie_word_embeddings` demands one"):
+    with pytest.raises(ZooError, match="several embeddings .*demand one"):
         read(folder)
 
 

@@ -250,7 +250,9 @@ class Family(ABC):
             fields = self.architecture(Settings(self.settings_of(spec), CONFIG)) | of_weights
         except ZooError as error:
             raise cannot_export(self.name, error.problem) from None
-        return require_same_architecture(spec.architecture, fields, self.name, self.may_differ)
+        after = imported_spec(ImportRequest("exported"), "", architecture=fields).architecture
+        require_same_architecture(spec.architecture, after, self.name, self.may_differ)
+        return after
 
     def write(self, bundle: Bundle, folder: Path) -> list[str]:
         """Write weights, settings and the vocabulary. Return notes for the user.
