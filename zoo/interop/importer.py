@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import re
-import struct
-import zipfile
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -50,11 +47,6 @@ FAMILIES: tuple[Family, ...] = (HuggingFaceMarian(), Multilingual(), T5(), T5Gem
 """Families of transformers' models. To add one, write a module and add its class to this list."""
 IMPORT_FORMATS: tuple[ImportFormat, ...] = (*FAMILIES, MarianImport(), CTranslate2Import(), FairseqImport())
 """Formats that models are imported from. To add one, write a package and add its class to this list."""
-_UNEXPECTED = (
-    *(ArithmeticError, AttributeError, LookupError, RuntimeError, StopIteration, TypeError, ValueError),
-    *(struct.error, zipfile.BadZipFile, zlib.error),
-)
-"""Exceptions that a reader may raise if a file has unexpected content. They are reported as a damaged file."""
 _MAX_MESSAGE = 500  # characters
 _MEMORY_PER_BYTE = 16
 """Maximum memory for reading a model, as a multiple of the size of its files. 8-bit weights are copied to float32
@@ -117,7 +109,7 @@ def import_model(source: str, options: ImportOptions, report: Report) -> ImportR
     comparisons: list[Comparison] = []
 
     def fill(bundle: ModelFolder) -> Provenance:
-        model = _read(format, path, ImportRequest(name, options.languages, options.positions, origin_name))
+        model = read_foreign(format, path, ImportRequest(name, options.languages, options.positions, origin_name))
         for note in (*model.notes, *_notes_for_user(model)):
             report.info(f"note: {note}")
         origin = {**model.origin, "source": source if hub.is_on_hub(source) else origin_name}
@@ -154,8 +146,13 @@ def find_format(path: Path, name: str | None = None) -> ImportFormat:
     raise ZooError(f"`{path}` has no known model format", hint=f"the formats are {listed(IMPORT_FORMATS)}")
 
 
-def _read(format: ImportFormat, path: Path, request: ImportRequest) -> ImportedModel:
-    """Read a model. If unexpected content makes the reader fail, raise a ZooError that calls the file invalid."""
+def read_foreign(format: ImportFormat, path: Path, request: ImportRequest) -> ImportedModel:
+    """Read a model of another toolkit.
+
+    Raises:
+        ZooError: The model has a property that zoo does not support, its files are damaged, or reading them needs
+            implausibly much memory.
+    """
     files = _model_files(path)
     allowed = _SPARE_MEMORY + _MEMORY_PER_BYTE * files
     try:
@@ -163,7 +160,7 @@ def _read(format: ImportFormat, path: Path, request: ImportRequest) -> ImportedM
             return format.read(path, request)
     except ZooError:
         raise
-    except (*_UNEXPECTED, MemoryError) as error:
+    except Exception as error:
         if is_out_of_memory(error):
             problem = (
                 f"reading `{path}` needs more than {size(allowed)} of memory, but its files have only {size(files)}"
@@ -171,7 +168,8 @@ def _read(format: ImportFormat, path: Path, request: ImportRequest) -> ImportedM
             hint = "do not use this file: it may be malicious, because it would fill the memory"
             raise ZooError(problem, hint=hint, exit_code=1) from None
         reason = next(iter(str(error).splitlines()), "")
-        problem = f"`{path}` is not a valid model of {format.name}: {type(error).__name__}: {reason}"[:_MAX_MESSAGE]
+        kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
+        problem = f"`{path}` is not a valid model of {format.name}: {kind}{reason}"[:_MAX_MESSAGE]
         hint = "restore it from its source; if the original toolkit can open it, please report this with the file"
         raise ZooError(problem, hint=hint, exit_code=1) from error
 

@@ -21,7 +21,7 @@ from specs import BOS, Sinusoidal, ZooError
 from zoo.interop.comparison import compare_with_engine
 from zoo.interop.formats import Bundle, ImportedModel, ImportRequest, PositionConvention
 from zoo.interop.huggingface.marian import HuggingFaceMarian
-from zoo.interop.importer import ImportOptions, find_format, import_model
+from zoo.interop.importer import ImportOptions, find_format, import_model, read_foreign
 from zoo.models import local_store
 from zoo.report import Progress, Report
 
@@ -35,7 +35,7 @@ def folder(tiny: SimpleNamespace, tmp_path: Path) -> Any:
 
 
 def read(folder: Any, positions: PositionConvention | None = None) -> ImportedModel:
-    return HuggingFaceMarian().read(folder.path, ImportRequest("mine", positions=positions))
+    return read_foreign(HuggingFaceMarian(), folder.path, ImportRequest("mine", positions=positions))
 
 
 def test_imported_model_computes_the_same(tiny: SimpleNamespace, folder: Any) -> None:
@@ -348,7 +348,7 @@ def test_damaged_pickle_is_reported(folder: Any) -> None:
         (member,) = [info for info in archive.infolist() if info.filename.endswith("data.pkl")]
     content[content.index(b"ctorch", member.header_offset) + 3] ^= 1
     pickled.write_bytes(content)
-    with pytest.raises(ZooError, match="cannot read"):
+    with pytest.raises(ZooError, match="is not a valid model of hf-marian"):
         read(folder)
 
 

@@ -44,13 +44,9 @@ class Binary:
 
 
 def read(file: Path) -> Binary:
-    """Read a `model.bin`. Raise ZooError if it is damaged or has an unknown version."""
-    try:
-        with open_file(file) as stream:
-            return _Reader(stream, file).binary()
-    except (struct.error, ValueError, IndexError, UnicodeDecodeError) as error:
-        hint = "restore it from its source"
-        raise ZooError(f"`{file}` is damaged: {error}", hint=hint, exit_code=1) from None
+    """Read a `model.bin`. Raise ZooError if it has an unknown version, or another exception if it is damaged."""
+    with open_file(file) as stream:
+        return _Reader(stream, file).binary()
 
 
 def _dequantized(stored: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -54,23 +54,12 @@ def read(file: Path) -> Checkpoint:
     Raises:
         ZooError: The file is damaged, is not a checkpoint of fairseq, or names a function that fairseq does not use.
     """
-    try:
-        content = torch_files.load(file, "fairseq", _replacement)
-        content = content if isinstance(content, dict) else {}
-        options = to_plain_data(content.get("args")) or to_plain_data(content.get("cfg"))
-    except torch_files.UNREADABLE as error:
-        raise torch_files.unreadable(file, error) from None
-    model = content.get("model")
-    if not isinstance(model, Mapping):
-        raise ZooError(
-            f"`{file}` is not a checkpoint of fairseq: it has no `model`", hint=_CHECKPOINT_HINT, exit_code=1
-        )
+    content = torch_files.load(file, "fairseq", _replacement)
+    model = content.get("model") if isinstance(content, dict) else None
+    options = to_plain_data(content.get("args") or content.get("cfg")) if isinstance(model, Mapping) else None
     if not isinstance(options, dict):
-        raise ZooError(
-            f"`{file}` is not a checkpoint of fairseq: it has neither `args` nor `cfg`",
-            hint=_CHECKPOINT_HINT,
-            exit_code=1,
-        )
+        problem = f"`{file}` is not a checkpoint of fairseq: it has no `model`, or neither `args` nor `cfg`"
+        raise ZooError(problem, hint=_CHECKPOINT_HINT, exit_code=1)
     return Checkpoint(options, {str(name): tensor for name, tensor in model.items() if isinstance(tensor, Tensor)})
 
 

@@ -12,7 +12,7 @@ from typing import Any
 from specs import ZooError
 from specs.reader import read_value
 from zoo.files.reading import file_exists, read_bytes
-from zoo.interop.marian.binary import is_binary_model
+from zoo.interop.marian.files import is_binary_model
 from zoo.interop.settings import Settings
 
 SUFFIX = "decoder.yml"
