@@ -26,8 +26,7 @@ from zoo.interop.ctranslate2.importer import CTranslate2Import, open_translator
 from zoo.interop.exporter import export_model
 from zoo.interop.formats import Bundle, ImportedModel, ImportRequest
 from zoo.interop.huggingface.multilingual import Multilingual
-from zoo.interop.huggingface.multilingual_tokens import fitting_class
-from zoo.interop.huggingface.multilingual_vocabulary import M2M100, MBART50
+from zoo.interop.huggingface.multilingual_vocabulary import M2M100, MBART50, fitting_class
 from zoo.interop.importer import ImportOptions, import_model
 from zoo.publishing.verify import verify
 from zoo.report import Report

@@ -22,14 +22,16 @@ from zoo.interop.huggingface.config import (
 )
 from zoo.interop.huggingface.engine import TransformersEngine
 from zoo.interop.huggingface.family import Family, WrittenIds
-from zoo.interop.huggingface.multilingual_tokens import fitting_class, write_vocabulary, written_ids
 from zoo.interop.huggingface.multilingual_vocabulary import (
     END,
     PAD_ROW,
     START,
     MultilingualVocabulary,
+    fitting_class,
     read_multilingual_vocabulary,
     tokenizer_class,
+    write_vocabulary,
+    written_ids,
 )
 from zoo.interop.huggingface.weights import BART_TABLES, open_weights, take_tables, written_bart_tables
 from zoo.interop.settings import Settings

@@ -20,8 +20,14 @@ from zoo.interop.huggingface.config import (
 )
 from zoo.interop.huggingface.engine import TransformersEngine
 from zoo.interop.huggingface.family import Family, WrittenIds
-from zoo.interop.huggingface.t5_tokens import write_vocabulary, written_ids
-from zoo.interop.huggingface.t5_vocabulary import LANGUAGE_TOKEN, SENTENCEPIECE, language_codes, read_t5_vocabulary
+from zoo.interop.huggingface.t5_vocabulary import (
+    LANGUAGE_TOKEN,
+    SENTENCEPIECE,
+    language_codes,
+    read_t5_vocabulary,
+    write_vocabulary,
+    written_ids,
+)
 from zoo.interop.huggingface.weights import open_weights, take_tables
 from zoo.interop.settings import Settings
 from zoo.interop.tables import Setting, TensorRow, linear, read_settings, written_settings

@@ -9,30 +9,44 @@ treats all its tokens as normal tokens.
 
 from __future__ import annotations
 
-import base64
 import re
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from specs import BOS, EOS, UNK, ZooError
-from zoo.interop.huggingface.config import TOKENIZER_CONFIG, SpecialTokens, read_optional_json
-from zoo.interop.numbering import Numbering
-from zoo.interop.sentencepiece_model import SentencePieceModel, TokenEntry, TokenType, new_model
+import torch
+
+from specs import BOS, EOS, PAD, UNK, ZooError
+from zoo.files.atomic import write_json
+from zoo.files.reading import is_present
+from zoo.interop.formats import Bundle
+from zoo.interop.huggingface.config import TOKENIZER_CONFIG, SpecialTokens
+from zoo.interop.huggingface.family import WrittenIds
+from zoo.interop.huggingface.tokenizer_files import (
+    TOKENIZER,
+    added_entries,
+    content_of,
+    decoder_entry,
+    read_saved_model,
+    tokenizer_settings,
+)
+from zoo.interop.numbering import NEVER, Numbering
+from zoo.interop.roundtrip import cannot_export
+from zoo.interop.sentencepiece_model import SentencePieceModel, TokenEntry, TokenType
 from zoo.interop.vocabulary import ImportedVocabulary, TokenList, convert_vocabulary
 from zoo.text.tokenizer import Tokenizer, damaged_vocabulary
 from zoo.text.vocabulary import Vocabulary
 
 SENTENCEPIECE = "spiece.model"
-TOKENIZER, ADDED_TOKENS, SPECIAL_TOKENS = "tokenizer.json", "added_tokens.json", "special_tokens_map.json"
 _CLASSES = (None, "T5Tokenizer", "T5TokenizerFast", "MT5Tokenizer", "MT5TokenizerFast")
 _DEFAULT_NAMES = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
 _OTHER_NAMES = ("bos_token", "sep_token", "cls_token", "mask_token")
 _ADDITIONAL, _EXTRA = "additional_special_tokens", "extra_special_tokens"
 _SENTINELS = 100
+_END, _UNKNOWN = 1, 2
+"""IDs in every exported model. T5Tokenizer has no other ID for the unknown token."""
 _MAX_TOKENS = 1 << 20
-_BYTE = re.compile(r"<0x[0-9A-F]{2}>")
 LANGUAGE_TOKEN = "<2{}>"
 """Token of a target language in MADLAD-400, with `{}` in place of its code."""
 _LANGUAGE = re.compile(r"<2([a-z]{2,4}(_[A-Z][a-z]{3})?(_[A-Z]{2})?)>")
@@ -53,9 +67,8 @@ class TokenizerTokens:
     """Added tokens that are not part of the text of a translation."""
 
     @classmethod
-    def of(cls, file: Path) -> TokenizerTokens:
-        """Return the tokens of a SentencePiece model. Raise ZooError if it is damaged."""
-        model = SentencePieceModel(file)
+    def of(cls, model: SentencePieceModel) -> TokenizerTokens:
+        """Return the tokens of a SentencePiece model."""
         (unknown,) = model.names(TokenType.UNKNOWN)
         return cls(model, model.names(), model.names().index(unknown))
 
@@ -103,10 +116,8 @@ def read_t5_vocabulary(folder: Path, rows: int, special: SpecialTokens) -> Impor
     Raises:
         ZooError: A file is missing or damaged, or the tokenizer has a property that zoo does not support.
     """
-    config = read_optional_json(folder / TOKENIZER_CONFIG)
     # A list of additional tokens in the older file `special_tokens_map.json` replaces no sentinels.
-    older = read_optional_json(folder / SPECIAL_TOKENS)
-    config = {**{key: value for key, value in older.items() if key != _ADDITIONAL}, **config}
+    config = tokenizer_settings(folder, _ADDITIONAL)
     if config.get("tokenizer_class") not in _CLASSES:
         problem = f"the tokenizer of `{folder}` is `{config['tokenizer_class']}`, but zoo reads only T5Tokenizer"
         raise ZooError(problem[:200])
@@ -182,52 +193,22 @@ def _read_tokens(folder: Path, config: Mapping[str, Any]) -> TokenizerTokens:
         raise damaged_vocabulary(str(folder / TOKENIZER_CONFIG), "`extra_ids` is not a number of tokens")
     is_listed = _ADDITIONAL in config or isinstance(config.get(_EXTRA), list)
     names = [f"<extra_id_{number}>" for number in range(sentinels)]
-    tokenizer = read_optional_json(folder / TOKENIZER)
-    if tokenizer:
-        tokens = _from_tokenizer_file(folder / TOKENIZER, tokenizer, special_name(config, "unk_token"))
-        decoder = {entry.get("id"): entry for entry in tokenizer.get("added_tokens") or []}
+    if is_present(folder / TOKENIZER):
+        unknown = special_name(config, "unk_token")
+        tokens = TokenizerTokens.of(read_saved_model(folder / TOKENIZER, "unigram", unknown))
     else:
-        tokens = TokenizerTokens.of(folder / SENTENCEPIECE)
+        tokens = TokenizerTokens.of(SentencePieceModel(folder / SENTENCEPIECE))
         model = tokens.model
         for name in reversed(names):
             tokens.append(name)
         for name in () if is_listed else model.names(TokenType.CONTROL, TokenType.USER_DEFINED):
             tokens.add(name, special=name in model.names(TokenType.CONTROL))
-        decoder = {id: {"content": name} for name, id in read_optional_json(folder / ADDED_TOKENS).items()}
-    decoder = {int(id): entry for id, entry in (config.get("added_tokens_decoder") or decoder).items()}
-    for id, entry in sorted(decoder.items()):
+    for id, entry in added_entries(folder, config).items():
         _require_plain(entry, folder)
         tokens.add(entry["content"], id, special=bool(entry.get("special")))
     for name in (*special_names(config), *([] if is_listed else names)):
         tokens.add(name)
     return tokens
-
-
-def _from_tokenizer_file(file: Path, tokenizer: Mapping[str, Any], unknown_name: str) -> TokenizerTokens:
-    """Return the tokens of a `tokenizer.json`.
-
-    Its `unk_id` counts only if no token has the name of the unknown token: transformers 5 always writes 2.
-    """
-    model = tokenizer["model"]
-    if model.get("type") != "Unigram" or not isinstance(model.get("vocab"), list):
-        raise damaged_vocabulary(str(file), "it does not contain a unigram model")
-    ids = (id for id, (name, _) in enumerate(model["vocab"]) if name == unknown_name)
-    unknown, fallback = next(ids, model.get("unk_id")), bool(model.get("byte_fallback", False))
-    entries = []
-    for id, (name, score) in enumerate(model["vocab"]):
-        type_ = TokenType.BYTE if fallback and _BYTE.fullmatch(name) else TokenType.NORMAL
-        entries.append(TokenEntry(name, float(score), TokenType.UNKNOWN if id == unknown else type_))
-    if type(unknown) is not int or not 0 <= unknown < len(entries):
-        raise damaged_vocabulary(str(file), "it has no unknown token")
-    content = new_model("unigram", entries, character_map(tokenizer.get("normalizer")), byte_fallback=fallback)
-    return TokenizerTokens(SentencePieceModel(file, content), [entry.name for entry in entries], unknown)
-
-
-def character_map(normalizer: Mapping[str, Any] | None) -> bytes | None:
-    """Return the compiled rules of the normalisation, or None if characters stay as they are."""
-    steps = (normalizer.get("normalizers") or [normalizer]) if normalizer else []
-    maps = [step.get("precompiled_charsmap") for step in steps if step.get("type") == "Precompiled"]
-    return base64.b64decode(maps[0], validate=True) if maps and maps[0] else None
 
 
 def _require_plain(entry: Mapping[str, Any], folder: Path) -> None:
@@ -248,13 +229,13 @@ def special_names(config: Mapping[str, Any]) -> Iterator[str]:
     yield from filter(None, (special_name(config, key) for key in (*_DEFAULT_NAMES, *_OTHER_NAMES)))
     for listed in (config.get(_ADDITIONAL) or [], config.get(_EXTRA) or []):
         for entry in listed.values() if isinstance(listed, Mapping) else listed:
-            yield entry["content"] if isinstance(entry, Mapping) else entry
+            yield content_of(entry)
 
 
 def special_name(config: Mapping[str, Any], key: str) -> str:
     """Return the name of a special token, or an empty text if there is none."""
     value = config.get(key, _DEFAULT_NAMES.get(key))
-    return str(value["content"] if isinstance(value, Mapping) else value or "")
+    return content_of(value or "")
 
 
 def _added_ids(
@@ -270,3 +251,65 @@ def _added_ids(
     if pad is not None:
         ids[pad] = None
     return {name: ids[row] for name, row in tokens.added.items()}
+
+
+def written_ids(bundle: Bundle, format: str) -> WrittenIds:
+    """Return the IDs for a model. PAD and BOS get no ID of their own if the model cannot generate them.
+
+    Args:
+        bundle: The published model. Both sides have the same tokens.
+        format: The name of the format.
+
+    Raises:
+        ZooError: The model cannot generate BOS, and neither UNK nor EOS has its embedding.
+    """
+    tensors = bundle.tensors
+    table = tensors["embedding" if "embedding" in tensors else "target_embedding"]
+    never = tensors.get("output_bias", torch.zeros(len(table))).float() == NEVER
+    kept = [id for id in (PAD, BOS) if not never[id]]
+    first, *others = [*kept, *range(EOS + 1, len(table))]
+    start = None
+    if never[BOS]:
+        same = (row for row, id in ((_UNKNOWN, UNK), (_END, EOS)) if torch.equal(table[BOS], table[id]))
+        if (start := next(same, None)) is None:
+            raise cannot_export(
+                format, "the token that decoding starts with (BOS) would get a share of the probability"
+            )
+    pad = 0 if kept else _END
+    return WrittenIds.of([first, EOS, UNK, *others], len(table), pad=pad, end=_END, start=start)
+
+
+def write_vocabulary(bundle: Bundle, file: Path, ids: WrittenIds, settings: Mapping[str, Any]) -> None:
+    """Write the SentencePiece model and the settings of the tokenizer, which list the added tokens.
+
+    Args:
+        bundle: The published model. Both sides have the same tokens.
+        file: The SentencePiece model to write.
+        ids: The token IDs in zoo and transformers.
+        settings: Further settings of the tokenizer.
+    """
+    tokenizer = bundle.vocabulary.target
+    assert isinstance(tokenizer, Tokenizer)
+    model = SentencePieceModel(file, tokenizer.content)
+    order = [id for id in ids.order if id is not None]
+    pad_id = order[ids.pad]
+    languages = bundle.spec.languages
+    of_languages = map(languages.token_of, languages.codes) if languages else ()
+    tags = {name: id for name in of_languages if (id := tokenizer.id_of(name)) is not None}
+    found = tokenizer.added.ids if tokenizer.added else {}
+    added = {name: pad_id if id is None else id for name, id in found.items() if name not in tags}
+    # Other tokens of languages are encoded as text, with a space before them.
+    added |= {name: id for name, id in tags.items() if tokenizer.model.is_control(id)}
+    names = {pad_id: "<pad>", UNK: "<unk>", EOS: "</s>"} | {id: name for name, id in added.items()}
+    while model.entries[order[-1]].name == f"<{len(order) - 1}>":  # a row of the embedding without a token
+        order.pop()
+    content = model.reordered(order, names, unknown=_UNKNOWN, end=_END, pad=ids.pad)
+    file.write_bytes(content)
+    decoder = {}
+    for name, token in added.items():
+        special = model.entries[token].type in (TokenType.CONTROL, TokenType.UNKNOWN)
+        decoder[str(int(ids.foreign[token]))] = decoder_entry(name, special=special)
+    tokens = {"pad_token": names[pad_id], "unk_token": names[UNK], "eos_token": names[EOS]}
+    if pad_id != BOS and BOS in order:  # otherwise, each text that transformers generates would begin with `<s>`
+        tokens["bos_token"] = names.get(BOS, model.entries[BOS].name)
+    write_json(file.with_name(TOKENIZER_CONFIG), {**settings, "added_tokens_decoder": decoder, **tokens})

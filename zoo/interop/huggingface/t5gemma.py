@@ -27,11 +27,16 @@ from zoo.interop.huggingface.config import (
 )
 from zoo.interop.huggingface.engine import TransformersEngine
 from zoo.interop.huggingface.family import Family, WrittenIds
-from zoo.interop.huggingface.t5_tokens import write_vocabulary, written_ids
-from zoo.interop.huggingface.t5_vocabulary import TokenizerTokens, convert_tokens, special_names
+from zoo.interop.huggingface.t5_vocabulary import (
+    TokenizerTokens,
+    convert_tokens,
+    special_names,
+    write_vocabulary,
+    written_ids,
+)
 from zoo.interop.huggingface.weights import open_weights, take_tables
 from zoo.interop.roundtrip import cannot_export
-from zoo.interop.sentencepiece_model import TokenType
+from zoo.interop.sentencepiece_model import SentencePieceModel, TokenType
 from zoo.interop.settings import Settings
 from zoo.interop.tables import Setting, TensorRow, linear, read_settings, written_settings
 from zoo.interop.tensors import SIDES, EmbeddingTables
@@ -266,7 +271,7 @@ def _read_vocabulary(folder: Path, rows: int, special: SpecialTokens) -> Importe
             f"the tokenizer of `{folder}` puts `{SPECIAL_NAMES['bos_token']}` before each source (`add_bos_token`)"
         )
         raise ZooError(problem, hint="choose a model without it")
-    tokens = TokenizerTokens.of(folder / SENTENCEPIECE)
+    tokens = TokenizerTokens.of(SentencePieceModel(folder / SENTENCEPIECE))
     tokens.model.require_spaces(added=False)
     control = tokens.model.names(TokenType.CONTROL)
     for name in (*control, *tokens.model.names(TokenType.USER_DEFINED)):
