@@ -76,15 +76,19 @@ class Settings:
             if key in self.values and not any(_equal(self.values[key], value) for value in values):
                 raise self.error(key, "is a setting that zoo does not support")
 
-    def require_known(self, *sections: str) -> None:
+    def require_known(self, *sections: str, prefix: str = "") -> None:
         """Check the settings that sections of `known_settings.yaml` list.
+
+        Args:
+            sections: The names of the sections.
+            prefix: The beginning of the settings' keys, which the sections leave out.
 
         Raises:
             ZooError: A setting has a value that zoo does not support.
         """
         for section in sections:
-            self.require(_KNOWN[section].get("allowed", {}))
-            self.ignore(*_KNOWN[section].get("ignored", "").split())
+            self.require({prefix + key: values for key, values in _KNOWN[section].get("allowed", {}).items()})
+            self.ignore(*(prefix + key for key in _KNOWN[section].get("ignored", "").split()))
 
     def ignore(self, *keys: str) -> None:
         """Accept any value of these keys, because they do not change what the model computes."""

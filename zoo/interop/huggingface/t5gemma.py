@@ -45,24 +45,34 @@ from zoo.interop.vocabulary import ImportedVocabulary
 SENTENCEPIECE = "tokenizer.model"
 SPECIAL_NAMES = {"pad_token": "<pad>", "eos_token": "<eos>", "bos_token": "<bos>", "unk_token": "<unk>"}
 _DEFAULT_WINDOW = 4_096
-_THETA = 10_000.0
 _MAX_SOURCE_LENGTH = 1_024  # of the spec `base`
 _NO_WINDOW = 1 << 20  # positions; transformers demands a number even if no layer has a window
 _ACTIVATIONS = {"gelu_pytorch_tanh": "gelu_tanh", **ACTIVATIONS}
-_COMMON_SETTINGS = (
-    Setting("hidden_size", "d_model", 2304),
-    Setting("head_dim", "d_k", 256),
-    Setting("rms_norm_eps", "norm.epsilon", 1e-6),
+_SETTINGS = (
+    Setting("{side}.num_hidden_layers", "N.{side}", 26),
+    Setting("{side}.hidden_size", "d_model", 2304),
+    Setting("{side}.head_dim", "d_k", 256),
+    Setting("{side}.rms_norm_eps", "norm.epsilon", 1e-6),
+    Setting("{side}.rope_parameters.rope_theta", "positions.theta", 10_000.0),
+    Setting("dropout_rate", "dropout", 0.0),
+    Setting("attention_dropout", "attention_dropout", 0.0),
 )
-"""Settings of a side that must be the same on both sides."""
 _OWN_SETTINGS = (
-    Setting("num_hidden_layers", "depth", 26),
-    Setting("num_attention_heads", "h", 8),
-    Setting("num_key_value_heads", "kv_heads", 4),
-    Setting("intermediate_size", "d_ff", 9216),
-    Setting("hidden_activation", "activation", "gelu_pytorch_tanh", _ACTIVATIONS),
+    Setting("{side}.num_attention_heads", "{side}.h", 8),
+    Setting("{side}.num_key_value_heads", "{side}.kv_heads", 4),
+    Setting("{side}.intermediate_size", "{side}.d_ff", 9216),
+    Setting("{side}.hidden_activation", "{side}.activation", "gelu_pytorch_tanh", _ACTIVATIONS),
 )
-"""Settings of a side that may differ from those of the other side."""
+"""Settings of the sub-layers, which may differ between the sides."""
+_WRITTEN_SIDE = {
+    "model_type": "t5_gemma_module",
+    "rope_parameters.rope_type": "default",
+    "sliding_window": _NO_WINDOW,
+    "attention_bias": False,
+    "attn_logit_softcapping": None,
+    "final_logit_softcapping": None,
+}
+"""Settings of both sides of an exported model."""
 _TABLES = {
     "source": "model.encoder.embed_tokens.weight",
     "target": "model.decoder.embed_tokens.weight",
@@ -83,20 +93,21 @@ class T5Gemma(Family):
     def read(self, path: Path, request: ImportRequest) -> ImportedModel:
         """Read a model. Raise ZooError if it is damaged or has a property that zoo does not support."""
         config, settings = self.settings(path)
-        sides = [_side_settings(config, side) for side in SIDES]
-        fields = _fields(config, sides)
-        special = special_tokens(config, settings, end=1, pad=0, start=sides[1].integer("bos_token_id", 2))
-        rows = sides[1].integer("vocab_size", 256_000, minimum=4)
+        fields = self.architecture(config)
+        special = special_tokens(config, settings, end=1, pad=0, start=config.integer("decoder.bos_token_id", 2))
+        rows = config.integer("decoder.vocab_size", 256_000, minimum=4)
         weights = open_weights(path)
         equal = ("target", "output") if fields["tied_embeddings"] == "target" else ()
         tables, scale = take_tables(weights, _TABLES, equal, rows, fields["d_model"]), fields["d_model"] ** 0.5
         vocabulary = _read_vocabulary(path, rows, special)
         search = generation_settings(settings, special.end, vocabulary.target, forces_end=False)
-        _limit_to_window(search.decoding, sides)
+        source, target = (_window(config, side) for side in SIDES)
+        search.decoding["max_source_length"] = min(_MAX_SOURCE_LENGTH, source - 1)
+        search.decoding["extra_length"] = min(search.decoding["extra_length"], target)
         return self.imported(
             path,
             request,
-            (config, settings, *sides),
+            (config, settings),
             weights,
             fields,
             EmbeddingTables(**tables, output_bias=torch.zeros(rows), source_scale=scale, target_scale=scale),
@@ -111,16 +122,35 @@ class T5Gemma(Family):
         network: Any = transformers.AutoModelForSeq2SeqLM.from_pretrained(str(path), dtype=torch.float32)
         return TransformersEngine(tokenizer, network, model.spec.decoding.beam)
 
+    def flat(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the settings of both sides with keys such as `encoder.head_dim`."""
+        flat = {key: value for key, value in values.items() if key not in SIDES}
+        for side in SIDES:
+            own = dict(values[side])
+            theta = own.pop("rope_theta", None)  # in older files
+            positions = own.pop("rope_parameters", None) or ({} if theta is None else {"rope_theta": theta})
+            own |= {f"rope_parameters.{key}": value for key, value in positions.items()}
+            flat |= {f"{side}.{key}": value for key, value in own.items()}
+        return flat
+
     def settings_of(self, spec: Spec) -> dict[str, Any]:
         """Return the content of `config.json`, except the IDs of the special tokens."""
         a = spec.architecture
+        flat = {**written_settings(a, _SETTINGS), **written_settings(_own_options(a), _OWN_SETTINGS)}
+        sides: dict[str, dict[str, Any]] = {}
+        for side in SIDES:
+            common = {**_WRITTEN_SIDE, "is_decoder": side == "decoder", "query_pre_attn_scalar": a.d_k}
+            own = {key.removeprefix(f"{side}."): flat.pop(key) for key in [*flat] if key.startswith(f"{side}.")}
+            own |= common | {"layer_types": ["full_attention"] * getattr(a.depths, side)}
+            names = [key for key in own if key.startswith("rope_parameters.")]
+            own["rope_parameters"] = {name.rpartition(".")[2]: own.pop(name) for name in names}
+            sides[side] = own
         return {
             "architectures": [self.model_class],
             "model_type": "t5gemma",
             **WRITTEN,
-            **{side: _written_side(a, side) for side in SIDES},
-            "dropout_rate": a.dropout,
-            "attention_dropout": a.attention_dropout,
+            **flat,
+            **sides,
             "tie_word_embeddings": a.tied_embeddings == "target",
         }
 
@@ -133,7 +163,39 @@ class T5Gemma(Family):
 
     def architecture(self, config: Settings) -> dict[str, Any]:
         """Return the fields of `architecture`. Raise ZooError if a setting is not supported."""
-        return _fields(config, [_side_settings(config, side) for side in SIDES])
+        config.require_known("transformers", "transformers.whole", "transformers.t5gemma")
+        fields = read_settings(config, _SETTINGS)
+        d_k = fields["d_k"]
+        for side in SIDES:
+            config.require_known("transformers", "transformers.t5gemma", "transformers.t5gemma.side", prefix=f"{side}.")
+            width = (None, fields["d_model"]) if side == "decoder" else (None,)
+            decodes = side == "decoder"
+            config.require({f"{side}.is_decoder": (decodes,), f"{side}.cross_attention_hidden_size": width})
+            for key in (f"{side}.attn_logit_softcapping", f"{side}.final_logit_softcapping"):
+                if config.any(key, "a number") is not None:
+                    hint = "choose a model without soft-capping"
+                    raise config.error(key, "limits numbers by tanh, which zoo does not support", hint)
+            if config.number(f"{side}.query_pre_attn_scalar", 256) != d_k:
+                problem = f"differs from `head_dim: {d_k}`, by which a spec scales scores"
+                raise config.error(f"{side}.query_pre_attn_scalar", problem)
+        own = read_settings(config, _OWN_SETTINGS)
+        return {
+            **fields,
+            "encoder": _sublayers(own["encoder"], ("self_attention",)),
+            "decoder": _sublayers(own["decoder"], ("self_attention", "cross_attention")),
+            "d_ff": own["encoder"]["d_ff"],
+            "h": own["encoder"]["h"],
+            "d_v": d_k,
+            "activation_dropout": fields["dropout"],
+            "attention_score": "scaled_dot_product",
+            "positions": {"kind": "rotary", **fields["positions"]},
+            "norm": {"kind": "rms_norm", "placement": "both", **fields["norm"]},
+            "scale_embeddings": True,
+            "scale_logits": False,
+            "tied_embeddings": "target" if config.boolean("tie_word_embeddings", True) else "none",
+            "projection_bias": False,
+            "output_bias": True,
+        }
 
     def ids(self, bundle: Bundle) -> WrittenIds:
         """Return the token IDs of the exported model. Raise ZooError if transformers cannot express the tokens."""
@@ -163,84 +225,22 @@ class T5Gemma(Family):
         write_vocabulary(bundle, folder / SENTENCEPIECE, ids, settings)
 
 
-def _side_settings(config: Settings, side: str) -> Settings:
-    """Return the settings of the encoder or the decoder."""
-    values = config.any(side)
-    if not isinstance(values, dict):
-        raise config.error(side, "is not a mapping of settings")
-    return Settings(values, f"{config.where}, `{side}`")
+def _own_options(a: Architecture) -> SimpleNamespace:
+    """Return the options of the sub-layers of each side, for `_OWN_SETTINGS`."""
+    sides = {}
+    for side in SIDES:
+        attention, *_, feed_forward = getattr(a, side)
+        h = a.option(attention, "h")
+        options = {name: a.option(feed_forward, name) for name in ("d_ff", "activation")}
+        sides[side] = SimpleNamespace(h=h, kv_heads=attention.kv_heads or h, **options)
+    return SimpleNamespace(**sides)
 
 
-def _fields(config: Settings, sides: list[Settings]) -> dict[str, Any]:
-    """Return the fields of `architecture`.
-
-    Args:
-        config: The content of `config.json`.
-        sides: The settings of the encoder and those of the decoder.
-
-    Raises:
-        ZooError: A setting is not supported.
-    """
-    config.require_known("transformers", "transformers.whole", "transformers.t5gemma")
-    encoder, decoder = sides
-    common = [_common_fields(side, decodes=side is decoder) for side in sides]
-    for name, value in common[0].items():
-        if common[1][name] != value:
-            problem = f"the encoder and the decoder have different `{name}`, but a spec has one value"
-            raise ZooError(problem, where=config.where)
-    encoder.require({"cross_attention_hidden_size": (None,)})
-    decoder.require({"cross_attention_hidden_size": (None, common[0]["d_model"])})
-    own = {name: read_settings(side, _OWN_SETTINGS) for name, side in zip(SIDES, sides, strict=True)}
-    dropout = config.number("dropout_rate", 0.0)
-    tied = config.boolean("tie_word_embeddings", True)
-    return {
-        **common[0],
-        "encoder": _sublayers(own["encoder"], ("self_attention",)),
-        "decoder": _sublayers(own["decoder"], ("self_attention", "cross_attention")),
-        "N": {side: own[side]["depth"] for side in SIDES},
-        "d_ff": own["encoder"]["d_ff"],
-        "h": own["encoder"]["h"],
-        "dropout": dropout,
-        "attention_dropout": config.number("attention_dropout", 0.0),
-        "activation_dropout": dropout,
-        "attention_score": "scaled_dot_product",
-        "scale_embeddings": True,
-        "scale_logits": False,
-        "tied_embeddings": "target" if tied else "none",
-        "projection_bias": False,
-        "output_bias": True,
-    }
-
-
-def _common_fields(side: Settings, *, decodes: bool) -> dict[str, Any]:
-    """Return the fields that must be the same on both sides."""
-    side.require_known("transformers", "transformers.t5gemma", "transformers.t5gemma.side")
-    side.require({"is_decoder": (decodes,)})
-    for key, default in (("attn_logit_softcapping", 50.0), ("final_logit_softcapping", 30.0)):
-        if key not in side.values or side.any(key) is not None:
-            shown = side.any(key, default)
-            problem = f"`{key}: {shown}` limits numbers by tanh, which zoo does not support"
-            raise ZooError(problem, where=side.where, hint="choose a model without soft-capping")
-    fields = read_settings(side, _COMMON_SETTINGS)
-    d_k = fields["d_k"]
-    if side.number("query_pre_attn_scalar", 256) != d_k:
-        raise side.error("query_pre_attn_scalar", f"differs from `head_dim: {d_k}`, by which a spec scales scores")
-    return {
-        **fields,
-        "d_v": d_k,
-        "positions": {"kind": "rotary", "theta": _theta(side)},
-        "norm": {"kind": "rms_norm", "placement": "both", **fields["norm"]},
-    }
-
-
-def _theta(side: Settings) -> float:
-    """Return the base of the rotary angles. Older files store it as `rope_theta`."""
-    parameters = side.any("rope_parameters") or {"rope_theta": side.number("rope_theta", _THETA)}
-    if not isinstance(parameters, dict) or parameters.keys() - {"rope_theta", "rope_type"}:
-        raise side.error("rope_parameters", "are positions that zoo does not support")
-    if parameters.get("rope_type", "default") != "default":
-        raise side.error("rope_parameters", "are positions that zoo does not support")
-    return float(parameters.get("rope_theta", _THETA))
+def _window(config: Settings, side: str) -> int:
+    """Return the number of positions that attention sees."""
+    window = config.any(f"{side}.sliding_window", _DEFAULT_WINDOW)
+    kinds = config.any(f"{side}.layer_types")
+    return _NO_WINDOW if window is None or (kinds is not None and "sliding_attention" not in kinds) else int(window)
 
 
 def _sublayers(own: Mapping[str, Any], attentions: tuple[str, ...]) -> list[dict[str, Any]]:
@@ -251,16 +251,6 @@ def _sublayers(own: Mapping[str, Any], attentions: tuple[str, ...]) -> list[dict
         *({"kind": kind, "h": own["h"], **grouped} for kind in attentions),
         {"kind": "feed_forward", **feed_forward},
     ]
-
-
-def _limit_to_window(decoding: dict[str, Any], sides: list[Settings]) -> None:
-    """Limit the lengths so that every position of a sentence is within the window of attention."""
-    source, target = (
-        _NO_WINDOW if window is None or (kinds is not None and "sliding_attention" not in kinds) else int(window)
-        for window, kinds in ((side.any("sliding_window", _DEFAULT_WINDOW), side.any("layer_types")) for side in sides)
-    )
-    decoding["max_source_length"] = min(_MAX_SOURCE_LENGTH, source - 1)
-    decoding["extra_length"] = min(decoding["extra_length"], target)
 
 
 def _read_vocabulary(folder: Path, rows: int, special: SpecialTokens) -> ImportedVocabulary:
@@ -279,31 +269,6 @@ def _read_vocabulary(folder: Path, rows: int, special: SpecialTokens) -> Importe
     for name in special_names(config):
         tokens.add(name)
     return convert_tokens(tokens, rows, special, folder, source_has_end=bool(config.get("add_eos_token", False)))
-
-
-def _written_side(a: Architecture, side: str) -> dict[str, Any]:
-    """Return the settings of the encoder or the decoder of an exported model."""
-    attention, *_, feed_forward = getattr(a, side)
-    own = SimpleNamespace(
-        depth=getattr(a.depths, side),
-        h=a.option(attention, "h"),
-        kv_heads=attention.kv_heads or a.option(attention, "h"),
-        d_ff=a.option(feed_forward, "d_ff"),
-        activation=a.option(feed_forward, "activation"),
-    )
-    return {
-        "model_type": "t5_gemma_module",
-        "is_decoder": side == "decoder",
-        **written_settings(a, _COMMON_SETTINGS),
-        **written_settings(own, _OWN_SETTINGS),
-        "query_pre_attn_scalar": a.d_k,
-        "rope_parameters": {"rope_theta": getattr(a.positions, "theta", _THETA), "rope_type": "default"},
-        "layer_types": ["full_attention"] * own.depth,
-        "sliding_window": _NO_WINDOW,
-        "attention_bias": False,
-        "attn_logit_softcapping": None,
-        "final_logit_softcapping": None,
-    }
 
 
 def _layers(a: Architecture) -> Iterator[TensorRow]:
