@@ -54,8 +54,8 @@ class ForeignTensors:
                 f"`{self.file}` has no tensor `{name}`, which the model's settings require", hint=RESTORE, exit_code=1
             )
         tensor = self.left.pop(name)
-        if not isinstance(tensor, Tensor):
-            raise ZooError(f"`{name}` in `{self.file}` is not a tensor", hint=RESTORE, exit_code=1)
+        if not isinstance(tensor, Tensor) or tensor.is_meta:  # a tensor on the device `meta` has no values
+            raise ZooError(f"`{name}` in `{self.file}` is not a tensor with values", hint=RESTORE, exit_code=1)
         if not tensor.is_floating_point() or not tensor.dim() or (shape and tensor.shape != shape):
             expected = f", but the model's settings require {list(shape)}" if shape else ""
             problem = f"`{name}` in `{self.file}` has the shape {list(tensor.shape)} and type {tensor.dtype}{expected}"

@@ -13,6 +13,7 @@ import torch
 
 from specs import ZooError
 from zoo.files.reading import open_file
+from zoo.system.device_memory import is_out_of_memory
 
 _TENSOR_GLOBALS = {"collections.OrderedDict", "collections.Counter", "_codecs.encode", "builtins.set"}
 _ALLOCATING_GLOBALS = {"torch.Tensor"}
@@ -39,9 +40,9 @@ def load(file: Path, toolkit: str, replacement: Callable[[str], Any] = lambda na
         pass  # raise the usual error if the file is missing
     try:
         return _load(file, toolkit, replacement)
-    except ZooError:
-        raise
     except Exception as error:
+        if isinstance(error, ZooError) or is_out_of_memory(error):
+            raise
         reason = str(error).strip().partition("\n")[0] or "it is truncated"
         raise ValueError(f"cannot read `{file.name}`: {reason}") from error
 
@@ -57,22 +58,7 @@ def _load(file: Path, toolkit: str, replacement: Callable[[str], Any]) -> Any:
             )
         allowed.append(harmless)
     with torch.serialization.safe_globals(allowed):
-        content = torch.load(file, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(file))
-    _require_values(content, file)
-    return content
-
-
-def _require_values(content: Any, file: Path) -> None:
-    """Raise ZooError if `content`, or a dictionary or list in it, contains a tensor with a shape but no values."""
-    waiting, seen = [content], set[int]()
-    while waiting:
-        item = waiting.pop()
-        if isinstance(item, torch.Tensor) and item.is_meta:
-            problem = f"`{file}` contains a tensor of shape {list(item.shape)} without values (on the device `meta`)"
-            raise ZooError(problem, hint="ask the author for a file with the values", exit_code=1)
-        if isinstance(item, dict | list | tuple) and id(item) not in seen:
-            seen.add(id(item))
-            waiting.extend(item.values() if isinstance(item, dict) else item)
+        return torch.load(file, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(file))
 
 
 def _foreign_globals(file: Path) -> Iterator[str]:

@@ -357,7 +357,7 @@ def test_tensors_without_values_are_rejected(folder: Any) -> None:
     tensors["final_logits_bias"] = tensors["final_logits_bias"].to("meta")
     torch.save(tensors, folder.path / "pytorch_model.bin")
     folder.weights_file.unlink()
-    with pytest.raises(ZooError, match=r"contains a tensor of shape .* without values"):
+    with pytest.raises(ZooError, match="is not a tensor with values"):
         read(folder)
 
 
