@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -71,12 +70,18 @@ class CTranslate2Import:
         require_folder(path, self.name)
         binary = read(path / MODEL)
         _require_transformer(binary)
-        config = read_config(path, binary)
+        settings = read_settings(path, binary)
+        has_epsilon, reads_end = (
+            settings.any("layer_norm_epsilon") is not None,
+            settings.boolean("add_source_eos", False),
+        )
         network = Network(binary, path / MODEL)
-        architecture, positions = network.architecture(config.norm_epsilon)
+        epsilon = settings.number("layer_norm_epsilon", 0.0) if has_epsilon else None
+        architecture, positions = network.architecture(epsilon)
         tables = network.tables()
         starts_from_zeros = bool(network.number("decoder/start_from_zero_embedding", 0))
-        source, target = read_token_lists(path, config, starts_from_zeros=starts_from_zeros)
+        source, target = _read_token_lists(path, settings, starts_from_zeros=starts_from_zeros)
+        settings.require_all_known()
         source.require_rows("source", len(tables.source))
         target.require_rows("target", len(tables.target))
         vocabulary = convert_vocabulary(
@@ -85,7 +90,7 @@ class CTranslate2Import:
             target,
             shared=source == target,
             where=path,
-            source_has_end=config.source_has_end,
+            source_has_end=reads_end,
         )
         embeddings, fields = tables.converted(vocabulary.source, vocabulary.target)
         spec = imported_spec(
@@ -100,7 +105,7 @@ class CTranslate2Import:
             network.left.pop(name, None)
         network.require_all_taken()
         notes = [*vocabulary.notes]
-        if not config.source_has_end:
+        if not reads_end:
             notes.append("The model reads no EOS after a source, so none is added.")
         if file_exists(path / "vmap.txt"):
             notes.append("`vmap.txt`, with which CTranslate2 can restrict the vocabulary, is not imported.")
@@ -130,7 +135,7 @@ class CTranslate2Engine:
         """Open the model in this folder."""
         self.version = f"CTranslate2 {import_module('ctranslate2').__version__}"
         self.decoding = model.spec.decoding
-        self.unknown = read_config(path, read(path / MODEL)).unknown
+        self.unknown = _token(read_settings(path, read(path / MODEL)), "unk_token", "<unk>")
         files = find_model_files(path) or (None, None)
         self.source, self.target = (SentencePieceProcessor(model_file=str(file)) if file else None for file in files)
         self.translator = open_translator(path)
@@ -175,47 +180,20 @@ def _require_transformer(binary: Binary) -> None:
         )
 
 
-@dataclass(frozen=True)
-class Config:
-    """Settings of a model of CTranslate2. Tokens are given by name."""
-
-    unknown: str
-    end: str
-    start: str
-    """Token that decoding starts with."""
-    source_has_end: bool
-    """Whether the model reads EOS after a source."""
-    norm_epsilon: float | None
-
-
-def read_config(folder: Path, binary: Binary) -> Config:
-    """Read the settings of a model.
-
-    Raises:
-        ZooError: A setting is unknown, has an invalid value, or is not supported.
-    """
+def read_settings(folder: Path, binary: Binary) -> Settings:
+    """Return the settings of a model. Raise ZooError if one is not supported."""
     file = folder / _CONFIG
     from_file = binary.version >= _FIRST_VERSION_WITH_CONFIG
     settings = Settings(read_json(file) if from_file else _settings_of_variables(binary), str(file))
-    if settings.boolean("add_source_bos", False):
-        raise settings.error("add_source_bos", "puts BOS before a source, which zoo does not support")
+    settings.require({"add_source_bos": (False,)})
     if settings.any("decoder_start_token", _BOS) is None:
         raise settings.error(
             "decoder_start_token",
             "lets each request choose the first token, such as a language, but a model in zoo has one first token",
             hint="copy the folder, and replace the value there by the token of one language",
         )
-    epsilon = None if settings.any("layer_norm_epsilon") is None else settings.number("layer_norm_epsilon", 0.0)
     settings.ignore("bos_token", "multi_query_attention")  # each attention has its own number of key-value heads
-    config = Config(
-        unknown=_token(settings, "unk_token", "<unk>"),
-        end=_token(settings, "eos_token", _EOS),
-        start=_token(settings, "decoder_start_token", _BOS),
-        source_has_end=settings.boolean("add_source_eos", False),
-        norm_epsilon=epsilon,
-    )
-    settings.require_all_known()
-    return config
+    return settings
 
 
 def _token(settings: Settings, key: str, default: str) -> str:
@@ -238,68 +216,52 @@ def _settings_of_variables(binary: Binary) -> dict[str, Any]:
     }
 
 
-def read_token_lists(folder: Path, config: Config, *, starts_from_zeros: bool) -> tuple[TokenList, TokenList]:
+def _read_token_lists(folder: Path, settings: Settings, *, starts_from_zeros: bool) -> tuple[TokenList, TokenList]:
     """Return the tokens of the source and the target.
 
     Args:
         folder: The folder of the model.
-        config: The settings of the model.
+        settings: The settings of the model.
         starts_from_zeros: Whether decoding starts with a zero embedding instead of a token.
 
     Raises:
         ZooError: A list is missing or damaged, or lacks a token that the settings name.
     """
-    shared = _read_list(folder, "shared_vocabulary")
-    sides = [_read_list(folder, f"{side}_vocabulary") if shared is None else shared for side in ("source", "target")]
-    if (sides[0] is None and is_present(folder / "source_1_vocabulary.txt")) or is_present(
-        folder / "source_1_vocabulary.json"
-    ):
-        raise ZooError(f"`{folder}` has several source vocabularies (source factors), but a model in zoo reads one")
-    lists: list[list[str]] = []
-    for side, names in zip(("source", "target"), sides, strict=True):
+    unknown, start = _token(settings, "unk_token", "<unk>"), _token(settings, "decoder_start_token", _BOS)
+    shared, lists = _read_list(folder, "shared_vocabulary"), []
+    for side in ("source", "target"):
+        names = shared or _read_list(folder, f"{side}_vocabulary")
         if names is None:
             problem = f"`{folder}` has no {side} vocabulary: neither {side}_vocabulary nor shared_vocabulary"
             raise ZooError(problem, hint="restore the vocabulary from where the model came from", exit_code=1)
         # CTranslate2 appends the unknown token if the list does not contain it.
-        lists.append(names if config.unknown in names else [*names, config.unknown])
+        lists.append(names if unknown in names else [*names, unknown])
     source, target = lists
-    start = None if starts_from_zeros else config.start
-    # No source begins with this token, but the source's list contains it if both sides share a list.
-    source_start = start if source == target or config.start in source else None
-    return _token_list(folder, source, config, source_start), _token_list(folder, target, config, start)
+    tokens = {"unknown": unknown, "end": _token(settings, "eos_token", _EOS)}
+    # No source begins with the start token, but the source's list contains it if both sides share a list.
+    of_source = {} if starts_from_zeros or start not in source else {"start": start}
+    of_target = {} if starts_from_zeros else {"start": start}
+    return _token_list(folder, source, tokens | of_source), _token_list(folder, target, tokens | of_target)
 
 
-def _token_list(folder: Path, names: list[str], config: Config, start: str | None) -> TokenList:
-    for name in (config.end, start):
-        if name is not None and name not in names:
-            problem = f"the vocabulary in `{folder}` lacks the token `{name}`, which the settings of the model contain"
-            raise ZooError(problem, exit_code=1)
-    return TokenList(
-        tuple(names),
-        unknown=names.index(config.unknown),
-        end=names.index(config.end),
-        start=None if start is None else names.index(start),
-        pad=next((names.index(name) for name in ("<blank>", "<pad>") if name in names), None),
-    )
+def _token_list(folder: Path, names: list[str], tokens: dict[str, str]) -> TokenList:
+    """Return a list of tokens with the IDs of its special tokens."""
+    if missing := next((name for name in tokens.values() if name not in names), None):
+        problem = f"the vocabulary in `{folder}` lacks the token `{missing}`, which the settings of the model contain"
+        raise ZooError(problem, exit_code=1)
+    pad = next((names.index(name) for name in ("<blank>", "<pad>") if name in names), None)
+    return TokenList(tuple(names), **{kind: names.index(name) for kind, name in tokens.items()}, pad=pad)
 
 
 def _read_list(folder: Path, name: str) -> list[str] | None:
     """Read a vocabulary: a JSON list, or a text file with one token per line. Return None if there is neither file."""
     if is_present(file := folder / f"{name}.json"):
-        try:
-            names = json.loads(read_bytes(file))
-        except (ValueError, RecursionError):
-            names = None
+        names = json.loads(read_bytes(file))
         if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise ZooError(f"`{file}` is damaged: it is not a list of tokens", exit_code=1)
+            raise ValueError(f"`{file.name}` is not a list of tokens")
         return names
     if not is_present(file := folder / f"{name}.txt"):
         return None
-    try:
-        lines = read_bytes(file).decode("utf-8").split("\n")
-    except UnicodeDecodeError as error:
-        raise ZooError(f"`{file}` is damaged: byte {error.start + 1} is not UTF-8", exit_code=1) from None
-    if lines[-1] == "":
-        del lines[-1]
+    lines = read_bytes(file).decode("utf-8").removesuffix("\n").split("\n")
     # A token may end with a carriage return. It belongs to the line ending only if every line has one.
     return [line[:-1] for line in lines] if all(line.endswith("\r") for line in lines) else lines

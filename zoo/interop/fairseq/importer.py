@@ -119,11 +119,7 @@ def _read_dictionary(file: Path) -> TokenList:
     Raises:
         ZooError: The file is missing or damaged.
     """
-    try:
-        lines = read_bytes(file).decode("utf-8").split("\n")
-    except UnicodeDecodeError as error:
-        problem = f"`{file}` is damaged: byte {error.start + 1} is not UTF-8"
-        raise ZooError(problem, hint="restore it from its source", exit_code=1) from None
+    lines = read_bytes(file).decode("utf-8").split("\n")
     names = list(_SPECIAL_TOKENS)
     known = set(names)
     for number, line in enumerate(lines, start=1):

@@ -89,13 +89,9 @@ def _read_list(file: Path, rows: int) -> TokenList:
 
 def _parse_list(file: Path) -> dict[str, int]:
     """Return the ID of each token name. Reading YAML events accepts no content other than text and numbers."""
-    try:
-        text = read_bytes(file).decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise damaged_vocabulary(str(file), f"byte {error.start + 1} is not UTF-8") from None
     scalars: list[str] = []
     try:
-        for event in yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+        for event in yaml.parse(read_bytes(file).decode("utf-8"), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
             if isinstance(event, yaml.ScalarEvent):
                 scalars.append(event.value)
             elif isinstance(event, yaml.AliasEvent | yaml.SequenceStartEvent):
