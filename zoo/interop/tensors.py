@@ -120,13 +120,14 @@ def position_fields(encoder: Float[Tensor, "rows d_model"], decoder: Float[Tenso
         If both tables contain the same sinusoids: their kind and first position. Otherwise: the fields for learned
         positions, with as many rows as the shorter table.
     """
-    kinds = [next(_matching_sinusoids(table), None) for table in (encoder, decoder)]
+    kinds = [next(matching_sinusoids(table), None) for table in (encoder, decoder)]
     if kinds[0] is not None and kinds[0] == kinds[1]:
         return kinds[0]
     return {"kind": "learned", "rows": min(len(encoder), len(decoder))}
 
 
-def _matching_sinusoids(table: Float[Tensor, "rows d_model"]) -> Iterator[dict[str, Any]]:
+def matching_sinusoids(table: Float[Tensor, "rows d_model"]) -> Iterator[dict[str, Any]]:
+    """Yield the fields of `architecture.positions` for sinusoids that are equal to the rows of a table."""
     rows = min(_COMPARED_POSITIONS, len(table))
     for kind in ("sinusoidal", "sinusoidal_halves"):
         expected = sinusoids(torch.empty(1, rows + 2, table.shape[1]), halves=kind == "sinusoidal_halves")

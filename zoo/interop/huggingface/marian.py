@@ -7,6 +7,7 @@ instead of its own.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,8 @@ from torch import Tensor
 
 from compiler.lowering.positions import sinusoidal_encoding
 from specs import EOS, PAD, Architecture, Learned, Sinusoidal, Spec
-from zoo.files.reading import is_present, read_json
+from zoo.files.atomic import write_json
+from zoo.files.reading import is_present, read_bytes, read_json
 from zoo.interop.formats import (
     Bundle,
     Engine,
@@ -29,6 +31,7 @@ from zoo.interop.formats import (
 from zoo.interop.huggingface.config import (
     TOKENIZER_CONFIG,
     WRITTEN,
+    SpecialTokens,
     bart_settings,
     generation_settings,
     import_transformers,
@@ -37,7 +40,6 @@ from zoo.interop.huggingface.config import (
 )
 from zoo.interop.huggingface.engine import TransformersEngine
 from zoo.interop.huggingface.family import Family, WrittenIds
-from zoo.interop.huggingface.vocabulary import read_vocabulary, write_vocabulary
 from zoo.interop.huggingface.weights import (
     BART_TABLES,
     open_weights,
@@ -47,10 +49,12 @@ from zoo.interop.huggingface.weights import (
     written_bart_tables,
 )
 from zoo.interop.roundtrip import cannot_export
-from zoo.interop.sentencepiece_model import is_language_token
+from zoo.interop.sentencepiece_model import SentencePieceModel, is_language_token
 from zoo.interop.settings import Settings
 from zoo.interop.tables import TensorRow, pytorch_layers, written_settings
 from zoo.interop.tensors import SIDES, EmbeddingTables
+from zoo.interop.vocabulary import ImportedVocabulary, TokenList, convert_vocabulary
+from zoo.text.tokenizer import SPACE, Tokenizer, damaged_vocabulary
 
 _SETTINGS = bart_settings(activation="gelu", attention_dropout=0.0)
 _TIED_SETTINGS = {"all": (True, True), "embeddings": (True, False), "target": (False, True), "none": (False, False)}
@@ -59,6 +63,8 @@ _EPSILON = {"marian": 1e-6, "transformers": 1e-5}
 """Epsilon of layer norms in each toolkit."""
 _MAX_POSITIONS = 4_096
 _MAX_SOURCE_LENGTH = 100_000  # tokens: the largest value that a spec allows
+_SOURCE, _TARGET = "vocab.json", "target_vocab.json"
+_UNKNOWN = "<unk>"
 _BIAS = "final_logits_bias"
 _DEFAULT_START = 58_100
 _MARIAN_POSITIONS = (
@@ -92,7 +98,10 @@ class HuggingFaceMarian(Family):
         tables = take_tables(weights, names, equal)
         rows = config.integer("vocab_size", 58101, minimum=5)
         rows = rows, config.integer("decoder_vocab_size", rows, minimum=5)
-        vocabulary = read_vocabulary(path, rows, special, shared=common)
+        if rows != (len(tables["source"]), len(tables["target"])):
+            problem = f"is not the number of rows of the embeddings, {len(tables['source']):,}"
+            raise config.error("vocab_size", problem)
+        vocabulary = _read_vocabulary(path, rows, special, shared=common)
         search = generation_settings(settings, special.end, vocabulary.target, forces_end=settings is config)
         positions = config.integer("max_position_embeddings", 1024, minimum=2)
         search.decoding["max_source_length"] = min(positions - 1, _MAX_SOURCE_LENGTH)
@@ -218,7 +227,7 @@ class HuggingFaceMarian(Family):
 
     def write_vocabulary(self, bundle: Bundle, folder: Path, ids: WrittenIds) -> None:
         """Write the files of the tokenizer."""
-        write_vocabulary(bundle, folder, _position_rows(bundle.spec))
+        _write_vocabulary(bundle, folder, _position_rows(bundle.spec))
 
     def notes(self, spec: Spec) -> Iterator[str]:
         """Yield notes for the user about an exported model."""
@@ -262,3 +271,83 @@ def _adapt_to_marian(model: Any, epsilon: float) -> None:
         rows, d_model = table.shape
         with torch.no_grad():
             table.copy_(torch.tensor([sinusoidal_encoding(position, d_model, halves=True) for position in range(rows)]))
+
+
+def _read_vocabulary(
+    folder: Path, rows: tuple[int, int], special: SpecialTokens, *, shared: bool
+) -> ImportedVocabulary:
+    """Read the vocabularies of the source and the target.
+
+    Args:
+        folder: The folder of the model.
+        rows: The number of rows of the source embedding and of the target embedding.
+        special: The IDs of the special tokens in the Hugging Face vocabulary.
+        shared: Whether both sides have the same token IDs.
+
+    Raises:
+        ZooError: A file is missing or damaged.
+    """
+    files = folder / "source.spm", folder / "target.spm"
+    models = [SentencePieceModel(file) for file in files]
+    if shared:
+        tokens = _token_list(folder / _SOURCE, rows[0], special, special.start)
+        if read_bytes(files[0]) == read_bytes(files[1]):
+            models = models[:1]
+        return convert_vocabulary(models, tokens, tokens, shared=True, where=folder)
+    # The token that decoding starts with never occurs in sources. In the source's list, another token may have its ID.
+    source_name, target_name = (_name_of(folder / file, special.start) for file in (_SOURCE, _TARGET))
+    source_start = special.start if source_name == target_name else None
+    source = _token_list(folder / _SOURCE, rows[0], special, source_start)
+    target = _token_list(folder / _TARGET, rows[1], special, special.start)
+    return convert_vocabulary(models, source, target, shared=False, where=folder)
+
+
+def _token_list(file: Path, rows: int, special: SpecialTokens, start: int | None) -> TokenList:
+    ids = read_json(file)
+    names = {id: name for name, id in ids.items()}
+    if len(names) != len(ids) or _UNKNOWN not in ids:
+        raise damaged_vocabulary(str(file), f"it has no `{_UNKNOWN}`, or two tokens share an ID")
+    listed = tuple(names.get(id, "") for id in range(rows))
+    return TokenList(listed, unknown=ids[_UNKNOWN], end=special.end, start=start, pad=special.pad)
+
+
+def _name_of(file: Path, id: int) -> str | None:
+    return next((name for name, other in read_json(file).items() if other == id), None)
+
+
+def _write_vocabulary(bundle: Bundle, folder: Path, max_length: int) -> None:
+    """Write both SentencePiece models, the token IDs and the settings of the tokenizer.
+
+    Args:
+        bundle: The published model. Its vocabularies are SentencePiece models.
+        folder: The folder to write to.
+        max_length: The number of positions of the model.
+    """
+    vocabulary, corpus = bundle.vocabulary, bundle.spec.corpus
+    one_list = bundle.spec.architecture.tied_embeddings in ("all", "embeddings")
+    for side, list_name, model in (
+        (vocabulary.source, _SOURCE, "source.spm"),
+        (vocabulary.target, _TARGET, "target.spm"),
+    ):
+        assert isinstance(side, Tokenizer)
+        (folder / model).write_bytes(side.content)
+        if list_name == _SOURCE or not one_list:
+            ids = {_foreign_name(side, id): id for id in range(side.size)}
+            (folder / list_name).write_text(json.dumps(ids, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    write_json(
+        folder / TOKENIZER_CONFIG,
+        {
+            "tokenizer_class": "MarianTokenizer",
+            "source_lang": corpus.source,
+            "target_lang": corpus.target,
+            "separate_vocabs": not one_list,
+            "model_max_length": max_length,
+        },
+    )
+
+
+def _foreign_name(side: Tokenizer, id: int) -> str:
+    """Return the name of a token in transformers, where language tokens have no leading space."""
+    name = str(side.model.id_to_piece(id))
+    bare = name.removeprefix(SPACE)
+    return bare if is_language_token(bare) else name

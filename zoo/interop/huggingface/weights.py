@@ -11,11 +11,10 @@ import safetensors.torch
 import torch
 from torch import Tensor
 
-from compiler.lowering.positions import sinusoidal_encoding
 from specs import Architecture, ZooError
 from zoo.files.reading import MAX_VOCABULARY_BYTES, is_present, open_file, read_json
 from zoo.interop import torch_files
-from zoo.interop.tensors import RESTORE, SIDES, ForeignTensors, copied, position_fields
+from zoo.interop.tensors import RESTORE, SIDES, ForeignTensors, copied, matching_sinusoids, position_fields
 from zoo.models.weights import check_header
 
 FILES = ("model.safetensors", "pytorch_model.bin")
@@ -28,15 +27,11 @@ BART_TABLES = {
     "output": "lm_head.weight",
 }
 """Names of the tables in Marian, M2M-100 and mBART models."""
-_POSITIONS = "model.{}.embed_positions.weight"
 _INPUTS_D_MODEL = ("query", "key", "value", "w1")
 _OUTPUTS_D_MODEL = (
     *("output", "output_bias", "w2", "b2", "norm_gain", "norm_bias"),
     *("embedding", "source_embedding", "target_embedding", "output_projection"),
 )
-_MAX_MESSAGE = 200  # characters
-_COMPARED_POSITIONS = 32
-_MAX_D_MODEL = 65_536  # the largest value that a spec allows
 
 
 def open_weights(folder: Path) -> ForeignTensors:
@@ -147,16 +142,11 @@ def take_positions(source: ForeignTensors, d_model: int) -> tuple[dict[str, Any]
     Raises:
         ZooError: Only one side has a table, or a table has another dimension than `d_model`.
     """
-    tables = {
-        side: source.left.pop(_POSITIONS.format(side)) for side in SIDES if _POSITIONS.format(side) in source.left
-    }
-    for table in tables.values():
-        valid = isinstance(table, Tensor) and table.shape[1:] == (d_model,) and len(table)
-        if d_model > _MAX_D_MODEL or not valid:
-            problem = f"`{source.file}` has positions of another dimension than {d_model}"
-            raise ZooError(problem[:_MAX_MESSAGE], hint=RESTORE, exit_code=1)
-    known = list(_known_sinusoids(d_model)) if tables else []
-    if all(any(_matches(table.float(), sinusoids) for sinusoids in known) for table in tables.values()):
+    names = {side: f"model.{side}.embed_positions.weight" for side in SIDES}
+    tables = {side: source.take(name) for side, name in names.items() if name in source.left}
+    if any(table.shape != (len(table), d_model) or not len(table) for table in tables.values()):
+        raise ZooError(f"`{source.file}` has positions of another dimension than {d_model}", hint=RESTORE, exit_code=1)
+    if all(map(_is_of_marian_or_transformers, tables.values())):
         return {}, {}
     if len(tables) < len(SIDES):
         problem = (
@@ -170,6 +160,13 @@ def take_positions(source: ForeignTensors, d_model: int) -> tuple[dict[str, Any]
     return {"positions": fields}, {f"{side}.positions": copied(table[:rows]) for side, table in tables.items()}
 
 
+def _is_of_marian_or_transformers(table: Tensor) -> bool:
+    """Return whether a table contains the sinusoids of Marian, or those of the paper in the order of transformers."""
+    interleaved = table[:, _interleaving(table.shape[1])]
+    of_marian, of_paper = ({"kind": kind, "first": 0} for kind in ("sinusoidal_halves", "sinusoidal"))
+    return of_marian in matching_sinusoids(table) or of_paper in matching_sinusoids(interleaved)
+
+
 def to_interleaved(name: str, tensor: Tensor, d_model: int) -> Tensor:
     """Return a tensor with its features reordered, so that sinusoids can alternate sines and cosines as in the paper.
 
@@ -180,21 +177,13 @@ def to_interleaved(name: str, tensor: Tensor, d_model: int) -> Tensor:
         tensor: The tensor.
         d_model: The number of features.
     """
-    order = torch.arange(d_model).view(2, d_model // 2).T.flatten()
-    last = name.rpartition(".")[2]
+    order, last = _interleaving(d_model), name.rpartition(".")[2]
     if last in _INPUTS_D_MODEL:
         return tensor[order]
     is_logit_bias = name == "output_bias"
     return tensor[..., order] if last in _OUTPUTS_D_MODEL and not is_logit_bias else tensor
 
 
-def _known_sinusoids(d_model: int) -> Iterator[Tensor]:
-    """Yield the first rows of Marian's and of transformers' sinusoids."""
-    yield torch.tensor([sinusoidal_encoding(position, d_model, halves=True) for position in range(_COMPARED_POSITIONS)])
-    interleaved = torch.tensor([sinusoidal_encoding(position, d_model) for position in range(_COMPARED_POSITIONS)])
-    yield torch.cat((interleaved[:, 0::2], interleaved[:, 1::2]), 1)
-
-
-def _matches(table: Tensor, expected: Tensor) -> bool:
-    rows = min(len(table), len(expected))
-    return table.shape[1:] == expected.shape[1:] and torch.allclose(table[:rows], expected[:rows], atol=1e-4)
+def _interleaving(d_model: int) -> Tensor:
+    """Return the order of features in which those of the first and the second half alternate."""
+    return torch.arange(d_model).view(2, d_model // 2).T.flatten()
