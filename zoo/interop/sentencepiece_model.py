@@ -28,7 +28,6 @@ _NO_ID = (1 << 64) - 1  # -1, which removes a special token, as an unsigned inte
 _NORMALIZER_NAME, _CHARACTER_MAP, _DUMMY_PREFIX, _REMOVE_EXTRA_SPACES, _ESCAPE_SPACES = 1, 2, 3, 4, 5
 _SPACES = (_DUMMY_PREFIX, _REMOVE_EXTRA_SPACES, _ESCAPE_SPACES)
 _ALGORITHMS = {1: "unigram", 2: "bpe", 3: "words", 4: "characters"}
-_WORDS = 3
 WORD_LIST_KIND = "unigram"
 """Value of `vocabulary.kind` for a list of words: a unigram model whose tokens are whole words."""
 _MAX_SHARE_OF_SPACES = 0.01
@@ -214,8 +213,8 @@ def new_model(
     spaces with `▁`.
 
     Args:
-        kind: The algorithm, `bpe` or `unigram`.
-        entries: The tokens.
+        kind: The algorithm, such as `bpe` and `unigram`.
+        entries: The tokens. If a tokenizer shall use the model, the first are PAD, UNK, BOS and EOS.
         character_map: The compiled normalisation rules. If None, the model does not normalise characters.
         byte_fallback: Whether characters without a token are encoded as bytes.
     """
@@ -224,9 +223,7 @@ def new_model(
     normalizer = encode_bytes(_NORMALIZER_NAME, b"identity" if character_map is None else b"user_defined")
     normalizer += b"" if character_map is None else encode_bytes(_CHARACTER_MAP, character_map)
     normalizer += b"".join(encode_integer(field, 1) for field in _SPACES)
-    return (
-        b"".join(e.encode() for e in entries) + encode_bytes(_TRAINER, trainer) + encode_bytes(_NORMALIZER, normalizer)
-    )
+    return _encode_model(entries, trainer) + encode_bytes(_NORMALIZER, normalizer)
 
 
 def is_language_token(name: str) -> bool:
@@ -256,9 +253,7 @@ def word_list_tokenizer(numbering: Numbering, name: str) -> Tokenizer:
         )
     words = (SPACE + token.name.replace(" ", SPACE) for token in numbering.tokens[len(SPECIAL) :])
     entries = [*_special_entries(), *(TokenEntry(word, 0.0, TokenType.NORMAL) for word in words)]
-    normalizer = encode_bytes(_NORMALIZER_NAME, b"identity") + b"".join(encode_integer(field, 1) for field in _SPACES)
-    model = _encode_model(entries, encode_integer(_MODEL_TYPE, _WORDS)) + encode_bytes(_NORMALIZER, normalizer)
-    return Tokenizer(model, name=name)
+    return Tokenizer(new_model("words", entries, None), name=name)
 
 
 def without_source_end(tokenizer: Tokenizer, name: str) -> Tokenizer:

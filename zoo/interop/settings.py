@@ -17,6 +17,12 @@ from specs.notation import quote_in_full
 _KNOWN: Mapping[str, Any] = yaml.safe_load(Path(__file__).with_name("known_settings.yaml").read_text("utf-8"))
 
 
+def known_settings(section: str) -> Mapping[str, Any]:
+    """Return a section of `known_settings.yaml`."""
+    section_values: Mapping[str, Any] = _KNOWN[section]
+    return section_values
+
+
 class Settings:
     """Keys and values of one settings file. At the end, `require_all_known` rejects keys that no other method read."""
 
@@ -87,8 +93,9 @@ class Settings:
             ZooError: A setting has a value that zoo does not support.
         """
         for section in sections:
-            self.require({prefix + key: values for key, values in _KNOWN[section].get("allowed", {}).items()})
-            self.ignore(*(prefix + key for key in _KNOWN[section].get("ignored", "").split()))
+            known = known_settings(section)
+            self.require({prefix + key: values for key, values in known.get("allowed", {}).items()})
+            self.ignore(*(prefix + key for key in known.get("ignored", "").split()))
 
     def ignore(self, *keys: str) -> None:
         """Accept any value of these keys, because they do not change what the model computes."""

@@ -34,7 +34,7 @@ from zoo.interop.huggingface.tokenizer_files import (
 from zoo.interop.numbering import NEVER
 from zoo.interop.roundtrip import cannot_export
 from zoo.interop.sentencepiece_model import SentencePieceModel, TokenType
-from zoo.interop.settings import Settings
+from zoo.interop.settings import Settings, known_settings
 from zoo.interop.vocabulary import ImportedVocabulary, TokenList, convert_vocabulary
 from zoo.text.tokenizer import Tokenizer, damaged_vocabulary
 from zoo.text.vocabulary import Vocabulary
@@ -44,22 +44,9 @@ SPECIAL_NAMES = ("<s>", "<pad>", "</s>", "<unk>")
 """Names of the tokens with the IDs 0 to 3 in transformers."""
 START, PAD_ROW, END, UNKNOWN = range(4)
 MASK = "<mask>"
-_M2M100_CODES = (
-    "af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl gu ha he hi hr ht hu hy "
-    "id ig ilo is it ja jv ka kk km kn ko lb lg ln lo lt lv mg mk ml mn mr ms my ne nl no ns oc or pa pl ps pt ro ru "
-    "sd si sk sl so sq sr ss su sv sw ta th tl tn tr uk ur uz vi wo xh yi yo zh zu"
-)
-_MBART50_CODES = (
-    "ar_AR cs_CZ de_DE en_XX es_XX et_EE fi_FI fr_XX gu_IN hi_IN it_IT ja_XX kk_KZ ko_KR lt_LT lv_LV my_MM ne_NP nl_XX "
-    "ro_RO ru_RU si_LK tr_TR vi_VN zh_CN af_ZA az_AZ bn_IN fa_IR he_IL hr_HR id_ID ka_GE km_KH mk_MK ml_IN mn_MN mr_IN "
-    "pl_PL ps_AF pt_XX sv_SE sw_KE ta_IN te_IN th_TH tl_XX uk_UA ur_PK xh_ZA gl_ES sl_SI"
-)
-M2M100 = tuple(_M2M100_CODES.split())
-"""Languages of M2M-100, in the order of their tokens (Fan et al. 2020)."""
-WMT21 = ("en", "ha", "is", "ja", "cs", "ru", "zh", "de")
-"""Languages of the models that Facebook AI submitted to WMT 2021, in the order of their tokens (Tran et al. 2021)."""
-MBART50 = tuple(_MBART50_CODES.split())
-"""Languages of mBART-50, in the order of their tokens (Tang et al. 2020)."""
+_LANGUAGES = known_settings("transformers.multilingual.languages")
+M2M100, WMT21, MBART50 = (tuple(_LANGUAGES[name].split()) for name in ("m2m100", "wmt21", "mbart50"))
+"""Languages of tokenizers, in the order of their tokens."""
 LISTS = {"m2m100": M2M100, "wmt21": WMT21}
 """Languages of an M2M100Tokenizer, by its setting `language_codes`."""
 
@@ -80,16 +67,8 @@ NLLB_TOKENIZER = TokenizerClass("NllbTokenizer", "bpe", "{}")
 MBART50_TOKENIZER = TokenizerClass("MBart50Tokenizer", "unigram", "{}")
 CLASSES = {each.name: each for each in (M2M100_TOKENIZER, NLLB_TOKENIZER, MBART50_TOKENIZER)}
 
-_MAX_TOKENS = 1 << 20
 _MAX_MESSAGE = 300  # characters
 _LANGUAGE_CODE = re.compile(r"[A-Za-z]{2,8}([-_][A-Za-z0-9]+)*")
-_SPECIAL_SETTINGS = {
-    **dict.fromkeys(("bos_token", "cls_token"), "<s>"),
-    **dict.fromkeys(("eos_token", "sep_token"), "</s>"),
-    "pad_token": "<pad>",
-    "unk_token": "<unk>",
-    "mask_token": MASK,
-}
 _START_NAME = f"{SPECIAL_NAMES[START]}<{START}>"
 """Name of the row of `<s>` in a model that begins translations with another token."""
 _UNNAMED = re.compile(r"<\d+>")
@@ -141,10 +120,8 @@ def read_multilingual_vocabulary(folder: Path, class_: TokenizerClass, rows: int
     Raises:
         ZooError: A file is missing or damaged, or the tokenizer has a property that zoo does not support.
     """
-    if rows > _MAX_TOKENS:
-        raise damaged_vocabulary(str(folder), f"its config says that it has {rows:,} tokens"[:200])
     settings = Settings(tokenizer_settings(folder), str(folder / TOKENIZER_CONFIG))
-    _check_settings(settings)
+    settings.require_known("transformers.multilingual.tokenizer")
     settings.ignore("added_tokens_decoder")
     added = {content_of(entry): id for id, entry in added_entries(folder, settings.values).items()}
     model, text_tokens = _read_text_tokens(folder, class_, set(added))
@@ -181,13 +158,6 @@ def read_multilingual_vocabulary(folder: Path, class_: TokenizerClass, rows: int
         "target_token": "target",
     }
     return MultilingualVocabulary(imported, languages, direction)
-
-
-def _check_settings(settings: Settings) -> None:
-    settings.require_known("transformers.multilingual.tokenizer")
-    for key, expected in _SPECIAL_SETTINGS.items():
-        if (value := settings.any(key)) is not None and content_of(value) != expected:
-            raise settings.error(key, f"differs from `{expected}`, which zoo expects")
 
 
 def _language_tokens(

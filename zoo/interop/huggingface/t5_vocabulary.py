@@ -46,7 +46,6 @@ _ADDITIONAL, _EXTRA = "additional_special_tokens", "extra_special_tokens"
 _SENTINELS = 100
 _END, _UNKNOWN = 1, 2
 """IDs in every exported model. T5Tokenizer has no other ID for the unknown token."""
-_MAX_TOKENS = 1 << 20
 LANGUAGE_TOKEN = "<2{}>"
 """Token of a target language in MADLAD-400, with `{}` in place of its code."""
 _LANGUAGE = re.compile(r"<2([a-z]{2,4}(_[A-Z][a-z]{3})?(_[A-Z]{2})?)>")
@@ -86,7 +85,7 @@ class TokenizerTokens:
         """
         if id is None:
             id = self.names.index(name) if name in self.names else len(self.names)
-        if not (isinstance(id, int) and 0 <= id < _MAX_TOKENS) or not name:
+        if id < 0 or not name:
             raise damaged_vocabulary(str(self.model.file.parent), f"its added token `{name}` has no valid ID"[:200])
         self.names.extend([""] * (id + 1 - len(self.names)))
         if self.names[id] not in ("", name):
@@ -117,7 +116,7 @@ def read_t5_vocabulary(folder: Path, rows: int, special: SpecialTokens) -> Impor
         ZooError: A file is missing or damaged, or the tokenizer has a property that zoo does not support.
     """
     # A list of additional tokens in the older file `special_tokens_map.json` replaces no sentinels.
-    config = tokenizer_settings(folder, _ADDITIONAL)
+    config = {**_DEFAULT_NAMES, **tokenizer_settings(folder, _ADDITIONAL)}
     if config.get("tokenizer_class") not in _CLASSES:
         problem = f"the tokenizer of `{folder}` is `{config['tokenizer_class']}`, but zoo reads only T5Tokenizer"
         raise ZooError(problem[:200])
@@ -125,7 +124,7 @@ def read_t5_vocabulary(folder: Path, rows: int, special: SpecialTokens) -> Impor
     tokens.model.require_spaces(added=True)
     if tokens.model.kind != "unigram":
         raise ZooError(f"`{tokens.model.file}` is a `{tokens.model.kind}` model, but T5Tokenizer is a unigram model")
-    end = tokens.added[special_name(config, "eos_token")]
+    end = tokens.added[config["eos_token"]]
     if end != special.end:
         problem = f"the tokenizer of `{folder}` ends a text with the token {end}, but `eos_token_id` is {special.end}"
         raise ZooError(problem, hint="correct `eos_token_id` in `config.json`", exit_code=1)
@@ -167,7 +166,7 @@ def convert_tokens(
     if len(tokens.names) > rows:
         problem = f"the tokenizer of `{folder}` has {len(tokens.names):,} tokens, but `vocab_size` is {rows:,}"
         raise ZooError(problem, hint="restore the files from the model's original source", exit_code=1)
-    if rows > _MAX_TOKENS or max(special.end, special.start, special.pad, tokens.unknown) >= rows:
+    if max(special.end, special.start, special.pad, tokens.unknown) >= rows:
         raise damaged_vocabulary(str(folder), f"a special token has no row in the embedding of {rows:,} rows"[:200])
     names = (*tokens.names, *[""] * (rows - len(tokens.names)))
     pad = None if special.pad in (special.start, special.end, tokens.unknown) else special.pad
@@ -189,13 +188,12 @@ def convert_tokens(
 
 def _read_tokens(folder: Path, config: Mapping[str, Any]) -> TokenizerTokens:
     sentinels = config.get("extra_ids", _SENTINELS)
-    if type(sentinels) is not int or not 0 <= sentinels < _MAX_TOKENS:
+    if type(sentinels) is not int or sentinels < 0:
         raise damaged_vocabulary(str(folder / TOKENIZER_CONFIG), "`extra_ids` is not a number of tokens")
     is_listed = _ADDITIONAL in config or isinstance(config.get(_EXTRA), list)
     names = [f"<extra_id_{number}>" for number in range(sentinels)]
     if is_present(folder / TOKENIZER):
-        unknown = special_name(config, "unk_token")
-        tokens = TokenizerTokens.of(read_saved_model(folder / TOKENIZER, "unigram", unknown))
+        tokens = TokenizerTokens.of(read_saved_model(folder / TOKENIZER, "unigram", config["unk_token"]))
     else:
         tokens = TokenizerTokens.of(SentencePieceModel(folder / SENTENCEPIECE))
         model = tokens.model
@@ -226,16 +224,10 @@ def _require_plain(entry: Mapping[str, Any], folder: Path) -> None:
 
 def special_names(config: Mapping[str, Any]) -> Iterator[str]:
     """Yield the names of all special tokens that a tokenizer has by its settings or by default."""
-    yield from filter(None, (special_name(config, key) for key in (*_DEFAULT_NAMES, *_OTHER_NAMES)))
+    yield from filter(None, map(config.get, (*_DEFAULT_NAMES, *_OTHER_NAMES)))
     for listed in (config.get(_ADDITIONAL) or [], config.get(_EXTRA) or []):
         for entry in listed.values() if isinstance(listed, Mapping) else listed:
             yield content_of(entry)
-
-
-def special_name(config: Mapping[str, Any], key: str) -> str:
-    """Return the name of a special token, or an empty text if there is none."""
-    value = config.get(key, _DEFAULT_NAMES.get(key))
-    return content_of(value or "")
 
 
 def _added_ids(

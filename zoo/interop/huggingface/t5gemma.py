@@ -17,12 +17,10 @@ from specs import BOS, Architecture, FeedForward, Spec, ZooError
 from zoo.interop.formats import Bundle, Engine, ImportedModel, ImportRequest
 from zoo.interop.huggingface.config import (
     ACTIVATIONS,
-    TOKENIZER_CONFIG,
     WRITTEN,
     SpecialTokens,
     generation_settings,
     import_transformers,
-    read_optional_json,
     special_tokens,
 )
 from zoo.interop.huggingface.engine import TransformersEngine
@@ -34,6 +32,7 @@ from zoo.interop.huggingface.t5_vocabulary import (
     write_vocabulary,
     written_ids,
 )
+from zoo.interop.huggingface.tokenizer_files import tokenizer_settings
 from zoo.interop.huggingface.weights import open_weights, take_tables
 from zoo.interop.roundtrip import cannot_export
 from zoo.interop.sentencepiece_model import SentencePieceModel, TokenType
@@ -255,7 +254,7 @@ def _sublayers(own: Mapping[str, Any], attentions: tuple[str, ...]) -> list[dict
 
 def _read_vocabulary(folder: Path, rows: int, special: SpecialTokens) -> ImportedVocabulary:
     """Read the SentencePiece model. Raise ZooError if the tokenizer has a property that zoo does not support."""
-    config = {**SPECIAL_NAMES, **read_optional_json(folder / TOKENIZER_CONFIG)}
+    config = {**SPECIAL_NAMES, **tokenizer_settings(folder)}
     if config.get("add_bos_token"):
         problem = (
             f"the tokenizer of `{folder}` puts `{SPECIAL_NAMES['bos_token']}` before each source (`add_bos_token`)"

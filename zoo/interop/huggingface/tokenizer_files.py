@@ -20,17 +20,19 @@ _MAX_MESSAGE = 300  # characters
 
 
 def tokenizer_settings(folder: Path, *replaced: str) -> dict[str, Any]:
-    """Return the settings of a tokenizer. Older folders have some of them in `special_tokens_map.json`.
+    """Return the settings of a tokenizer, in which special tokens have only their names.
+
+    Older folders have some settings in `special_tokens_map.json`.
 
     Args:
         folder: The folder of the model.
         replaced: Settings that count only in the newer file.
     """
     older = read_optional_json(folder / SPECIAL_TOKENS)
-    return {
-        **{key: value for key, value in older.items() if key not in replaced},
-        **read_optional_json(folder / TOKENIZER_CONFIG),
-    }
+    settings = {key: value for key, value in older.items() if key not in replaced}
+    settings |= read_optional_json(folder / TOKENIZER_CONFIG)
+    tokens = [key for key, value in settings.items() if key.endswith("_token") and isinstance(value, Mapping)]
+    return settings | {key: content_of(settings[key]) for key in tokens}
 
 
 def content_of(entry: Any) -> str:
