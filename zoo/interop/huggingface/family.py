@@ -33,6 +33,7 @@ from zoo.interop.huggingface.config import (
     import_transformers,
     model_type,
 )
+from zoo.interop.huggingface.engine import TransformersEngine
 from zoo.interop.huggingface.weights import FILES
 from zoo.interop.numbering import NEVER
 from zoo.interop.roundtrip import cannot_export, require_same_architecture, require_standard_layers
@@ -105,6 +106,8 @@ class Family(ABC):
     engine = "transformers"
     model_class: ClassVar[str]
     """The class of transformers that opens an exported model."""
+    tokenizer: ClassVar[str] = ""
+    """The class of the tokenizer, if all models of the family have the same."""
     may_differ: ClassVar[Collection[str]] = ()
     """Fields of `architecture` that may have another value in the exported model."""
     hidden: ClassVar[Collection[int]] = (PAD, BOS)
@@ -186,9 +189,9 @@ class Family(ABC):
     def read(self, path: Path, request: ImportRequest) -> ImportedModel:
         """Read a model. Raise ZooError if it is damaged or has a property that zoo does not support."""
 
-    @abstractmethod
     def open_engine(self, path: Path, model: ImportedModel) -> Engine:
         """Open the model in transformers, in float32. It translates in the default direction of the spec."""
+        return TransformersEngine(path, model, model.origin.get("tokenizer", self.tokenizer))
 
     @abstractmethod
     def settings_of(self, spec: Spec) -> dict[str, Any]:

@@ -34,7 +34,6 @@ from zoo.interop.huggingface.config import (
     SpecialTokens,
     bart_settings,
     generation_settings,
-    import_transformers,
     read_bart_settings,
     special_tokens,
 )
@@ -73,6 +72,14 @@ _MARIAN_POSITIONS = (
 )
 
 
+class _MarianEngine(TransformersEngine):
+    """transformers with an open Marian model."""
+
+    def text(self, ids: list[int], names: list[str]) -> str:
+        """Return the text of a translation, given its token IDs and their names."""
+        return str(self.tokenizer.spm_target.decode_pieces(names))
+
+
 class HuggingFaceMarian(Family):
     """The format `hf-marian`."""
 
@@ -80,6 +87,7 @@ class HuggingFaceMarian(Family):
     description = "a folder of transformers' MarianMTModel: config.json, weights, vocab.json, source.spm, target.spm"
     model_types = ("marian",)
     model_class = "MarianMTModel"
+    tokenizer = "MarianTokenizer"
     may_differ = ("norm.epsilon",)
 
     def read(self, path: Path, request: ImportRequest) -> ImportedModel:
@@ -152,21 +160,15 @@ class HuggingFaceMarian(Family):
 
     def open_engine(self, path: Path, model: ImportedModel) -> Engine:
         """Open the model in transformers, in float32. It computes with the positions that were imported."""
-        transformers = import_transformers()
-        tokenizer: Any = transformers.MarianTokenizer.from_pretrained(str(path))
-        network: Any = transformers.MarianMTModel.from_pretrained(str(path), dtype=torch.float32)
-        generation = network.generation_config
+        engine = _MarianEngine(path, model, self.tokenizer)
+        generation = engine.network.generation_config
         words = generation.bad_words_ids if generation.renormalize_logits else []
-        excluded, variant = [id for word in words or [] for id in word], ""
+        engine.excluded = [id for word in words or [] for id in word]
         if model.origin["positions"] == "marian":
-            variant = " with Marian's positions"
-            excluded.append(network.config.decoder_start_token_id)
-            _adapt_to_marian(network, model.spec.architecture.norm.epsilon)
-
-        def decode(ids: list[int], names: list[str]) -> str:
-            return str(tokenizer.spm_target.decode_pieces(names))
-
-        return TransformersEngine(tokenizer, network, model.spec.decoding.beam, decode, variant, excluded)
+            engine.version += " with Marian's positions"
+            engine.excluded.append(engine.network.config.decoder_start_token_id)
+            _adapt_to_marian(engine.network, model.spec.architecture.norm.epsilon)
+        return engine
 
     def settings_of(self, spec: Spec) -> dict[str, Any]:
         """Return the content of `config.json`, except the IDs of the special tokens."""
@@ -337,7 +339,7 @@ def _write_vocabulary(bundle: Bundle, folder: Path, max_length: int) -> None:
     write_json(
         folder / TOKENIZER_CONFIG,
         {
-            "tokenizer_class": "MarianTokenizer",
+            "tokenizer_class": HuggingFaceMarian.tokenizer,
             "source_lang": corpus.source,
             "target_lang": corpus.target,
             "separate_vocabs": not one_list,

@@ -11,16 +11,14 @@ import torch
 from torch import Tensor
 
 from specs import Architecture, Spec
-from zoo.interop.formats import Bundle, Engine, ImportedModel, ImportRequest
+from zoo.interop.formats import Bundle, ImportedModel, ImportRequest
 from zoo.interop.huggingface.config import (
     WRITTEN,
     bart_settings,
     generation_settings,
-    import_transformers,
     read_bart_settings,
     special_tokens,
 )
-from zoo.interop.huggingface.engine import TransformersEngine
 from zoo.interop.huggingface.family import Family, WrittenIds
 from zoo.interop.huggingface.multilingual_vocabulary import (
     END,
@@ -105,16 +103,6 @@ class Multilingual(Family):
         )
         forced = settings.any("forced_bos_token_id")
         return replace(model, notes=(*([] if forced is None else [_FORCED]), *model.notes))
-
-    def open_engine(self, path: Path, model: ImportedModel) -> Engine:
-        """Open the model in transformers, in float32. It translates in the default direction of the spec."""
-        transformers = import_transformers()
-        source, target = model.spec.default_direction
-        assert model.spec.languages is not None
-        tokenizer: Any = getattr(transformers, model.origin["tokenizer"]).from_pretrained(str(path), src_lang=source)
-        network: Any = transformers.AutoModelForSeq2SeqLM.from_pretrained(str(path), dtype=torch.float32)
-        forced = tokenizer.convert_tokens_to_ids(model.spec.languages.token_of(target))
-        return TransformersEngine(tokenizer, network, model.spec.decoding.beam, forced=forced)
 
     def settings_of(self, spec: Spec) -> dict[str, Any]:
         """Return the content of `config.json`, except the IDs of the special tokens."""

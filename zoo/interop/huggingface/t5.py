@@ -10,15 +10,13 @@ import torch
 from torch import Tensor
 
 from specs import Architecture, FeedForward, Relative, Spec
-from zoo.interop.formats import Bundle, Engine, ImportedModel, ImportRequest
+from zoo.interop.formats import Bundle, ImportedModel, ImportRequest
 from zoo.interop.huggingface.config import (
     ACTIVATIONS,
     WRITTEN,
     generation_settings,
-    import_transformers,
     special_tokens,
 )
-from zoo.interop.huggingface.engine import TransformersEngine
 from zoo.interop.huggingface.family import Family, WrittenIds
 from zoo.interop.huggingface.t5_vocabulary import (
     LANGUAGE_TOKEN,
@@ -53,6 +51,7 @@ class T5(Family):
     description = "a folder of transformers' T5 or mT5: config.json, weights, spiece.model or tokenizer.json"
     model_types = ("t5", "mt5")
     model_class = "T5ForConditionalGeneration"
+    tokenizer = "T5Tokenizer"
 
     def read(self, path: Path, request: ImportRequest) -> ImportedModel:
         """Read a model. Raise ZooError if it is damaged or has a property that zoo does not support."""
@@ -81,15 +80,6 @@ class T5(Family):
             generation_settings(settings, special.end, vocabulary.target, forces_end=False),
             {"codes": codes, "token": LANGUAGE_TOKEN} if codes else None,
         )
-
-    def open_engine(self, path: Path, model: ImportedModel) -> Engine:
-        """Open the model in transformers, in float32. It translates in the default direction of the spec."""
-        transformers = import_transformers()
-        tokenizer: Any = transformers.T5Tokenizer.from_pretrained(str(path))
-        network: Any = transformers.AutoModelForSeq2SeqLM.from_pretrained(str(path), dtype=torch.float32)
-        languages, beam = model.spec.languages, model.spec.decoding.beam
-        prefix = f"{languages.token_of(model.spec.default_direction[1])} " if languages else ""
-        return TransformersEngine(tokenizer, network, beam, prefix=prefix)
 
     def settings_of(self, spec: Spec) -> dict[str, Any]:
         """Return the content of `config.json`, except the IDs of the special tokens."""
@@ -174,7 +164,7 @@ class T5(Family):
 
     def write_vocabulary(self, bundle: Bundle, folder: Path, ids: WrittenIds) -> None:
         """Write the files of the tokenizer."""
-        settings = {"tokenizer_class": "T5Tokenizer", "extra_ids": 0, "additional_special_tokens": []}
+        settings = {"tokenizer_class": self.tokenizer, "extra_ids": 0, "additional_special_tokens": []}
         write_vocabulary(bundle, folder / SENTENCEPIECE, ids, settings)
 
     def notes(self, spec: Spec) -> Iterator[str]:

@@ -14,16 +14,14 @@ import torch
 from torch import Tensor
 
 from specs import BOS, Architecture, FeedForward, Spec, ZooError
-from zoo.interop.formats import Bundle, Engine, ImportedModel, ImportRequest
+from zoo.interop.formats import Bundle, ImportedModel, ImportRequest
 from zoo.interop.huggingface.config import (
     ACTIVATIONS,
     WRITTEN,
     SpecialTokens,
     generation_settings,
-    import_transformers,
     special_tokens,
 )
-from zoo.interop.huggingface.engine import TransformersEngine
 from zoo.interop.huggingface.family import Family, WrittenIds
 from zoo.interop.huggingface.t5_vocabulary import (
     TokenizerTokens,
@@ -88,6 +86,7 @@ class T5Gemma(Family):
     description = "a folder of transformers' T5Gemma: config.json, weights, tokenizer.model"
     model_types = ("t5gemma",)
     model_class = "T5GemmaForConditionalGeneration"
+    tokenizer = "GemmaTokenizer"
 
     def read(self, path: Path, request: ImportRequest) -> ImportedModel:
         """Read a model. Raise ZooError if it is damaged or has a property that zoo does not support."""
@@ -113,13 +112,6 @@ class T5Gemma(Family):
             vocabulary,
             search,
         )
-
-    def open_engine(self, path: Path, model: ImportedModel) -> Engine:
-        """Open the model in transformers, in float32."""
-        transformers = import_transformers()
-        tokenizer: Any = transformers.GemmaTokenizer.from_pretrained(str(path))
-        network: Any = transformers.AutoModelForSeq2SeqLM.from_pretrained(str(path), dtype=torch.float32)
-        return TransformersEngine(tokenizer, network, model.spec.decoding.beam)
 
     def flat(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return the settings of both sides with keys such as `encoder.head_dim`."""
@@ -220,7 +212,7 @@ class T5Gemma(Family):
     def write_vocabulary(self, bundle: Bundle, folder: Path, ids: WrittenIds) -> None:
         """Write the files of the tokenizer."""
         ends = bool(bundle.vocabulary.source_suffix)
-        settings = {"tokenizer_class": "GemmaTokenizer", "add_bos_token": False, "add_eos_token": ends}
+        settings = {"tokenizer_class": self.tokenizer, "add_bos_token": False, "add_eos_token": ends}
         write_vocabulary(bundle, folder / SENTENCEPIECE, ids, settings)
 
 
