@@ -78,7 +78,10 @@ class CTranslate2Export:
         model.config.decoder_start_token = names[1][BOS]
         model.config.add_source_eos = bool(bundle.vocabulary.source_suffix)
         model.config.layer_norm_epsilon = bundle.spec.architecture.norm.epsilon
-        model.validate()
+        try:
+            model.validate()
+        except ValueError as error:  # it names the attributes that are not set
+            raise cannot_export("CTranslate2", " ".join(str(error).split())) from None
         model.optimize("float32")
         model.save(str(folder))
         if source.content == target.content and not source.is_word_level:
@@ -126,7 +129,7 @@ def transformer(spec: Spec, weights: Mapping[str, Tensor]) -> Any:
         model.decoder.projection.bias = tensors["output_bias"]
     if a.scale_logits:
         model.decoder.scale_outputs = a.d_model**-0.5
-    for name, tensor in written_layers(a, _padded_heads(a, tensors)).items():
+    for name, tensor in written_layers(spec, _padded_heads(a, tensors)).items():
         part, _, last = name.rpartition("/")
         setattr(_part(model, part), last, tensor)
     for name in SIDES:

@@ -100,7 +100,7 @@ class CTranslate2Import:
             vocabulary=vocabulary.fields,
             decoding=_DECODING,
         )
-        tensors = {**read_layers(network, spec.architecture), **positions, **embeddings}
+        tensors = {**read_layers(network, spec), **positions, **embeddings}
         for name in _SETTING_VARIABLES:
             network.left.pop(name, None)
         network.require_all_taken()

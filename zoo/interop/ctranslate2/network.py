@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -11,10 +11,10 @@ from jaxtyping import Float32
 from torch import Tensor
 
 from compiler.lowering.positions import alibi_slope
-from specs import Architecture, FeedForward, ZooError
+from specs import Architecture, Spec, ZooError
 from zoo.interop.ctranslate2.binary import Binary
 from zoo.interop.roundtrip import LAYERS
-from zoo.interop.tables import TensorRow, read_tensors, written_tensors
+from zoo.interop.tables import Layout, TensorRow, attention_names, read_tensors, written_tensors
 from zoo.interop.tensors import SIDES, EmbeddingTables, ForeignTensors, copied, position_fields
 
 ACTIVATIONS = {0: "relu", 1: "gelu_tanh", 2: "silu", 3: "gelu"}
@@ -46,63 +46,33 @@ _MUST_BE_OFF = {
 """Flags of features that zoo cannot import, with the name of the feature. A model may contain them if they are off."""
 
 
-def layers(a: Architecture) -> Iterator[TensorRow]:
-    """Yield the linear maps and the norms of the encoder and the decoder. CTranslate2 requires d_k = d_v.
+def layout(a: Architecture) -> Layout:
+    """Return the names of the linear maps and the norms of the encoder and the decoder.
 
-    Projections that CTranslate2 concatenates have rows of their own (`read_layers`, `written_layers`).
+    Projections that CTranslate2 concatenates have names of their own (`read_layers`, `written_layers`).
     """
-    for side in SIDES:
-        for number in range(getattr(a.depths, side)):
-            for sublayer in getattr(a, side):
-                foreign, ours = f"{side}/layer_{number}", f"{side}.{number}.{sublayer.kind}"
-                part = f"{foreign}/{_PARTS[sublayer.kind]}"
-                maps = _feed_forward if isinstance(sublayer, FeedForward) else _attention
-                yield from maps(a, sublayer, part, ours)
-                if a.norm.placement == "both":
-                    before, after = _NORMS_ON_BOTH_SIDES[sublayer.kind]
-                    yield from _norm(a, f"{foreign}/{before}", f"{ours}.norm")
-                    yield from _norm(a, f"{foreign}/{after}", f"{ours}.post_norm")
-                else:
-                    yield from _norm(a, f"{part}/layer_norm", f"{ours}.norm")
-        if a.norm.placement != "post":
-            yield from _norm(a, f"{side}/layer_norm", f"{side}.norm")
-        if a.norm.embeddings:
-            yield from _norm(a, f"{side}/layernorm_embedding", f"{side}.embedding_norm")
-
-
-def _feed_forward(a: Architecture, sublayer: Any, part: str, ours: str) -> Iterator[TensorRow]:
-    """Yield the maps of a feed-forward network. CTranslate2 applies the activation to `linear_0`."""
-    d_ff, bias = a.option(sublayer, "d_ff"), sublayer.bias
-    inner, first_bias = ("gate", "gate_bias") if sublayer.gated else ("w1", "b1")
-    yield from _linear(f"{part}/linear_0", f"{ours}.{inner}", (d_ff, a.d_model), f"{ours}.{first_bias}" * bias)
-    if sublayer.gated:
-        yield from _linear(f"{part}/linear_0_noact", f"{ours}.w1", (d_ff, a.d_model), f"{ours}.b1" * bias)
-    yield from _linear(f"{part}/linear_1", f"{ours}.w2", (a.d_model, d_ff), f"{ours}.b2" * bias)
-
-
-def _attention(a: Architecture, sublayer: Any, part: str, ours: str) -> Iterator[TensorRow]:
-    h, d_k, d_v, has_bias = (a.option(sublayer, name) for name in ("h", "d_k", "d_v", "projection_bias"))
-    width, kv_width = h * max(d_k, d_v), (sublayer.kv_heads or h) * max(d_k, d_v)
-    shapes = {
-        "query": (width, a.d_model),
-        "key": (kv_width, a.d_model),
-        "value": (kv_width, a.d_model),
-        "output": (a.d_model, width),
+    layer, projections = "{side}/layer_{number}", ("query", "key", "value", "output")
+    attentions = {kind: part for kind, part in _PARTS.items() if part != "ffn"}
+    names = attention_names(attentions, projections, layer + "/{attention}/{projection}/{tensor}")
+    for kind, part in _PARTS.items():
+        if a.norm.placement == "both":
+            before, after = _NORMS_ON_BOTH_SIDES[kind]
+            names |= {
+                f"{kind}.norm": f"{layer}/{before}/{{tensor}}",
+                f"{kind}.post_norm": f"{layer}/{after}/{{tensor}}",
+            }
+        else:
+            names[f"{kind}.norm"] = f"{layer}/{part}/layer_norm/{{tensor}}"
+    for side in SIDES:  # CTranslate2 applies the activation to `linear_0`
+        inner = "linear_0_noact" if getattr(a, side)[-1].gated else "linear_0"
+        names[f"{side}.feed_forward.w1"] = f"{layer}/ffn/{inner}/{{tensor}}"
+    names |= {
+        "feed_forward.gate": layer + "/ffn/linear_0/{tensor}",
+        "feed_forward.w2": layer + "/ffn/linear_1/{tensor}",
+        "norm": "{side}/layer_norm/{tensor}",
+        "embedding_norm": "{side}/layernorm_embedding/{tensor}",
     }
-    for name, shape in shapes.items():
-        yield from _linear(f"{part}/{name}", f"{ours}.{name}", shape, f"{ours}.{name}_bias" * has_bias)
-
-
-def _linear(foreign: str, ours: str, shape: tuple[int, int], bias: str) -> Iterator[TensorRow]:
-    yield TensorRow(f"{foreign}/weight", ours, shape, is_linear=True)
-    if bias:
-        yield TensorRow(f"{foreign}/bias", bias, shape[:1], is_bias=True)
-
-
-def _norm(a: Architecture, foreign: str, ours: str) -> Iterator[TensorRow]:
-    yield TensorRow(f"{foreign}/gamma", f"{ours}_gain", (a.d_model,))
-    if a.norm.kind != "rms_norm":  # RMSNorm has no bias
-        yield TensorRow(f"{foreign}/beta", f"{ours}_bias", (a.d_model,))
+    return Layout(names, ("weight", "bias", "gamma", "beta"))
 
 
 def _stored(foreign: str) -> str:
@@ -112,27 +82,27 @@ def _stored(foreign: str) -> str:
     return foreign if number is None else f"{part}/linear_{number}/{kind}"
 
 
-def read_layers(source: ForeignTensors, a: Architecture) -> dict[str, Tensor]:
+def read_layers(source: ForeignTensors, spec: Spec) -> dict[str, Tensor]:
     """Remove the variables of all layers from `source`. Return them with zoo's names. Missing biases become zeros.
 
     Raises:
         ZooError: A variable is missing or has another shape.
     """
-    rows: dict[str, list[TensorRow]] = {}
-    for row in layers(a):
-        rows.setdefault(_stored(row.foreign), []).append(row)
-    for name, parts in rows.items():
+    table, groups = [*layout(spec.architecture).rows(spec)], dict[str, list[TensorRow]]()
+    for row in table:
+        groups.setdefault(_stored(row.foreign), []).append(row)
+    for name, parts in groups.items():
         if name in source.left:
             sizes = [row.shape[0] for row in parts]
             pieces = source.take(name, sum(sizes), *parts[0].shape[1:]).split(sizes)
             source.left |= {row.foreign: piece for row, piece in zip(parts, pieces, strict=True)}
-    return read_tensors(source, layers(a), optional_biases=True)
+    return read_tensors(source, table, optional_biases=True)
 
 
-def written_layers(a: Architecture, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def written_layers(spec: Spec, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the variables of all layers. This is the inverse of `read_layers`."""
     pieces: dict[str, list[Tensor]] = {}
-    for foreign, tensor in written_tensors(tensors, layers(a)):
+    for foreign, tensor in written_tensors(tensors, layout(spec.architecture).rows(spec)):
         pieces.setdefault(_stored(foreign), []).append(tensor)
     return {name: torch.cat(parts) for name, parts in pieces.items()}
 

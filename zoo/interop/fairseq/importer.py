@@ -18,7 +18,7 @@ from zoo.interop.fairseq.network import (
 )
 from zoo.interop.formats import Engine, ImportedModel, ImportRequest, are_language_codes, imported_spec
 from zoo.interop.settings import Settings
-from zoo.interop.tables import learned_positions, pytorch_layers, read_tensors
+from zoo.interop.tables import pytorch_layout, read_tensors
 from zoo.interop.vocabulary import TokenList, convert_vocabulary, find_models
 
 _CHECKPOINTS = ("checkpoint_best.pt", "model.pt", "checkpoint_last.pt")
@@ -77,8 +77,7 @@ class FairseqImport:
             vocabulary=vocabulary.fields,
             decoding=_DECODING,
         )
-        table = (*pytorch_layers(spec.architecture), *learned_positions(spec.architecture))
-        layers = read_tensors(tensors, table, optional_biases=True)
+        layers = read_tensors(tensors, pytorch_layout().rows(spec), optional_biases=True)
         tensors.require_all_taken()
         origin = {"format": self.name, "source": file.name, "engine": "fairseq"}
         return ImportedModel(spec, vocabulary.vocabulary, {**layers, **embeddings}, origin, vocabulary.notes)

@@ -38,7 +38,7 @@ from zoo.interop.huggingface.weights import FILES
 from zoo.interop.numbering import NEVER
 from zoo.interop.roundtrip import cannot_export, require_same_architecture, require_standard_layers
 from zoo.interop.settings import Settings
-from zoo.interop.tables import TensorRow, read_tensors, written_tensors
+from zoo.interop.tables import Layout, read_tensors, written_tensors
 from zoo.interop.tensors import EmbeddingTables, ForeignTensors
 from zoo.interop.vocabulary import ImportedVocabulary
 from zoo.text.tokenizer import Tokenizer
@@ -180,7 +180,7 @@ class Family(ABC):
             decoding=search.decoding,
             **({"languages": languages} if languages else {}),
         )
-        tensors = read_tensors(weights, self.layers(spec.architecture)) | embeddings
+        tensors = read_tensors(weights, self.layout(spec.architecture).rows(spec)) | embeddings
         weights.require_all_taken()
         origin = {"format": self.name, "source": path.name, "engine": "transformers", **origin}
         return ImportedModel(spec, vocabulary.vocabulary, tensors, origin, (*search.notes, *vocabulary.notes))
@@ -206,8 +206,8 @@ class Family(ABC):
         """
 
     @abstractmethod
-    def layers(self, a: Architecture) -> Iterator[TensorRow]:
-        """Yield all tensors except embeddings and output."""
+    def layout(self, a: Architecture) -> Layout:
+        """Return the names and the layout of all tensors except embeddings and output."""
 
     @abstractmethod
     def ids(self, bundle: Bundle) -> WrittenIds:
@@ -238,7 +238,8 @@ class Family(ABC):
             tensors: Maps zoo's name of each tensor to the tensor.
             ids: The token IDs of the exported model.
         """
-        yield from written_tensors(tensors, self.layers(a))
+        exported = spec.model_copy(update={"architecture": a})
+        yield from written_tensors(tensors, self.layout(a).rows(exported))
         yield from self.written_tables(spec, tensors, ids)
 
     def notes(self, spec: Spec) -> Iterator[str]:

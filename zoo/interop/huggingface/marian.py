@@ -50,7 +50,7 @@ from zoo.interop.huggingface.weights import (
 from zoo.interop.roundtrip import cannot_export
 from zoo.interop.sentencepiece_model import SentencePieceModel, is_language_token
 from zoo.interop.settings import Settings
-from zoo.interop.tables import TensorRow, pytorch_layers, written_settings
+from zoo.interop.tables import Layout, pytorch_layout, written_settings
 from zoo.interop.tensors import SIDES, EmbeddingTables
 from zoo.interop.vocabulary import ImportedVocabulary, TokenList, convert_vocabulary
 from zoo.text.tokenizer import SPACE, Tokenizer, damaged_vocabulary
@@ -212,9 +212,9 @@ class HuggingFaceMarian(Family):
             raise cannot_export(self.name, reason)
         return WrittenIds.of(list(range(size)), size, pad=PAD, end=EOS)
 
-    def layers(self, a: Architecture) -> Iterator[TensorRow]:
-        """Yield all tensors except embeddings, positions and output."""
-        return pytorch_layers(a, "model.")
+    def layout(self, a: Architecture) -> Layout:
+        """Return the names and the layout of all tensors except embeddings, positions and output."""
+        return pytorch_layout("model.", with_positions=False)
 
     def written_tables(
         self, spec: Spec, tensors: Mapping[str, Tensor], ids: WrittenIds

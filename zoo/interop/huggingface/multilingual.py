@@ -35,10 +35,9 @@ from zoo.interop.huggingface.weights import BART_TABLES, open_weights, take_tabl
 from zoo.interop.settings import Settings
 from zoo.interop.tables import (
     FIRST_POSITION,
+    Layout,
     Setting,
-    TensorRow,
-    learned_positions,
-    pytorch_layers,
+    pytorch_layout,
     written_settings,
 )
 from zoo.interop.tensors import SIDES, EmbeddingTables
@@ -134,10 +133,9 @@ class Multilingual(Family):
         """Return `tied_embeddings`, because the tables show which of them are equal."""
         return ("tied_embeddings",)
 
-    def layers(self, a: Architecture) -> Iterator[TensorRow]:
-        """Yield all tensors except embeddings and output."""
-        yield from pytorch_layers(a, "model.")
-        yield from learned_positions(a, "model.")
+    def layout(self, a: Architecture) -> Layout:
+        """Return the names and the layout of all tensors except embeddings and output."""
+        return pytorch_layout("model.")
 
     def ids(self, bundle: Bundle) -> WrittenIds:
         """Return the token IDs of the exported model. Raise ZooError if transformers cannot express the tokens."""

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from specs import Architecture, FeedForward, Relative, Spec
+from specs import Architecture, FeedForward, Spec
 from zoo.interop.formats import Bundle, ImportedModel, ImportRequest
 from zoo.interop.huggingface.config import (
     ACTIVATIONS,
@@ -28,7 +28,7 @@ from zoo.interop.huggingface.t5_vocabulary import (
 )
 from zoo.interop.huggingface.weights import open_weights, take_tables
 from zoo.interop.settings import Settings
-from zoo.interop.tables import Setting, TensorRow, linear, read_settings, written_settings
+from zoo.interop.tables import Layout, Setting, attention_names, read_settings, written_settings
 from zoo.interop.tensors import SIDES, EmbeddingTables
 
 _GATED_GELU = "gated-gelu"
@@ -39,7 +39,7 @@ _TABLES = {
     "target": "decoder.embed_tokens.weight",
     "output": "lm_head.weight",
 }
-_PROJECTIONS = {"query": "q", "key": "k", "value": "v", "output": "o"}
+_ATTENTIONS = {"self_attention": "SelfAttention", "cross_attention": "EncDecAttention"}
 _UNUSED = "decoder.block.0.layer.1.EncDecAttention.relative_attention_bias.weight"
 """Tensor of old files that transformers ignores."""
 
@@ -126,29 +126,21 @@ class T5(Family):
             "output_bias": True,
         }
 
-    def layers(self, a: Architecture) -> Iterator[TensorRow]:
-        """Yield all tensors except embeddings and output. The architecture is that of a T5."""
-        assert isinstance(a.positions, Relative)
+    def layout(self, a: Architecture) -> Layout:
+        """Return the names and the layout of all tensors except embeddings and output."""
+        block, dense = "{side}.block.{number}.layer.{index}", "{side}.block.{number}.layer.{index}.DenseReluDense"
+        names = {
+            **attention_names(_ATTENTIONS, "qkvo", block + ".{attention}.{projection}.{tensor}"),
+            **{f"{kind}.norm": block + ".layer_norm.{tensor}" for kind in (*_ATTENTIONS, "feed_forward")},
+            "feed_forward.gate": dense + ".wi_0.{tensor}",
+            "feed_forward.w2": dense + ".wo.{tensor}",
+            "norm": "{side}.final_layer_norm.{tensor}",
+            "relative_positions": "{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight",
+        }
         for side in SIDES:
-            table = f"{side}.block.0.layer.0.SelfAttention.relative_attention_bias.weight"
-            yield TensorRow(table, f"{side}.relative_positions", (a.positions.buckets, a.h))
-            for number in range(getattr(a.depths, side)):
-                for index, sublayer in enumerate(getattr(a, side)):
-                    foreign, ours = f"{side}.block.{number}.layer.{index}", f"{side}.{number}.{sublayer.kind}"
-                    yield TensorRow(f"{foreign}.layer_norm.weight", f"{ours}.norm_gain", (a.d_model,))
-                    if isinstance(sublayer, FeedForward):
-                        inner = {"wi_0": "gate", "wi_1": "w1"} if sublayer.gated else {"wi": "w1"}
-                        for name, matrix in inner.items():
-                            yield from linear(
-                                f"{foreign}.DenseReluDense.{name}", f"{ours}.{matrix}", (a.d_ff, a.d_model)
-                            )
-                        yield from linear(f"{foreign}.DenseReluDense.wo", f"{ours}.w2", (a.d_model, a.d_ff))
-                    else:
-                        part = "SelfAttention" if sublayer.kind == "self_attention" else "EncDecAttention"
-                        for name, letter in _PROJECTIONS.items():
-                            shape = (a.d_model, a.h * a.d_v) if name == "output" else (a.h * a.d_k, a.d_model)
-                            yield from linear(f"{foreign}.{part}.{letter}", f"{ours}.{name}", shape)
-            yield TensorRow(f"{side}.final_layer_norm.weight", f"{side}.norm_gain", (a.d_model,))
+            is_gated = getattr(a, side)[-1].gated
+            names[f"{side}.feed_forward.w1"] = dense + (".wi_1.{tensor}" if is_gated else ".wi.{tensor}")
+        return Layout(names)
 
     def ids(self, bundle: Bundle) -> WrittenIds:
         """Return the token IDs of the exported model. Raise ZooError if transformers cannot express the tokens."""

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from specs import BOS, Architecture, FeedForward, Spec, ZooError
+from specs import BOS, Architecture, Spec, ZooError
 from zoo.interop.formats import Bundle, ImportedModel, ImportRequest
 from zoo.interop.huggingface.config import (
     ACTIVATIONS,
@@ -35,7 +35,7 @@ from zoo.interop.huggingface.weights import open_weights, take_tables
 from zoo.interop.roundtrip import cannot_export
 from zoo.interop.sentencepiece_model import SentencePieceModel, TokenType
 from zoo.interop.settings import Settings
-from zoo.interop.tables import Setting, TensorRow, linear, read_settings, written_settings
+from zoo.interop.tables import Layout, Setting, attention_names, read_settings, written_settings
 from zoo.interop.tensors import SIDES, EmbeddingTables
 from zoo.interop.vocabulary import ImportedVocabulary
 
@@ -76,7 +76,6 @@ _TABLES = {
     "output": "lm_head.out_proj.weight",
 }
 _ATTENTIONS = {"self_attention": "self_attn", "cross_attention": "cross_attn"}
-_PROJECTIONS = {"query": "q_proj", "key": "k_proj", "value": "v_proj", "output": "o_proj"}
 
 
 class T5Gemma(Family):
@@ -196,9 +195,20 @@ class T5Gemma(Family):
             raise cannot_export(self.name, "GemmaTokenizer is a byte-pair encoding (`vocabulary.kind: bpe`)")
         return written_ids(bundle, self.name)
 
-    def layers(self, a: Architecture) -> Iterator[TensorRow]:
-        """Yield all tensors except embeddings and output. The architecture is that of a T5Gemma."""
-        return _layers(a)
+    def layout(self, a: Architecture) -> Layout:
+        """Return the names and the layout of all tensors except embeddings and output."""
+        layer, parts = "model.{side}.layers.{number}", {**_ATTENTIONS, "feed_forward": "feedforward"}
+        projections = ("q_proj", "k_proj", "v_proj", "o_proj")
+        names = {
+            **attention_names(_ATTENTIONS, projections, layer + ".{attention}.{projection}.{tensor}"),
+            **{f"{kind}.norm": f"{layer}.pre_{part}_layernorm.{{tensor}}" for kind, part in parts.items()},
+            **{f"{kind}.post_norm": f"{layer}.post_{part}_layernorm.{{tensor}}" for kind, part in parts.items()},
+            "feed_forward.gate": layer + ".mlp.gate_proj.{tensor}",
+            "feed_forward.w1": layer + ".mlp.up_proj.{tensor}",
+            "feed_forward.w2": layer + ".mlp.down_proj.{tensor}",
+            "norm": "model.{side}.norm.{tensor}",
+        }
+        return Layout(names, gain_offset=1.0)
 
     def written_tables(
         self, spec: Spec, tensors: Mapping[str, Tensor], ids: WrittenIds
@@ -260,31 +270,3 @@ def _read_vocabulary(folder: Path, rows: int, special: SpecialTokens) -> Importe
     for name in special_names(config):
         tokens.add(name)
     return convert_tokens(tokens, rows, special, folder, source_has_end=bool(config.get("add_eos_token", False)))
-
-
-def _layers(a: Architecture) -> Iterator[TensorRow]:
-    """Yield the tensors of all layers. The architecture is that of a T5Gemma."""
-    for side in SIDES:
-        for number in range(getattr(a.depths, side)):
-            for sublayer in getattr(a, side):
-                foreign, ours = f"model.{side}.layers.{number}", f"{side}.{number}.{sublayer.kind}"
-                part = _ATTENTIONS.get(sublayer.kind, "feedforward")
-                yield _gain(a, f"{foreign}.pre_{part}_layernorm", f"{ours}.norm_gain")
-                if isinstance(sublayer, FeedForward):
-                    d_ff = a.option(sublayer, "d_ff")
-                    for name, matrix in (("gate_proj", "gate"), ("up_proj", "w1")):
-                        yield from linear(f"{foreign}.mlp.{name}", f"{ours}.{matrix}", (d_ff, a.d_model))
-                    yield from linear(f"{foreign}.mlp.down_proj", f"{ours}.w2", (a.d_model, d_ff))
-                else:
-                    h = a.option(sublayer, "h")
-                    widths = {"query": h * a.d_k, "output": h * a.d_v}
-                    for name, projection in _PROJECTIONS.items():
-                        width = widths.get(name, (sublayer.kv_heads or h) * a.d_k)
-                        shape = (a.d_model, width) if name == "output" else (width, a.d_model)
-                        yield from linear(f"{foreign}.{part}.{projection}", f"{ours}.{name}", shape)
-                yield _gain(a, f"{foreign}.post_{part}_layernorm", f"{ours}.post_norm_gain")
-        yield _gain(a, f"model.{side}.norm", f"{side}.norm_gain")
-
-
-def _gain(a: Architecture, foreign: str, ours: str) -> TensorRow:
-    return TensorRow(f"{foreign}.weight", ours, (a.d_model,), offset=1.0)

@@ -62,7 +62,7 @@ class MarianImport:
             vocabulary=vocabulary.fields,
             decoding={**decoder.decoding, "suppressed_tokens": suppressed},
         )
-        layers = read_layers(tensors, options, spec.architecture)
+        layers = read_layers(tensors, options, spec)
         options.require_all_known()
         tensors.require_all_taken()
         version = str(options.any("version", "")).split(" ")[0]
