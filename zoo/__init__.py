@@ -188,7 +188,7 @@ def model(spec: Spec | str | PathLike[str], *, device: str = "cpu") -> EmittedPr
     """
     compiler = _import("compiler")
     loaded = _load_spec(spec)
-    _import("zoo.planning.capacity").require_memory_to_train(loaded, device)
+    _import("zoo.planning.memory_estimate").require_memory_to_train(loaded, device)
     purposes = [compiler.Purpose.TRAIN, *compiler.TRANSLATE]
     program: EmittedProgram = compiler.trainable(loaded, purposes, device=device)
     return program

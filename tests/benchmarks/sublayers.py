@@ -18,7 +18,7 @@ from compiler.host import tune_process
 from specs import Convolution, Lstm, RestrictedAttention, SelfAttention, SeparableConvolution, Ssru
 from tests.benchmarks.arguments import TOY_HELP
 from zoo.paper.timings import LENGTHS, MAX_SECONDS, growth_exponent, time_sublayer
-from zoo.system.device_memory import peak_memory
+from zoo.system.memory import peak_memory
 from zoo.system.processors import host
 
 FULL, RESTRICTED = SelfAttention(kind="self_attention"), RestrictedAttention(kind="restricted_attention", radius=64)
