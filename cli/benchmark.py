@@ -80,7 +80,7 @@ def train(
     """
     import specs
     from cli.console import report, show_json
-    from compiler.switches import tune_process
+    from compiler.host import tune_process
     from zoo.training.benchmarks import benchmark_training
 
     tune_process()  # permanent, because this process does nothing else

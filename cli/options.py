@@ -74,7 +74,7 @@ def model_names(name: str | None, others: list[str] | None) -> list[str] | None:
 def check_backend(backend: str | None) -> str | None:
     """Return `backend`, or raise ZooError if it is unknown. This check precedes the search for the model."""
     if backend is not None:
-        from compiler.backend_names import check_backend_name
+        from compiler.options import check_backend_name
 
         check_backend_name(backend)
     return backend

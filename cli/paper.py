@@ -81,7 +81,7 @@ def paper(
 
 def _measure_layers() -> Iterator[LayerTiming]:
     from cli.console import report
-    from compiler.switches import tune_process
+    from compiler.host import tune_process
     from zoo.paper.table1 import LAYERS
     from zoo.paper.timings import time_layers
 

@@ -162,7 +162,7 @@ def verify(
         zoo verify ./bundle --backend auto
     """
     from cli.console import report
-    from zoo.publishing.verify import verify
+    from zoo.publishing.publish import verify
 
     result = verify(name, backend=backend, report=report())
     print(f"{name}: {result.files} files have the published hashes")

@@ -79,7 +79,7 @@ def train(
     import specs
     from cli.console import report
     from cli.errors import INTERRUPTED
-    from compiler.switches import tune_process
+    from compiler.host import tune_process
     from zoo.models.find import run_of_spec_file
     from zoo.models.folder import differing_fields
     from zoo.training.run import Run

@@ -118,7 +118,7 @@ def load(
     report = _import("zoo.report").LibraryReport()
     options = {"device": device, "precision": precision, "backend": backend, "max_batch_tokens": max_batch_tokens}
     if backend is not None:
-        _import("compiler.backend_names").check_backend_name(backend)  # before a missing model is reported or pulled
+        _import("compiler.options").check_backend_name(backend)  # before a missing model is reported or pulled
     references = [name] if isinstance(name, str | PathLike) else name
     models: list[Translator] = [opening.open_model(find.model(each, report), **options) for each in references]
     if not models:

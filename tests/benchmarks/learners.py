@@ -17,14 +17,14 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from compiler import trainable
+from compiler.host import fast_float32, tune_process
 from compiler.padded_batch import PaddedBatch
 from compiler.runtime import sinusoids
-from compiler.switches import fast_float32, tune_process
 from specs import BOS, EOS, PAD, Spec
 from zoo.data.batches import Batch
 from zoo.planning.training_estimate import TrainingEstimator
 from zoo.report import Report
-from zoo.system import device_memory
+from zoo.system.memory import peak_memory
 from zoo.training.distributed import Processes
 from zoo.training.step import TrainStep
 
@@ -245,7 +245,7 @@ class Sockeye(Peer):
 
 def memory() -> int:
     """Return the peak memory of this process in bytes."""
-    return device_memory.peak_memory(torch.device("cpu"))
+    return peak_memory(torch.device("cpu"))
 
 
 SYSTEMS: Mapping[str, Callable[[Spec], Learner]] = {

@@ -32,7 +32,7 @@ from zoo.data.cleaning import (
 from zoo.data.corpus import CorpusReader, Example, Split, languages_of
 from zoo.data.prefetch import prefetch
 from zoo.data.store import Store, StoreWriter
-from zoo.files import hashes, manifest, storage
+from zoo.files import manifest, storage
 from zoo.files.atomic import FolderExistsError, atomic_folder, remove_folder, write_json
 from zoo.files.locks import hold_while_alive
 from zoo.files.reading import UnreadableError, read_json
@@ -192,13 +192,13 @@ def _check_suffixes(spec: Spec, report: Report) -> None:
 def _open_existing(folder: Path, report: Report) -> PreparedCorpus | None:
     """Return the prepared corpus in a folder, or None if the folder does not exist. Remove a damaged folder first."""
     with suppress(FileNotFoundError, NotADirectoryError):
-        identity = hashes.file_identity(folder)
+        identity = manifest.file_identity(folder)
         try:
             return PreparedCorpus(folder)
         except UnreadableError:  # the files may be intact, but unreadable for this user or at this moment
             raise
         except ZooError as error:
-            if hashes.file_identity(folder) != identity:  # another process has created the folder again
+            if manifest.file_identity(folder) != identity:  # another process has created the folder again
                 return _open_existing(folder, report)
             report.warn(f"{error.summary}; preparing the corpus again")
             remove_folder(folder)

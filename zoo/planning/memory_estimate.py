@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import compiler
 from specs import Spec
-from zoo.system import device_memory
+from zoo.system import memory
 
 if TYPE_CHECKING:
     import torch
@@ -103,9 +103,9 @@ def max_sentences(spec: Spec, hypotheses: int, device: torch.device | str) -> in
     """
     needed = _LOGIT_BYTES * hypotheses * spec.vocabulary.sizes[1]
     purpose = f"to follow {hypotheses:,} hypotheses of one sentence"
-    device_memory.require_device_memory(needed, device, purpose, "reduce the beam size")
-    return max(1, int(_LOGIT_SHARE * device_memory.available_memory(device)) // needed)
+    memory.require_device_memory(needed, device, purpose, "reduce the beam size")
+    return max(1, int(_LOGIT_SHARE * memory.available_memory(device)) // needed)
 
 
 def _require(needed: int, device: str, purpose: str, hint: str) -> None:
-    device_memory.require_device_memory(needed, compiler.find_device(device), purpose, hint)
+    memory.require_device_memory(needed, compiler.find_device(device), purpose, hint)

@@ -17,16 +17,15 @@ import torch
 
 from compiler import Cost, EmittedProgram, Purpose, cost, find_device, graphs, trainable
 from compiler.backends import BuildRequest, choose_backend
-from compiler.host import cores
+from compiler.host import cores, fast_float32, keeps_memory, matrix_libraries, matrix_library
 from compiler.padded_batch import PaddedBatch
-from compiler.switches import fast_float32, keeps_memory, matrix_libraries, matrix_library
 from specs import EOS, Features, Spec
 from zoo.data.batches import BatchSize
 from zoo.planning.memory_estimate import STATE_COPIES, batch_rows, weight_bytes
 from zoo.report import Report, duration
 from zoo.report import size as format_size
-from zoo.system import clock, device_memory, pass_timing
-from zoo.system.device_memory import MEMORY_ERRORS, is_out_of_memory
+from zoo.system import memory, pass_timing, processors
+from zoo.system.memory import MEMORY_ERRORS, is_out_of_memory
 from zoo.system.pass_timing import PassTiming, emulation_warning
 from zoo.system.processors import DeviceSpeed, device_speed
 
@@ -93,7 +92,7 @@ class TrainingEstimator:
         are, because it also measures the memory that the process uses without them.
         """
         weights = sum(parameter.nbytes for parameter in program.parameters())
-        used = max(0, device_memory.peak_memory(program.device) - weights)
+        used = max(0, memory.peak_memory(program.device) - weights)
         speed = device_speed(program.device, spec.training.precision)
         timing = time_passes(spec, report, program)
         if timing and timing.slowdown:
@@ -180,13 +179,13 @@ def estimate_training(spec: Spec, length: int, device: str, report: Report | Non
     spec.require_text()
     name, precision = find_device(device), spec.training.precision
     found, cpu = torch.device(name), name == "cpu"
-    used = device_memory.peak_memory(found)  # before the measurement, which uses memory itself
+    used = memory.peak_memory(found)  # before the measurement, which uses memory itself
     speed = device_speed(found, precision)
     request = BuildRequest(spec, graphs(spec, [Purpose.TRAIN], name), {}, name)
     backend = choose_backend(spec.compilation.backend, request).name
     timing = None
     # If the model does not fit, timed passes would end this process.
-    if cpu and backend == "eager" and device_memory.fits_memory(STATE_COPIES * weight_bytes(spec), found):
+    if cpu and backend == "eager" and memory.fits_memory(STATE_COPIES * weight_bytes(spec), found):
         timing = time_passes(spec, report or Report())
     expected = TrainingEstimator(spec, used, speed, timing).forecast(full_batch(spec, length))
     return TrainingEstimate(
@@ -199,8 +198,8 @@ def estimate_training(spec: Spec, length: int, device: str, report: Report | Non
         float32_seconds=timing.float32 if timing else {},
         slowdown=timing.slowdown if timing else None,
         keeps_memory=keeps_memory() if cpu else None,
-        device_bytes=device_memory.available_memory(found),
-        fits=device_memory.fits_memory(expected.memory_bytes, found),
+        device_bytes=memory.available_memory(found),
+        fits=memory.fits_memory(expected.memory_bytes, found),
     )
 
 
@@ -308,7 +307,7 @@ class _Passes:
             (loss.smoothed / loss.tokens).backward()
 
         with fast_float32(library), torch.autocast("cpu", torch.bfloat16, enabled=precision == "bfloat16"):
-            seconds, _ = clock.timed(run)
+            seconds, _ = processors.timed(run)
         self._program.zero_grad(set_to_none=True)
         return seconds
 
@@ -334,7 +333,7 @@ def _measure(passes: _Passes) -> PassTiming:
         """Time each setting once, so that a slow phase of the machine affects all of them."""
         rounds.append([passes.seconds(*setting) for setting in settings])
 
-    clock.repeat(run_all, _MAX_SECONDS, rounds=_MIN_ROUNDS, max_rounds=_MAX_ROUNDS)
+    processors.repeat(run_all, _MAX_SECONDS, rounds=_MIN_ROUNDS, max_rounds=_MAX_ROUNDS)
     best = dict(zip(settings, map(min, zip(*rounds, strict=True)), strict=True))
     sizes = {"source": passes.length, "target": passes.length}
     expected = pass_seconds(passes.spec, passes.rows, sizes, device_speed(torch.device("cpu"), precision))

@@ -15,9 +15,9 @@ from tempfile import TemporaryDirectory
 from threading import Timer
 
 import specs
-from compiler.switches import tune_process
+from compiler.host import tune_process
 from specs import Spec, ZooError
-from zoo.files.hashes import sha256
+from zoo.files.manifest import sha256
 from zoo.report import Progress, Report
 from zoo.training.checkpoints import OPTIMISER, WEIGHTS, Checkpoint, list_checkpoints
 from zoo.training.initial_model import prepare_corpus

@@ -17,7 +17,7 @@ from compiler.seeds import stream
 from specs import Spec, ZooError
 from zoo.data.batches import Batch
 from zoo.report import Report
-from zoo.system.device_memory import MEMORY_ERRORS, is_out_of_memory
+from zoo.system.memory import MEMORY_ERRORS, is_out_of_memory
 from zoo.training.alignment import BatchAligner
 from zoo.training.distributed import Processes, full_tensor, shard
 from zoo.training.recorded_update import RecordedUpdate

@@ -15,7 +15,7 @@ import torch
 
 import specs
 from compiler import Purpose, trainable
-from compiler.switches import fast_float32, matrix_libraries, matrix_library
+from compiler.host import fast_float32, matrix_libraries, matrix_library
 from specs import Spec, ZooError
 from zoo.data.prefetch import run_in_thread
 from zoo.data.prepare import PreparedCorpus, prepare
@@ -67,7 +67,7 @@ def train(
     averaged and the dev set is scored. Under torchrun, every process calls this function, and they share the batch of
     each step.
 
-    If the process does nothing else, call `compiler.switches.tune_process()` first, as `zoo train` does. It speeds up
+    If the process does nothing else, call `compiler.host.tune_process()` first, as `zoo train` does. It speeds up
     training on a CPU. A run that continues without it may differ in its smallest bits.
 
     Args:

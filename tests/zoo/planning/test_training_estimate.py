@@ -17,12 +17,12 @@ import pytest
 import torch
 
 from compiler import Purpose, cost, graphs, trainable
-from compiler.switches import DEFAULT, keeps_memory, matrix_libraries, matrix_library
+from compiler.host import DEFAULT, keeps_memory, matrix_libraries, matrix_library
 from specs import Spec, ZooError
 from zoo.planning import training_estimate
 from zoo.planning.training_estimate import Done, TrainingEstimator, estimate_training, full_batch, time_passes
 from zoo.report import Report
-from zoo.system import clock, device_memory, pass_timing, processors
+from zoo.system import memory, pass_timing, processors
 from zoo.system.pass_timing import PassTiming, emulation_warning
 from zoo.system.processors import DeviceSpeed, device_speed
 from zoo.training import step
@@ -79,7 +79,7 @@ def test_estimate_names_what_was_chosen(world: World, monkeypatch: pytest.Monkey
     assert estimate.seconds == pytest.approx(24 * estimate.step_seconds)
     assert estimate.fits
     assert min(device_speed(torch.device("cpu"), "float32").flops, estimate.bytes) > 0
-    monkeypatch.setattr(device_memory, "available_memory", lambda device: 1000)
+    monkeypatch.setattr(memory, "available_memory", lambda device: 1000)
     monkeypatch.setattr(training_estimate, "time_passes", lambda *_: pytest.fail("it would exhaust the memory"))
     estimate = estimate_training(world(), 20, "cpu")
     assert (estimate.fits, estimate.device_bytes) == (False, 1000)
@@ -201,6 +201,6 @@ def test_speed_is_measured_with_the_default_library(monkeypatch: pytest.MonkeyPa
         libraries.append(torch.backends.mkldnn.matmul.fp32_precision)
         return [1.0]
 
-    monkeypatch.setattr(clock, "repeat", record)
+    monkeypatch.setattr(processors, "repeat", record)
     assert processors.matrix_peak.__wrapped__(torch.device("cpu"), "float32") == 2 * 1024**3
     assert libraries == ["bf16"]  # torch's name of oneDNN's setting
