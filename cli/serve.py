@@ -38,10 +38,7 @@ _BATCH_HELP = (
     "Maximum number of source tokens in a batch, counting padding. With smaller batches, answers are faster under load."
 )
 _QUEUE_HELP = "Maximum number of texts that wait or are being translated. Further requests get status 429."
-_WAIT_HELP = (
-    "Maximum time until a translation begins. If a request would probably wait longer, it gets status 429. The limit "
-    "shrinks while the server stays overloaded, so that accepted requests are answered soon."
-)
+_WAIT_HELP = "Maximum time until a translation begins. If a request would probably wait longer, it gets status 429."
 
 
 def _limit(metavar: str, lowest: float, text: str, panel: str | None = _LIMITS, **more: Any) -> Any:
@@ -116,7 +113,7 @@ def serve(
     max_characters: Annotated[int, _limit("N", 1, "Maximum length of a text.")] = 20_000,
     max_body_bytes: Annotated[int, _limit("N", 1, "Maximum size of a request in bytes.")] = 1_000_000,
     max_queue: Annotated[int, _limit("N", 1, _QUEUE_HELP)] = 2_000,
-    max_wait: Annotated[float, _limit("SECONDS", 0.0, _WAIT_HELP, max=_MAX)] = 2.0,
+    max_wait: Annotated[float, _limit("SECONDS", 0.0, _WAIT_HELP, max=_MAX)] = 0.5,
     timeout: Annotated[float, _limit("SECONDS", 0.1, "Maximum time per request.", max=_MAX)] = 120.0,
     device: options.Device = "auto",
     precision: options.Precision = None,

@@ -127,7 +127,7 @@ class Admission:
         ):
             raise ServingError(429, "the queue is full; try again later", "queue", _RETRY_SECONDS)
         translators = (model.loaded.translator for model in models if model.loaded is not None)
-        if not all(translator.has_room(limits.wait_seconds) for translator in translators):
+        if any(translator.waiting_seconds > limits.wait_seconds for translator in translators):
             raise ServingError(429, "the server is busy; try again later", "wait", _RETRY_SECONDS)
         self.used_characters[key] += characters
         self._queued_texts += len(texts)
