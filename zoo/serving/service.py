@@ -105,15 +105,21 @@ class Service:
     ) -> AsyncIterator[tuple[int, Answer | ServingError]]:
         """Check a request as `translate` does, and return an iterator over its results as soon as they are known.
 
-        Each result has the index of the text. The work is cancelled when the iterator is closed.
+        Each result has the index of the text. A text in a language without a model gives an error, unless all do. The
+        work is cancelled when the iterator is closed.
         """
-        plans = self.plan(texts, source, target, options, model)
-        admission = self.admission.admit(key, texts, models_of(plans))
+        plans = list(self._plan_each(texts, source, target, options, model))
+        known = [plan for plan in plans if isinstance(plan, Plan)]
+        if isinstance(plans[0], ServingError) and not known:
+            raise plans[0]
+        admission = self.admission.admit(key, texts, models_of(known))
         admission.__enter__()  # an error must precede the response, whose iterator starts later
 
         async def one(index: int) -> tuple[int, Answer | ServingError]:
+            if isinstance(plan := plans[index], ServingError):
+                return index, plan
             try:
-                (answer,) = await self.translate_groups([texts[index]], [plans[index]], options)
+                (answer,) = await self.translate_groups([texts[index]], [plan], options)
             except ServingError as error:
                 return index, error
             return index, answer
@@ -274,13 +280,29 @@ class Service:
         self, texts: Sequence[str], source: str | None, target: str, options: Options, name: str | None
     ) -> list[Plan]:
         """Check a request, and return how each of its texts is translated."""
+        plans = list[Plan]()
+        for plan in self._plan_each(texts, source, target, options, name):
+            if isinstance(plan, ServingError):
+                raise plan
+            plans.append(plan)
+        return plans
+
+    def _plan_each(
+        self, texts: Sequence[str], source: str | None, target: str, options: Options, name: str | None
+    ) -> Iterator[Plan | ServingError]:
+        """Check a request, and yield how each of its texts is translated, or why it cannot be."""
         self.admission.check_texts(texts, options)
         if source is not None and source.lower() != AUTO:
-            return [self._plan_one(source, target, name)] * len(texts)
+            yield from [self._plan_one(source, target, name)] * len(texts)
+            return
         self._target(target, name)
         choices = {*self.pool.sources(target, name), base_code(target)}
-        detected = [detect_source(text, choices, target) for text in texts]
-        return [replace(self._plan_one(code, target, name), confidence=probability) for code, probability in detected]
+        for text in texts:
+            try:
+                code, probability = detect_source(text, choices, target)
+                yield replace(self._plan_one(code, target, name), confidence=probability)
+            except ServingError as error:
+                yield error
 
     def _plan_one(self, source: str, target: str, name: str | None) -> Plan:
         unchanged = standard_code(source) == standard_code(target)
