@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import compiler
 import specs
 from zoo.evaluation.metrics import get_metric
-from zoo.paper import table1, table3
+from zoo.paper import derived, table1
 from zoo.paper.claims import CLAIMS, ROWS
 from zoo.paper.runs import Measurements
 from zoo.paper.tables import Checked
@@ -115,7 +115,7 @@ def sizes(metric: str, ours: tuple[Checked, Measurements] | None = None) -> Plot
 
 
 def _printed_point(metric: str, row: str) -> tuple[float, float]:
-    return table3.parameters(f"table3/{row}") / 1e6, float(ROWS["table3"][row][metric])
+    return derived.parameters(f"table3/{row}") / 1e6, float(ROWS["table3"][row][metric])
 
 
 def _measured_point(metric: str, row: str, checked: Checked, measurements: Measurements) -> tuple[float, float] | None:

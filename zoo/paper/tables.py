@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import specs
 from zoo.evaluation.metrics import get_metric
 from zoo.models.folder import RUNS
-from zoo.paper import table1, table2, table3
-from zoo.paper.checks import summary
-from zoo.paper.claims import ROWS, CheckedClaim, Status, power_of_ten, printed_number
+from zoo.paper import derived, table1
+from zoo.paper.claims import ROWS, CheckedClaim, Status, power_of_ten, printed_number, summary
 from zoo.paper.runs import Measurements
+from zoo.planning.memory_estimate import estimate_memory
 from zoo.report import duration
+from zoo.training.run_log import TrainingRecord
 
 Checked = Mapping[str, CheckedClaim]
 """Checked claims by their keys."""
@@ -149,7 +151,7 @@ def _table2(checked: Checked, measurements: Measurements) -> Iterator[Table]:
         "parentheses it gives this number as a share of the paper's FLOPs.",
     )
     yield Table("Table 2: BLEU on newstest2014, and training cost", columns, tuple(rows), notes)
-    if costs := tuple(map(_own_cost, table2.own_costs(measurements))):
+    if costs := tuple(_own_costs(measurements)):
         titles = (
             *("run", "the paper's BLEU>", "time>", "devices>", "FLOPs of a device>"),
             *("cost by 6.1>", "of products>", "scale…"),
@@ -159,17 +161,51 @@ def _table2(checked: Checked, measurements: Measurements) -> Iterator[Table]:
 
 
 def _planned_flops(spec: str, cost: str) -> str:
-    planned = table2.planned_flops(spec)
+    """Return the FLOPs of a spec's training run as the compiler counts them: all steps with full batches."""
+    loaded = specs.load(spec)
+    planned = float(loaded.training.steps * estimate_memory(loaded).step_flops)
     return f"{power_of_ten(planned)} ({planned / printed_number(cost):.0%})"
 
 
-def _own_cost(cost: table2.OwnCost) -> tuple[str, ...]:
-    bleu = "-" if cost.bleu is None else f"{cost.bleu:.2f}"
-    share = f" ({cost.flops / cost.estimated_flops:.0%})" if cost.estimated_flops else ""
-    peak = f"{cost.peak / 1e9:,.0f} GFLOPS" if cost.peak else "-"
-    estimate = power_of_ten(cost.estimated_flops) if cost.estimated_flops else "-"
-    time, flops = duration(cost.seconds), f"{power_of_ten(cost.flops)}{share}"
-    return cost.folder, bleu, time, f"{cost.devices}", peak, estimate, flops, cost.scale
+def _own_costs(measurements: Measurements) -> Iterator[tuple[str, ...]]:
+    """Yield the training cost of every translation run that has a log, as cells of a row.
+
+    After each run, yield the costs of the saved ensembles whose first member is this run.
+    """
+    records = {run.folder: run.record for run in measurements.runs}
+    for run in measurements.runs:
+        if run.spec.task.kind != "translation":
+            continue
+        if run.record is not None:
+            yield _own_cost(run.folder, run.scores, run.scale, [run.record])
+        for ensemble in run.ensembles:
+            folders = [member.as_posix() for member in ensemble.members]
+            members = [record for record in map(records.get, folders) if record is not None]
+            if len(members) == len(folders):
+                yield _own_cost(" + ".join(folders), ensemble.scores, f"ensemble of {len(folders)}", members)
+
+
+def _own_cost(folder: str, scores: Mapping[str, Any], scale: str, records: Sequence[TrainingRecord]) -> tuple[str, ...]:
+    """Return the cells of a run or an ensemble.
+
+    The cost is computed as in section 6.1 (time x devices x FLOPs per second) and by counting the FLOPs of the matrix
+    products. The speed is left out if it differs between the members, and the first cost if a log has no speed.
+    """
+    known = [get_metric(name).read_score(scores.get("test")) for name in ("paper_bleu", "bleu")]
+    bleu = next((score for score in known if score is not None), None)
+    (peak, *others) = {record.peak for record in records}
+    flops = sum(record.flops for record in records)
+    estimated = sum(record.estimated_flops for record in records) if all(record.peak for record in records) else 0.0
+    return (
+        folder,
+        get_metric("bleu").format_score(bleu),
+        duration(sum(record.seconds for record in records)),
+        f"{max(record.devices for record in records)}",
+        f"{peak / 1e9:,.0f} GFLOPS" if peak and not others else "-",
+        power_of_ten(estimated) if estimated else "-",
+        power_of_ten(flops) + (f" ({flops / estimated:.0%})" if estimated else ""),
+        scale,
+    )
 
 
 def _table3(checked: Checked, measurements: Measurements) -> Iterator[Table]:
@@ -182,9 +218,9 @@ def _table3(checked: Checked, measurements: Measurements) -> Iterator[Table]:
     for key, row in ROWS["table3"].items():
         columns_of_row = ("parameters", "perplexity", "bleu")
         parameters, perplexity, bleu = (_numbers(checked.get(f"table3.{key}.{column}")) for column in columns_of_row)
-        fit = table3.vocabulary_sizes(key) if "parameters" in row else range(0)
+        fit = derived.vocabulary_sizes(key) if "parameters" in row else range(0)
         tokens = f"{fit[0]:,} to {fit[-1]:,}" if fit else "-"
-        ours = parameters[1] if fit else f"{table3.parameters(f'table3/{key}') / 1e6:.2f}"
+        ours = parameters[1] if fit else f"{derived.parameters(f'table3/{key}') / 1e6:.2f}"
         part = row["section"].removeprefix("Table 3").strip(" ()")
         rows.append((part, row["says"], parameters[0], ours, tokens, *perplexity, *bleu, measured[key]))
     vocabulary = specs.load("table3/base").vocabulary.size
