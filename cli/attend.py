@@ -15,7 +15,7 @@ from specs import ZooError
 if TYPE_CHECKING:
     from zoo.generation.attention import Attention
     from zoo.generation.compilation import BackendOptions
-    from zoo.visualization.attention_view import View
+    from zoo.visualization.attention import View
 
 ATTEND_EXAMPLES = (
     'zoo attend --spec tiny "the old dog sees a small house" -o attention.html'
@@ -143,8 +143,7 @@ def attend(
     from zoo.files.output import open_output
     from zoo.generation.loading import open_model
     from zoo.models.find import from_options
-    from zoo.visualization.attention_drawing import attention_svg
-    from zoo.visualization.attention_page import attention_page
+    from zoo.visualization.attention import attention_page, attention_svg
 
     text = _sentence(sentence, figure)
     _check_files(output, svg)
@@ -166,7 +165,7 @@ def attend(
 
 
 def _sentence(sentence: str | None, figure: int | None) -> str:
-    from zoo.visualization.attention_view import FIGURES
+    from zoo.visualization.attention import FIGURES
 
     if (sentence is None) == (figure is None):
         problem = "give either a sentence or `--figure`, not both" if figure else "the sentence is missing"
@@ -193,7 +192,7 @@ def _initial_view(weights: Attention, figure: int | None, selection: _Selection)
     If a figure of the paper is given, the view has the figure's layer, heads and word. Options in `selection` replace
     them.
     """
-    from zoo.visualization.attention_view import FIGURE_ATTENTION, FIGURES, View, figure_caption, figure_view
+    from zoo.visualization.attention import FIGURE_ATTENTION, FIGURES, View, figure_caption, figure_view
 
     attention, layer, heads, word = selection
     if figure is None:

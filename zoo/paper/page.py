@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from zoo.paper.claims import Status
 from zoo.paper.plots import MAX_SERIES, all_plots
 from zoo.paper.runs import Measurements
 from zoo.paper.tables import Checked, Table, claim_row, summary_table, tables
-from zoo.visualization.page import escape_text, page
+from zoo.visualization.page import escape_text, page, table_cells, table_head
 from zoo.visualization.plot import STYLE as PLOT_STYLE
 from zoo.visualization.plot import Plot, plot_svg
 
@@ -73,28 +73,15 @@ _MORE = {"plots": "Plots", "claims": "Every claim"}
 
 
 def _table(table: Table) -> str:
-    rows = "\n".join(f"<tr>{_cells(table.columns, row)}</tr>" for row in table.rows)
+    rows = "\n".join(f"<tr>{table_cells(table.columns, map(_html, row))}</tr>" for row in table.rows)
     notes = "".join(f'<p class="quiet">{_html(note)}</p>' for note in table.notes)
     caption = f"<caption>{_html(table.title)}</caption>"
-    return f'<div class="wide"><table>{caption}{_head(table.columns)}\n{rows}</table></div>{notes}'
-
-
-def _head(columns: Sequence[str]) -> str:
-    cells = [f'<th scope="col"{_class(name)}>{escape_text(name.rstrip(">…"))}</th>' for name in columns]
-    return f"<thead><tr>{''.join(cells)}</tr></thead>"
-
-
-def _cells(columns: Sequence[str], row: Sequence[str]) -> str:
-    return "".join(f"<td{_class(name)}>{_html(cell)}</td>" for name, cell in zip(columns, row, strict=True))
+    return f'<div class="wide"><table>{caption}{table_head(table.columns)}\n{rows}</table></div>{notes}'
 
 
 def _html(words: str) -> str:
     """Convert plain text to HTML. Text in backticks becomes a `code` element."""
     return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape_text(words))
-
-
-def _class(column: str) -> str:
-    return {">": ' class="number"', "…": ' class="words"'}.get(column[-1:], "")
 
 
 def _figure(plot: Plot) -> str:
@@ -109,9 +96,10 @@ def _claims(checked: Checked, measurements: Measurements) -> Iterator[str]:
         yield f'<label><input type="radio" name="only" id="only-{kind}"{selected}> {escape_text(label)}</label>'
     yield "</fieldset>"
     (table,) = tables("claims", checked, measurements)
-    yield f'<div class="wide"><table class="claims"><caption>{len(checked):,} claims</caption>{_head(table.columns)}'
+    yield f'<div class="wide"><table class="claims"><caption>{len(checked):,} claims</caption>'
+    yield table_head(table.columns)
     for each in checked.values():
         row = [*claim_row(each)]
         row[-2] = f"{_SIGNS[each.status]} {row[-2]}"
-        yield f'<tr class="claim {_KINDS[each.status]}">{_cells(table.columns, row)}</tr>'
+        yield f'<tr class="claim {_KINDS[each.status]}">{table_cells(table.columns, map(_html, row))}</tr>'
     yield "</table></div>"

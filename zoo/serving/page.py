@@ -8,7 +8,7 @@ from pathlib import Path
 from fastapi import APIRouter
 from fastapi.responses import Response
 
-from zoo.visualization.style import SHEET, colour_sheet, theme_sheet
+from zoo.visualization.page import SHEET, colour_sheet, theme_sheet
 
 _FOLDER = Path(__file__).parent / "page"
 _HEADERS = {

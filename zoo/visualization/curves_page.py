@@ -6,9 +6,8 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from zoo.visualization.page import escape_text, page
+from zoo.visualization.page import FONT, escape_text, page, table_cells, table_head
 from zoo.visualization.plot import STYLE, WIDTH, Axis, Plot, Series, plot_height, plot_svg
-from zoo.visualization.style import DARK, FONT, LIGHT, series_colour
 from zoo.visualization.svg import image, text
 
 _TIME_UNITS = ((2 * 86_400, 86_400, "days"), (2 * 3600, 3600, "hours"), (120, 60, "minutes"), (0, 1, "seconds"))
@@ -17,10 +16,16 @@ _GAP, _HEADING = 24, 34  # pixels of the SVG drawing
 _PAGE_STYLE = """\
 .plots { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 30rem), 1fr)); gap: 0 2rem }
 .plots figure { margin: .5em 0 }
-td.state { min-width: 12rem }
+th + td { min-width: 12rem }
 .colour { display: inline-block; width: .8em; height: .8em; border-radius: 50%; margin-inline-end: .4em }
 @media print { .plots { grid-template-columns: 1fr 1fr } }
 """
+_SVG_RULES = STYLE.partition("\n")[2]  # without the size of a plot in a page
+_SVG_STYLE = f"""\
+text {{ font-family: {FONT} }}
+.page {{ fill: var(--page) }}
+.heading {{ font-size: 20px; font-weight: bold; fill: var(--ink) }}
+{_SVG_RULES}"""
 
 
 @dataclass(frozen=True)
@@ -94,29 +99,7 @@ def curves_svg(metrics: Sequence[CurveMetric], runs: Sequence[RunCurves]) -> str
             )
         top += height + _GAP
     title = f"Learning curves of {', '.join(run.name for run in runs)}"
-    svg = image(title, _svg_style(len(runs)), 3 * _GAP + 2 * WIDTH, top, *parts)
-    return _with_colours(svg, LIGHT, len(runs))
-
-
-def _svg_style(series_count: int) -> str:
-    """Return the style sheet of the drawing. The dark colours are explicit, and the light ones are still variables."""
-    rules = "\n".join(line for line in STYLE.splitlines() if not line.startswith(".plot {"))
-    rules += "\n.heading { font-size: 20px; font-weight: bold; fill: var(--ink) }\n.page { fill: var(--page) }"
-    series = "\n".join(
-        f'[{attribute}="var(--series-{number})"] {{ {attribute}: {series_colour(number, dark=True)} }}'
-        for number in range(series_count)
-        for attribute in ("stroke", "fill")
-    )
-    dark = f"@media screen and (prefers-color-scheme: dark) {{\n{_with_colours(rules, DARK, 0)}\n{series}\n}}"
-    return f"text {{ font-family: {FONT} }}\n{rules}\n{dark}\n"
-
-
-def _with_colours(svg: str, theme: Mapping[str, str], series_count: int) -> str:
-    """Replace the variables of colours by the colours of a theme. Many programs cannot read variables in an SVG."""
-    colours = {**theme, **{f"series-{number}": series_colour(number) for number in range(series_count)}}
-    for name, colour in colours.items():
-        svg = svg.replace(f"var(--{name})", colour)
-    return svg
+    return image(title, _SVG_STYLE, 3 * _GAP + 2 * WIDTH, top, *parts)
 
 
 def _plots(metric: CurveMetric, runs: Sequence[RunCurves]) -> Iterator[Plot]:
@@ -139,14 +122,14 @@ def _plots(metric: CurveMetric, runs: Sequence[RunCurves]) -> Iterator[Plot]:
 
 
 def _run_table(metrics: Sequence[CurveMetric], runs: Sequence[RunCurves]) -> Iterator[str]:
-    headings = "".join(f'<th scope="col" class="number">{escape_text(metric.title)}</th>' for metric in metrics)
+    columns = ["Run", "Progress", *(f"{metric.title}>" for metric in metrics)]
     yield '<div class="wide"><table><caption>Last value of each metric, and the best value if it differs</caption>'
-    yield f'<thead><tr><th scope="col">Run</th><th scope="col">Progress</th>{headings}</tr></thead><tbody>'
+    yield f"{table_head(columns)}<tbody>"
     for number, run in enumerate(runs):
-        cells = "".join(f'<td class="number">{_last_and_best(metric, run)}</td>' for metric in metrics)
         colour = f'<i class="colour" style="background: var(--series-{number})"></i>' if len(runs) > 1 else ""
+        cells = [escape_text(run.state), *(_last_and_best(metric, run) for metric in metrics)]
         name = f'<th scope="row">{colour}<bdi>{escape_text(run.name)}</bdi></th>'
-        yield f'<tr>{name}<td class="state">{escape_text(run.state)}</td>{cells}</tr>'
+        yield f"<tr>{name}{table_cells(columns[1:], cells)}</tr>"
     yield "</tbody></table></div>"
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from zoo.generation.search_tree import FATE_TITLES, Expansion, Fate, SearchTree
-from zoo.visualization.page import escape_text, page
+from zoo.visualization.page import escape_text, page, table_cells, table_head
 from zoo.visualization.svg import element, text, text_width
 
 # All sizes are in pixels.
@@ -37,14 +37,13 @@ _STYLE = """\
 .search g:hover rect { stroke: var(--ink); stroke-width: 2.5 }
 blockquote { margin: .5em 0; padding-left: .8em; border-left: 3px solid var(--line); overflow-wrap: anywhere }
 tbody th { padding-top: 1em }
-td.token { white-space: pre }
+td:nth-child(-n+2) { white-space: pre }
 tr.best td { font-weight: bold }
 tr.pruned td { color: var(--quiet) }
-td.reason { min-width: 14rem }
+td:last-child { min-width: 14rem }
 .key { list-style: none; padding: 0 }
 """
-_COLUMNS = ("Hypothesis", "Token", "Log-probability", "Total", "Length penalty", "Score", "Outcome")
-_NUMBERS = _COLUMNS[2:6]
+_COLUMNS = ("Hypothesis", "Token", "Log-probability>", "Total>", "Length penalty>", "Score>", "Outcome")
 
 
 def search_page(tree: SearchTree, model: str) -> str:
@@ -131,7 +130,6 @@ def _label(each: Expansion) -> str:
 
 
 def _box(each: Expansion, left: float, top: float, wide: float) -> str:
-    kinds = f"{each.fate} best" if each.best else each.fate
     values = (
         f"{_hypothesis(each)}\nlog-probability of the token {each.log_probability:.3f}\ntotal {each.total:.3f}\n"
         f"length penalty {each.penalty:.3f}\nscore {each.score:.3f}\n{each.outcome}"
@@ -141,7 +139,7 @@ def _box(each: Expansion, left: float, top: float, wide: float) -> str:
     box = element("rect", x=left, y=top, width=wide, height=_BOX_HEIGHT, rx=6)
     token = element("text", escape_text(_label(each)), x=left + 8, y=top + 16)
     total = text("value", left + 8, top + 31, f"{each.total:.2f}")
-    return element("g", element("title", escape_text(values)) + box + token + total, kind=kinds)
+    return element("g", element("title", escape_text(values)) + box + token + total, kind=_classes(each))
 
 
 def _hypothesis(each: Expansion) -> str:
@@ -149,8 +147,7 @@ def _hypothesis(each: Expansion) -> str:
 
 
 def _table(tree: SearchTree) -> Iterator[str]:
-    headings = "".join(f'<th scope="col"{_class(name)}>{name}</th>' for name in _COLUMNS)
-    yield f'<div class="wide"><table aria-labelledby="steps"><thead><tr>{headings}</tr></thead>'
+    yield f'<div class="wide"><table aria-labelledby="steps">{table_head(_COLUMNS)}'
     for number, step in enumerate(tree.steps, start=1):
         yield f'<tbody><tr><th colspan="{len(_COLUMNS)}" scope="rowgroup">Step {number}</th></tr>'
         yield from map(_row, step)
@@ -160,17 +157,11 @@ def _table(tree: SearchTree) -> Iterator[str]:
 
 def _row(each: Expansion) -> str:
     before = each.path[:-1]
+    words = (_hypothesis(before[-1]) if before else "", each.token)
     numbers: Sequence[float] = (each.log_probability, each.total, each.penalty, each.score)
-    return "".join(
-        [
-            f'<tr class="{each.fate}{" best" if each.best else ""}">',
-            f'<td class="token"><bdi>{escape_text(_hypothesis(before[-1]) if before else "")}</bdi></td>',
-            f'<td class="token"><bdi>{escape_text(each.token)}</bdi></td>',
-            *(f'<td class="number">{number:.3f}</td>' for number in numbers),
-            f'<td class="reason">{escape_text(each.outcome)}</td></tr>',
-        ]
-    )
+    cells = [f"<bdi>{escape_text(word)}</bdi>" for word in words] + [f"{number:.3f}" for number in numbers]
+    return f'<tr class="{_classes(each)}">{table_cells(_COLUMNS, [*cells, escape_text(each.outcome)])}</tr>'
 
 
-def _class(column: str) -> str:
-    return ' class="number"' if column in _NUMBERS else ""
+def _classes(each: Expansion) -> str:
+    return f"{each.fate} best" if each.best else each.fate

@@ -11,8 +11,7 @@ import pytest
 
 from tests.zoo.visualization.test_registry_page import MODEL
 from tests.zoo.visualization.test_search_page import small_tree
-from zoo.visualization.attention_page import attention_page
-from zoo.visualization.attention_view import View
+from zoo.visualization.attention import View, attention_page
 from zoo.visualization.curves_page import CurveMetric, MetricValues, RunCurves, curves_page
 from zoo.visualization.registry_page import registry_page
 from zoo.visualization.search_page import search_page
