@@ -11,7 +11,6 @@ import zlib
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from jaxtyping import Float
@@ -20,7 +19,7 @@ from torch import Tensor
 from specs import ZooError
 from specs.errors import nearest
 from zoo.generation.attention import Attention
-from zoo.visualization.page import FONT, escape_text, json_element, page, replace_unprintable
+from zoo.visualization.page import FONT, asset, escape_text, json_element, page, replace_unprintable
 from zoo.visualization.svg import element, image, text, text_width
 
 # All sizes are in pixels.
@@ -39,8 +38,6 @@ path {{ fill: none; stroke-width: 1.8 }}
 """
 STEPS = 255
 """Weights are stored in the page as multiples of 1 / STEPS, with one byte for each weight."""
-_FOLDER = Path(__file__).parent
-_SCRIPT, _STYLE = ((_FOLDER / f"attention_page.{kind}").read_text(encoding="utf-8") for kind in ("js", "css"))
 FIGURE_ATTENTION, FIGURE_LAYER, FIGURE_LAYERS = "encoder", 5, 6
 """Figures 3 to 5 all show the self-attention of encoder layer 5 of 6."""
 _LAW = "The Law will never be perfect, but its application should be just - this is what we are missing, in my opinion."
@@ -306,8 +303,8 @@ def attention_page(attention: Attention, view: View, model: str, *, caption: str
         *_body({name: kind.title for name, kind in available.items()}, max_heads),
         json_element("data", {"kinds": kinds, "first": first}),
         f'<script type="text/plain" id="weights">{b64encode(zlib.compress(packed)).decode()}</script>',
-        style=_STYLE,
-        script=_SCRIPT,
+        style=asset("attention_page.css"),
+        script=asset("attention_page.js"),
         series_count=max_heads,
     )
 

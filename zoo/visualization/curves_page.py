@@ -6,20 +6,13 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from zoo.visualization.page import FONT, escape_text, page, table_cells, table_head
+from zoo.visualization.page import FONT, asset, escape_text, page, table_cells, table_head
 from zoo.visualization.plot import STYLE, WIDTH, Axis, Plot, Series, plot_height, plot_svg
 from zoo.visualization.svg import image, text
 
 _TIME_UNITS = ((2 * 86_400, 86_400, "days"), (2 * 3600, 3600, "hours"), (120, 60, "minutes"), (0, 1, "seconds"))
 """Smallest maximum, in seconds, from which a unit is used; the unit in seconds; and its name."""
 _GAP, _HEADING = 24, 34  # pixels of the SVG drawing
-_PAGE_STYLE = """\
-.plots { display: grid; grid-template-columns: repeat(auto-fill, minmax(min(100%, 30rem), 1fr)); gap: 0 2rem }
-.plots figure { margin: .5em 0 }
-th + td { min-width: 12rem }
-.colour { display: inline-block; width: .8em; height: .8em; border-radius: 50%; margin-inline-end: .4em }
-@media print { .plots { grid-template-columns: 1fr 1fr } }
-"""
 _SVG_RULES = STYLE.partition("\n")[2]  # without the size of a plot in a page
 _SVG_STYLE = f"""\
 text {{ font-family: {FONT} }}
@@ -80,7 +73,7 @@ def curves_page(metrics: Sequence[CurveMetric], runs: Sequence[RunCurves]) -> st
         body.append(f'<h2 id="{escape_text(metric.key)}">{escape_text(metric.title)}</h2>\n<div class="plots">')
         body += [f"<figure>{plot_svg(plot)}</figure>" for plot in _plots(metric, runs)]
         body.append("</div>")
-    return page(title, *body, style=STYLE + _PAGE_STYLE, series_count=len(runs))
+    return page(title, *body, style=STYLE + asset("curves_page.css"), series_count=len(runs))
 
 
 def curves_svg(metrics: Sequence[CurveMetric], runs: Sequence[RunCurves]) -> str:

@@ -12,6 +12,7 @@ from colorsys import hls_to_rgb
 from hashlib import sha256
 from html import escape
 from json import dumps
+from pathlib import Path
 
 from zoo.version import __version__
 
@@ -41,46 +42,13 @@ _GOLDEN = 137.508
 """Golden angle in degrees. Consecutive series differ by this hue angle, so that any number of hues stay distinct."""
 _FIRST_HUE = 212.0
 
-SHEET = f"""\
-*, *::before, *::after {{ box-sizing: border-box }}
-html {{ -webkit-text-size-adjust: 100% }}
-body {{ margin: 0; background: var(--page); color: var(--ink); font: 16px/1.5 {FONT} }}
-main {{ max-width: 75rem; margin: 0 auto; padding: 1rem }}
-h1, h2, h3 {{ line-height: 1.25; margin: 1.6em 0 .5em }}
-h1 {{ font-size: 1.6rem; margin-top: .4em }}
-h2 {{ font-size: 1.25rem }}
-h3 {{ font-size: 1rem }}
-p, ul, ol, dl {{ max-width: 45rem; margin: .5em 0 }}
-a {{ color: var(--accent) }}
-code {{ font: .9em ui-monospace, Menlo, Consolas, monospace; overflow-wrap: anywhere }}
-:focus-visible {{ outline: 3px solid var(--accent); outline-offset: 2px }}
-.quiet, figcaption, caption {{ color: var(--quiet) }}
-figure {{ margin: 1em 0; max-width: 100%; overflow-x: auto }}
-figure svg {{ max-width: 100%; height: auto }}
-.wide {{ overflow-x: auto }}
-table {{ border-collapse: collapse; font-variant-numeric: tabular-nums }}
-caption {{ text-align: start; padding-bottom: .4em }}
-th, td {{ padding: .25em .6em; text-align: start; vertical-align: baseline; border-bottom: 1px solid var(--line) }}
-thead th {{ border-bottom: 2px solid var(--grey) }}
-th.number, td.number {{ text-align: end; white-space: nowrap }}
-button, select, input {{ font: inherit; accent-color: var(--accent) }}
-button, select {{
-  color: var(--ink); background: var(--soft); border: 1px solid var(--grey); border-radius: .4em; padding: .2em .6em
-}}
-.hidden {{
-  position: absolute; width: 1px; height: 1px; margin: -1px; overflow: hidden; clip-path: inset(50%);
-  white-space: nowrap
-}}
-@media (prefers-reduced-motion: no-preference) {{ html {{ scroll-behavior: smooth }} }}
-@media print {{
-  body {{ font-size: 10pt }}
-  main {{ max-width: none; padding: 0 }}
-  .screen {{ display: none !important }}
-  figure, .wide {{ overflow: visible }}
-  h1, h2, h3, caption {{ break-after: avoid }}
-  figure, tr {{ break-inside: avoid }}
-}}
-"""
+
+def asset(name: str) -> str:
+    """Return the text of a style sheet or a script in the folder `assets`."""
+    return (Path(__file__).parent / "assets" / name).read_text("utf-8")
+
+
+SHEET = asset("page.css")
 """Style sheet of every page. Classes: `quiet` for secondary text, `number` for cells, `wide` for boxes that scroll,
 `hidden` for text that only screen readers read, `screen` for controls that are not printed."""
 

@@ -5,12 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from zoo.visualization.page import escape_text, page
+from zoo.visualization.page import asset, escape_text, page
 
-_FOLDER = Path(__file__).parent
-_SCRIPT, _STYLE = ((_FOLDER / f"registry_page.{kind}").read_text(encoding="utf-8") for kind in ("js", "css"))
 _DAY = re.compile(r"\d{4}-\d\d-\d\d(?=T|$)")
 _COLUMNS = ("Model", "Description", "Languages", "Task", "Parameters", "Score", "Published")
 _NUMBER_COLUMNS = ("Parameters", "Score")
@@ -71,8 +68,8 @@ def registry_page(models: Sequence[ModelEntry], title: str = "Models") -> str:
         '<tbody role="rowgroup">',
         *map(_row, models),
         "</tbody>\n</table>",
-        style=_STYLE,
-        script=_SCRIPT,
+        style=asset("registry_page.css"),
+        script=asset("registry_page.js"),
     )
 
 

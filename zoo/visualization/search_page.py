@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from zoo.generation.search_tree import FATE_TITLES, Expansion, Fate, SearchTree
-from zoo.visualization.page import escape_text, page, table_cells, table_head
+from zoo.visualization.page import asset, escape_text, page, table_cells, table_head
 from zoo.visualization.svg import element, text, text_width
 
 # All sizes are in pixels.
@@ -18,31 +18,6 @@ _EXPLANATIONS: Mapping[Fate, str] = {
     "pruned": "was removed from the beam",
     "stopped": "was still unfinished when the search stopped",
 }
-_STYLE = """\
-.search { display: block; max-width: none }
-.search text { font-size: 14px; fill: var(--ink) }
-.search .value { font-size: 12px }
-.search .value, .search .step { fill: var(--quiet) }
-.search path { fill: none; stroke: var(--grey); stroke-width: 1.3 }
-.search path.pruned { stroke: var(--line) }
-.search path.best { stroke: var(--accent); stroke-width: 3 }
-.search rect { fill: var(--soft); stroke: var(--grey); stroke-width: 1.3 }
-.search .pruned rect { fill: var(--page); stroke: var(--line) }
-.search .pruned text { fill: var(--quiet) }
-.search .worse rect { stroke-dasharray: 6 3 }
-.search .stopped rect { stroke-dasharray: 2 3 }
-.search .best rect { stroke: var(--accent); stroke-width: 3 }
-.search .result rect { fill: var(--accent) }
-.search .result text { fill: var(--page) }
-.search g:hover rect { stroke: var(--ink); stroke-width: 2.5 }
-blockquote { margin: .5em 0; padding-left: .8em; border-left: 3px solid var(--line); overflow-wrap: anywhere }
-tbody th { padding-top: 1em }
-td:nth-child(-n+2) { white-space: pre }
-tr.best td { font-weight: bold }
-tr.pruned td { color: var(--quiet) }
-td:last-child { min-width: 14rem }
-.key { list-style: none; padding: 0 }
-"""
 _COLUMNS = ("Hypothesis", "Token", "Log-probability>", "Total>", "Length penalty>", "Score>", "Outcome")
 
 
@@ -71,7 +46,7 @@ def search_page(tree: SearchTree, model: str) -> str:
         "<p>A score is the total log-probability divided by the length penalty. Hypotheses of a step have the same "
         "length, so the beam compares totals. Finished hypotheses compete by score.</p>",
         *_table(tree),
-        style=_STYLE,
+        style=asset("search_page.css"),
     )
 
 
