@@ -13,8 +13,8 @@ from specs import ZooError
 
 if TYPE_CHECKING:
     from zoo.evaluation.comparison import Comparison
-    from zoo.evaluation.evalb.scores import BracketScores
-    from zoo.evaluation.scores import Scores
+    from zoo.evaluation.evalb import BracketScores
+    from zoo.evaluation.metrics import Scores
     from zoo.report import Report
 
 EVALUATE_EXAMPLES = (
@@ -110,10 +110,10 @@ def evaluate(
     are scored as EVALB does, and the output has EVALB's format.
     """
     from cli.console import report, show_json
+    from zoo.evaluation.comparison import evaluate_files
     from zoo.evaluation.ensembles import evaluate_ensemble
-    from zoo.evaluation.evalb.scores import BracketScores, TooManyErrorsError, evaluate_bracket_files, format_rows
+    from zoo.evaluation.evalb import BracketScores, evaluate_bracket_files
     from zoo.evaluation.evaluate import evaluate_model
-    from zoo.evaluation.files import evaluate_files
     from zoo.generation.compilation import BackendOptions
     from zoo.models.find import all_from_options
 
@@ -133,12 +133,7 @@ def evaluate(
         options.refuse("translations", hypotheses=hypotheses, references=references, tokenize=tokenize)
         options.refuse("translations", language=language, lowercase=lowercase)
         gold, test = brackets
-        try:
-            scores = evaluate_bracket_files(test, gold, parameters)
-        except TooManyErrorsError as error:
-            if not json:
-                print(format_rows(error.rows))
-            raise
+        scores = evaluate_bracket_files(test, gold, parameters)
     elif hypotheses is not None and references is not None:
         scores = evaluate_files(
             hypotheses, references, language=language, tokenize=tokenize or "13a", lowercase=lowercase
@@ -162,7 +157,7 @@ def evaluate(
 
 
 def _show_scores(scores: Scores) -> None:
-    from zoo.evaluation.scores import table_rows
+    from zoo.evaluation.metrics import table_rows
 
     lines = list(table_rows(scores))
     width = max(10, *(len(name) for name, _ in lines))
@@ -172,7 +167,7 @@ def _show_scores(scores: Scores) -> None:
 
 def _show_brackets(scores: BracketScores, messages: Report) -> None:
     """Print EVALB's table to stdout, and errors and the signature to stderr."""
-    from zoo.evaluation.evalb.scores import format_table
+    from zoo.evaluation.evalb import format_table
 
     print(format_table(scores))
     if failed := scores.failed:

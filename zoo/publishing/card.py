@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 import compiler
 import specs
 from specs import Archive, Corpus, Files, Grammar, Parsing, Spec, Table, Task, Treebank
-from zoo.evaluation.metrics import METRICS, metrics_for
-from zoo.evaluation.scores import MACHINE_KEY
+from zoo.evaluation.metrics import MACHINE_KEY, METRICS, metrics_for
 from zoo.publishing.provenance import CurvePoint, Provenance, TrainingProvenance
 from zoo.publishing.reference_results import NAME as REFERENCES
 from zoo.publishing.reference_results import OUTPUTS_NAME, ReferenceOutputs
