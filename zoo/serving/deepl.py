@@ -12,10 +12,8 @@ from fastapi.responses import FileResponse, JSONResponse, Response
 from specs.notation import quote
 from zoo.documents.document import FORMATS
 from zoo.documents.html import ElementRoles
-from zoo.serving.answer import Options
-from zoo.serving.documents import DOCUMENT_SECONDS, Documents, Outcome
-from zoo.serving.errors import ServingError
-from zoo.serving.files import MAX_SECONDS
+from zoo.serving.answer import Options, ServingError
+from zoo.serving.documents import DOCUMENT_SECONDS, MAX_SECONDS, Documents, Outcome
 from zoo.serving.languages import AUTO, base_code, language_name, match_code
 from zoo.serving.requests import (
     Parameters,

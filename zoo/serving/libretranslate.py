@@ -10,9 +10,8 @@ from fastapi import APIRouter, Request
 from fastapi.responses import FileResponse, JSONResponse, Response
 
 from zoo.documents.document import FORMATS
-from zoo.serving.answer import Answer, Options
+from zoo.serving.answer import Answer, Options, ServingError
 from zoo.serving.documents import Documents
-from zoo.serving.errors import ServingError
 from zoo.serving.languages import AUTO, language_name
 from zoo.serving.requests import (
     Parameters,

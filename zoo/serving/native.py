@@ -13,8 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from specs.notation import quote
 from zoo.generation.translation import MARKS, Translation
-from zoo.serving.answer import Answer, Options
-from zoo.serving.errors import ServingError
+from zoo.serving.answer import Answer, Options, ServingError
 from zoo.serving.languages import AUTO, public_codes
 from zoo.serving.requests import header_key
 from zoo.serving.service import Service

@@ -18,7 +18,7 @@ from starlette.datastructures import FormData, Headers, UploadFile
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from specs.notation import quote
-from zoo.serving.errors import ClientGone, ServingError, error_response
+from zoo.serving.answer import ClientGone, ServingError, error_response
 from zoo.serving.service import Service
 
 LOG = logging.getLogger("zoo.serving")

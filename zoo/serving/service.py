@@ -26,11 +26,9 @@ from zoo.generation.parser import Parser
 from zoo.generation.translation import EMPTY_TRANSLATION, Translation, join_marks
 from zoo.generation.translator import Translator
 from zoo.report import Report
-from zoo.serving.admission import LINE_BREAKS, Admission
-from zoo.serving.answer import Answer, Options
-from zoo.serving.errors import ServingError
+from zoo.serving.admission import LINE_BREAKS, Admission, Metrics
+from zoo.serving.answer import Answer, Options, ServingError
 from zoo.serving.languages import AUTO, base_code, detect, detect_source, differ_in_region, standard_code
-from zoo.serving.metrics import Metrics
 from zoo.serving.pool import LoadedModel, ModelPool, PooledModel, Route
 from zoo.serving.settings import Settings
 
