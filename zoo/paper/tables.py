@@ -213,7 +213,6 @@ def _table3(checked: Checked, measurements: Measurements) -> Iterator[Table]:
         *("", "row…", "M parameters>", "ours>", "fitting vocabulary>"),
         *("perplexity>", "ours>", "BLEU>", "ours>", "measured, or command that measures…"),
     )
-    common, measured = _scales(checked, measurements)
     rows = []
     for key, row in ROWS["table3"].items():
         columns_of_row = ("parameters", "perplexity", "bleu")
@@ -222,10 +221,11 @@ def _table3(checked: Checked, measurements: Measurements) -> Iterator[Table]:
         tokens = f"{fit[0]:,} to {fit[-1]:,}" if fit else "-"
         ours = parameters[1] if fit else f"{derived.parameters(f'table3/{key}') / 1e6:.2f}"
         part = row["section"].removeprefix("Table 3").strip(" ()")
-        rows.append((part, row["says"], parameters[0], ours, tokens, *perplexity, *bleu, measured[key]))
+        rows.append(
+            (part, row["says"], parameters[0], ours, tokens, *perplexity, *bleu, _measured(key, checked, measurements))
+        )
     vocabulary = specs.load("table3/base").vocabulary.size
     notes = (
-        *([f"Measured with {', '.join(common)}. The last column lists further differences."] if common else []),
         f"Our number of parameters is for a vocabulary of {vocabulary:,} tokens. The next column gives the vocabulary "
         "sizes for which the number of parameters is as printed.",
         f"All ten small models together: {checked['table3.counts'].because}.",
@@ -233,30 +233,10 @@ def _table3(checked: Checked, measurements: Measurements) -> Iterator[Table]:
     yield Table("Table 3: variations of the base model, newstest2013", columns, tuple(rows), notes)
 
 
-def _scales(checked: Checked, measurements: Measurements) -> tuple[list[str], dict[str, str]]:
-    """Separate the settings that the runs of all measured rows share, such as the number of steps, from other settings.
-
-    Returns:
-        The shared settings. For the key of each row, a description of its runs, with their other settings. If the row
-        was not measured, the command that measures it.
-    """
-    runs = {run.folder: run for run in measurements.runs}
-    scores = {key: checked[f"table3.{key}.bleu"] for key in ROWS["table3"]}
-    first = {key: runs[score.runs[0]] for key, score in scores.items() if score.runs}
-    scales = [run.scale_parts for run in first.values()]
-    common = [part for part in scales[0] if all(part in scale for scale in scales)] if len(scales) > 1 else []
-    measured = {key: _missing(key, score.because, measurements) for key, score in scores.items()}
-    for key, run in first.items():
-        words = scores[key].because.removesuffix(f": {run.scale}")
-        rest = [part for part in run.scale_parts if part not in common]
-        measured[key] = f"{words}: {', '.join(rest)}" if rest else words
-    return common, measured
-
-
-def _missing(row: str, because: str, measurements: Measurements) -> str:
-    """Return the command that measures a row, or the reason why its runs have no score."""
+def _measured(row: str, checked: Checked, measurements: Measurements) -> str:
+    """Return a description of the runs of a row, the reason why they have no score, or the command that trains one."""
     if measurements.of(f"table3/{row}"):
-        return because
+        return checked[f"table3.{row}.bleu"].because
     return f"zoo train table3/{row}" + ("" if measurements.root == RUNS else f" --run {measurements.root / row}")
 
 

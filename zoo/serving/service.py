@@ -166,22 +166,11 @@ class Service:
             scores: list[float] = []
             async with self.pool.lease(route.model) as loaded:
                 for chunk in _chunks(pairs):
-                    scores += await self._score(loaded.translator, chunk, route)
+                    scores += await _in_thread(self._scoring, _score, loaded.translator, chunk, route)
                 return scores, route.model.name, loaded.revision
 
         with self.admission.admit(key, [text for pair in pairs for text in pair]):
             return await self.admission.unless_disconnected(request, work())
-
-    async def _score(self, translator: Translator, pairs: Sequence[tuple[str, str]], route: Route) -> list[float]:
-        sources, targets = zip(*pairs, strict=True)
-        languages: LanguageOptions = {"source": route.source, "target": route.target}
-
-        def score() -> list[float]:
-            _require_short(translator, sources, targets, languages, _MAX_SCORED_TOKENS)
-            return translator.score(sources, targets, **languages)
-
-        with readable_errors():
-            return await asyncio.wrap_future(self._scoring.submit(score))
 
     async def align(self, route: Route, sources: Sequence[str], targets: Sequence[str]) -> list[list[AlignedToken]]:
         """Return which source token each token of given translations comes from (see `Translator.align`).
@@ -193,10 +182,7 @@ class Service:
             for chunk in _chunks(list(zip(sources, targets, strict=True))):
                 find = partial(alignment.align, loaded.translator, report=Report(), max_tokens=_MAX_SCORED_TOKENS)
                 texts = [source for source, _ in chunk], [target for _, target in chunk]
-                finding = self._attending.submit(find, *texts, route.source, route.target)
-                with readable_errors():
-                    aligned = await asyncio.wrap_future(finding)
-                found += aligned
+                found += await _in_thread(self._attending, find, *texts, route.source, route.target)
         return found
 
     async def attention(
@@ -236,8 +222,7 @@ class Service:
                     reads = best is not None and best.reads and wanted in ((None, None), (best.layer, best.head))
                     return translator.attention(*pair, **codes).by_words(reads=reads)
 
-                with readable_errors():
-                    found = await asyncio.wrap_future(self._attending.submit(attend))
+                found = await _in_thread(self._attending, attend)
             if not len(found.cross):
                 raise ServingError(400, "the decoder of this model has no attention to the text")
             best = translator.alignment_head or AlignmentHead(max(len(found.cross) - 2, 0), 0, False)
@@ -379,6 +364,18 @@ class Service:
             abandoned.set()  # the thread stops after the current text
             submitting.add_done_callback(lambda done: done.cancelled() or done.exception() or done.result().cancel())
             raise
+
+
+async def _in_thread(threads: ThreadPoolExecutor, function: Callable[..., _T], *arguments: object) -> _T:
+    with readable_errors():
+        return await asyncio.wrap_future(threads.submit(function, *arguments))
+
+
+def _score(translator: Translator, pairs: Sequence[tuple[str, str]], route: Route) -> list[float]:
+    sources, targets = zip(*pairs, strict=True)
+    languages: LanguageOptions = {"source": route.source, "target": route.target}
+    _require_short(translator, sources, targets, languages, _MAX_SCORED_TOKENS)
+    return translator.score(sources, targets, **languages)
 
 
 def _chunks(pairs: Sequence[tuple[str, str]]) -> Iterator[Sequence[tuple[str, str]]]:

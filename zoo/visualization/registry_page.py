@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from zoo.visualization.page import asset, escape_text, page
+from zoo.visualization.page import asset, cell_class, escape_text, page
 
 _DAY = re.compile(r"\d{4}-\d\d-\d\d(?=T|$)")
-_COLUMNS = ("Model", "Description", "Languages", "Task", "Parameters", "Score", "Published")
-_NUMBER_COLUMNS = ("Parameters", "Score")
+_COLUMNS = ("Model", "Description", "Languages", "Task", "Parameters>", "Score>", "Published")
 _INTRODUCTION = (
     "Load a model by its name, with <code>zoo.load(NAME)</code> or <code>zoo decode --model NAME</code>, after you "
     "have added this registry to <code>ZOO_REGISTRIES</code>. <code>NAME@2</code> is the second revision, "
@@ -57,7 +56,9 @@ def registry_page(models: Sequence[ModelEntry], title: str = "Models") -> str:
     """Return a complete HTML page with a table of the models, in the given order."""
     if not models:
         return page(title, f"<h1>{escape_text(title)}</h1>\n<p>This registry contains no models yet.</p>")
-    headings = "".join(f'<th scope="col" role="columnheader"{_class(name)}>{name}</th>' for name in _COLUMNS)
+    headings = "".join(
+        f'<th scope="col" role="columnheader"{cell_class(name)}>{name.rstrip(">")}</th>' for name in _COLUMNS
+    )
     return page(
         title,
         f"<h1>{escape_text(title)}</h1>",
@@ -97,37 +98,29 @@ def _row(model: ModelEntry) -> str:
         "not scored" if score is None else f"{escape_text(model.metric)} {score:.2f} <span class='quiet'>{split}</span>"
     )
     day = _DAY.match(model.when)
-    cells = [
-        _description(model),
-        " → ".join(f'<span class="language">{escape_text(code)}</span>' for code in model.languages),
-        escape_text(model.task),
-        f"{model.parameters:,}",
-        quality,
-        f"<time>{day[0]}</time>" if day else escape_text(model.when),
-    ]
-    sort_keys = (
-        "",
-        " ".join(model.languages),
-        model.task,
-        str(model.parameters),
-        "" if score is None else f"{score!r}",
+    languages = " → ".join(f'<span class="language">{escape_text(code)}</span>' for code in model.languages)
+    published = f"<time>{day[0]}</time>" if day else escape_text(model.when)
+    cells = (  # with the keys by which they are sorted
+        (_description(model), ""),
+        (languages, " ".join(model.languages)),
+        (escape_text(model.task), model.task),
+        (f"{model.parameters:,}", str(model.parameters)),
+        (quality, "" if score is None else f"{score!r}"),
+        (published, model.when),
     )
     name = escape_text(model.name)
-    return "".join(
-        [
-            f'<tr role="row" id="{name}" data-source="{escape_text(source)}" data-target="{escape_text(target)}" ',
-            f'data-task="{escape_text(model.task)}">',
-            f'<th scope="row" role="rowheader" data-key="{name}"><a href="#{name}"><bdi>{name}</bdi></a> ',
-            f'<span class="quiet">revision&nbsp;{model.revision}</span></th>',
-            *_cells(cells, (*sort_keys, model.when)),
-            "</tr>",
-        ]
-    )
-
-
-def _cells(cells: Iterable[str], sort_keys: Iterable[str]) -> Iterator[str]:
-    for column, cell, key in zip(_COLUMNS[1:], cells, sort_keys, strict=True):
-        yield f'<td role="cell" data-column="{column}" data-key="{escape_text(key)}"{_class(column)}>{cell}</td>'
+    parts = [
+        f'<tr role="row" id="{name}" data-source="{escape_text(source)}" data-target="{escape_text(target)}" ',
+        f'data-task="{escape_text(model.task)}">',
+        f'<th scope="row" role="rowheader" data-key="{name}"><a href="#{name}"><bdi>{name}</bdi></a> ',
+        f'<span class="quiet">revision&nbsp;{model.revision}</span></th>',
+    ]
+    for column, (cell, key) in zip(_COLUMNS[1:], cells, strict=True):
+        title = column.rstrip(">")
+        parts.append(
+            f'<td role="cell" data-column="{title}" data-key="{escape_text(key)}"{cell_class(column)}>{cell}</td>'
+        )
+    return "".join([*parts, "</tr>"])
 
 
 def _description(model: ModelEntry) -> str:
@@ -141,7 +134,3 @@ def _description(model: ModelEntry) -> str:
         "<p class='quiet'>or, byte for byte,</p>"
         f"<pre><code>zoo.load(&quot;{escape_text(f'{model.name}@sha256:{model.digest}')}&quot;)</code></pre>{by}</details>"
     )
-
-
-def _class(column: str) -> str:
-    return ' class="number"' if column in _NUMBER_COLUMNS else ""

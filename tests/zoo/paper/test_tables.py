@@ -92,23 +92,6 @@ def test_table_3_gives_the_command_that_scores_a_run(make_run: MakeRun) -> None:
     assert "`zoo evaluate --model runs/one --set dev`" in table.rows[0][-1]
 
 
-def test_common_scale_of_table_3_is_a_note(make_run: MakeRun) -> None:
-    def measured() -> tuple[list[str], tuple[str, ...]]:
-        measurements = read_measurements(None, Report())
-        (table,) = tables("table3", check_claims(measurements), measurements)
-        return [row[-1] for row in table.rows if not row[-1].startswith("zoo train")], table.notes
-
-    scores = {"dev": {"bleu": 20.0}}
-    make_run("table3/base", "one", {"architecture": {"N": 2, "d_ff": 64}}, scores)
-    (alone,), notes = measured()
-    assert alone == "BLEU of runs/one: N=2, d_ff=64, on the built-in corpus (40), 30 steps"
-    assert not any(note.startswith("Measured") for note in notes)
-    make_run("table3/a-h1", "two", {"architecture": {"N": 2, "d_ff": 96}}, scores)
-    both, notes = measured()
-    assert both == ["BLEU of runs/one: d_ff=64", "BLEU of runs/two: d_ff=96"]
-    assert notes[0].startswith("Measured with N=2, on the built-in corpus (40), 30 steps. ")
-
-
 def test_contradictions_in_the_paper_are_found(checked: dict[str, CheckedClaim]) -> None:
     wrong = {key for key, found in checked.items() if found.ours == "no"}
     assert wrong == {
