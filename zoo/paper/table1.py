@@ -22,6 +22,8 @@ from zoo.system import clock
 
 Sizes = Mapping[str, int]
 """Values of Table 1's variables: n positions, d features, kernel width k and neighbourhood r."""
+Formula = Callable[..., float]
+"""Function of n, d, k and r."""
 TOLERANCE = 0.15
 """Largest accepted difference between the exponent of a measured growth and the exponent of the formula."""
 SIZES: Sizes = {"n": 64, "d": 64, "k": 4, "r": 8}
@@ -29,48 +31,28 @@ SIZES: Sizes = {"n": 64, "d": 64, "k": 4, "r": 8}
 _LARGE: Sizes = {"n": 1024, "d": 512, "k": 16, "r": 64}
 
 
-def _one(sizes: Sizes) -> int:
-    return 1
-
-
-def _all_positions(sizes: Sizes) -> int:
-    return sizes["n"]
-
-
-def _contiguous(sizes: Sizes) -> int:
-    return ceil((sizes["n"] - 1) / (sizes["k"] - 1))
-
-
-def _dilated(sizes: Sizes) -> int:
+def _dilated(n: int, d: int, k: int, r: int) -> int:
     """Return log_k(n), rounded up. It is computed with integers, to avoid rounding errors of logarithms."""
     layers = 0
-    while sizes["k"] ** layers < sizes["n"]:
+    while k**layers < n:
         layers += 1
     return layers
-
-
-def _restricted(sizes: Sizes) -> int:
-    return ceil((sizes["n"] - 1) / sizes["r"])
 
 
 @dataclass(frozen=True)
 class LayerType:
     """Formulas in a row of Table 1, as functions, and the kind of sub-layer that they describe."""
 
-    operations: Callable[[float, float, float, float], float]
-    """Function of n, d, k and r that computes the expression inside the O of the complexity."""
+    operations: Formula
+    """Expression inside the O of the complexity."""
     sublayer: Callable[[int, int], SubLayer]
     """Function that returns the sub-layer for given k and r."""
-    steps: Callable[[Sizes], int] = _one
-    """Function that returns the exact number of sequential operations of a causal layer."""
-    path: Callable[[Sizes], int] = _one
-    """Function that returns the exact maximum path length of a causal layer."""
+    steps: Formula = lambda n, d, k, r: 1
+    """Exact number of sequential operations of a causal layer."""
+    path: Formula = lambda n, d, k, r: 1
+    """Exact maximum path length of a causal layer."""
     projected: bool = False
     """Whether the layer also has linear projections at each position, which Table 1 does not count."""
-
-    def formula(self, sizes: Sizes) -> float:
-        """Return the number of operations by Table 1's formula: the value of the expression inside the O."""
-        return self.operations(sizes["n"], sizes["d"], sizes["k"], sizes["r"])
 
     def flops(self, sizes: Sizes) -> int:
         """Count the FLOPs in the layer's graph, without those that Table 1 ignores. A multiply-add counts as two."""
@@ -84,10 +66,13 @@ class LayerType:
 
 
 def _recurrent(sublayer: SubLayer) -> LayerType:
-    return LayerType(lambda n, d, k, r: n * d * d, lambda k, r: sublayer, steps=_all_positions, path=_all_positions)
+    def positions(n: int, d: int, k: int, r: int) -> int:
+        return n
+
+    return LayerType(lambda n, d, k, r: n * d * d, lambda k, r: sublayer, steps=positions, path=positions)
 
 
-def _convolution(path: Callable[[Sizes], int], *, dilated: bool) -> LayerType:
+def _convolution(path: Formula, *, dilated: bool) -> LayerType:
     return LayerType(
         lambda n, d, k, r: k * n * d * d,
         lambda k, r: Convolution(kind="convolution", kernel=k, dilated=dilated),
@@ -101,18 +86,18 @@ LAYERS: Mapping[str, LayerType] = {
     ),
     "lstm": _recurrent(Lstm(kind="lstm")),
     "ssru": _recurrent(Ssru(kind="ssru")),
-    "convolution": _convolution(_contiguous, dilated=False),
+    "convolution": _convolution(lambda n, d, k, r: ceil((n - 1) / (k - 1)), dilated=False),
     "dilated": _convolution(_dilated, dilated=True),
     "restricted": LayerType(
         lambda n, d, k, r: r * n * d,
         lambda k, r: RestrictedAttention(kind="restricted_attention", radius=r),
-        path=_restricted,
+        path=lambda n, d, k, r: ceil((n - 1) / r),
         projected=True,
     ),
     "separable": LayerType(
         lambda n, d, k, r: k * n * d + n * d * d,
         lambda k, r: SeparableConvolution(kind="separable_convolution", kernel=k),
-        path=_contiguous,
+        path=lambda n, d, k, r: ceil((n - 1) / (k - 1)),
     ),
 }
 """Types of layers in Table 1, by the names of their rows in `claims.yaml`."""
@@ -131,7 +116,7 @@ def exponents(layer: LayerType) -> dict[str, tuple[float, float]]:
     for name in _LARGE:
         doubled = {**_LARGE, name: 2 * _LARGE[name]}
         graph = layer.flops(doubled) / layer.flops(_LARGE)
-        result[name] = log2(graph), log2(layer.formula(doubled) / layer.formula(_LARGE))
+        result[name] = log2(graph), log2(layer.operations(**doubled) / layer.operations(**_LARGE))
     return result
 
 
@@ -144,15 +129,15 @@ def operations(layer: str) -> tuple[bool, str]:
 
 def steps(layer: str) -> tuple[bool, str]:
     """Decide whether a layer's graph has as many sequential operations as Table 1's formula gives."""
-    return _same(LAYERS[layer].counted(SIZES)[0], LAYERS[layer].steps(SIZES))
+    return _same(LAYERS[layer].counted(SIZES)[0], LAYERS[layer].steps(**SIZES))
 
 
 def path(layer: str) -> tuple[bool, str]:
     """Decide whether the maximum path length in a layer's graph is that of Table 1's formula."""
-    return _same(LAYERS[layer].counted(SIZES)[1], LAYERS[layer].path(SIZES))
+    return _same(LAYERS[layer].counted(SIZES)[1], LAYERS[layer].path(**SIZES))
 
 
-def _same(graph: int, formula: int) -> tuple[bool, str]:
+def _same(graph: int, formula: float) -> tuple[bool, str]:
     sizes = ", ".join(f"{name} = {SIZES[name]}" for name in ("n", "k", "r"))
     return graph == formula, f"{graph} by the graph, exactly {formula} expected, with {sizes}"
 
@@ -166,7 +151,7 @@ def faster_than_recurrence() -> tuple[bool, str]:
 def convolution_cost() -> tuple[bool, str]:
     """Compare the operations of a convolutional layer with those of a recurrent layer."""
     sizes = {**_LARGE, "k": 3}
-    ratio = LAYERS["convolution"].formula(sizes) / LAYERS["lstm"].formula(sizes)
+    ratio = LAYERS["convolution"].operations(**sizes) / LAYERS["lstm"].operations(**sizes)
     return ratio == 3, f"k = 3: {ratio:g} times the operations of a recurrent layer"
 
 
