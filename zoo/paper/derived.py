@@ -8,6 +8,7 @@ from fractions import Fraction
 from functools import cache
 from itertools import pairwise
 from math import atan2, ceil, comb, cos, exp, isclose, sin, sqrt
+from typing import Any
 
 import compiler
 import specs
@@ -34,6 +35,10 @@ def graph(spec: str) -> Graph:
 
 def _nodes(kind: type[Operation]) -> list[Node]:
     return [node for node in graph("base").nodes if isinstance(node.operation, kind)]
+
+
+def _operations(kind: type[Operation]) -> list[Any]:
+    return [node.operation for node in _nodes(kind)]
 
 
 def _agreed(values: Set[int], words: str) -> tuple[int | None, str]:
@@ -67,7 +72,7 @@ def width() -> tuple[int | None, str]:
 
 def heads() -> tuple[int | None, str]:
     """Return the number of heads that queries, keys and values are split into."""
-    found = {node.operation.heads for node in _nodes(SplitHeads)}
+    found = {operation.heads for operation in _operations(SplitHeads)}
     return _agreed(found, "heads that queries, keys and values are split into")
 
 
@@ -96,7 +101,8 @@ def scale(kind: str, size: str, power: str) -> tuple[bool, str]:
         size: Name of the size in the spec's architecture.
         power: The exponent.
     """
-    scales = {node.operation.scale for node in _nodes({"attention": Attention, "embedding": Embedding}[kind])}
+    kinds: dict[str, type[Operation]] = {"attention": Attention, "embedding": Embedding}
+    scales = {operation.scale for operation in _operations(kinds[kind])}
     expected = getattr(specs.load("base").architecture, size) ** float(power)
     return scales == {expected}, f"scale of each {kind} of the graph: {_listed(scales)}"
 
@@ -199,7 +205,7 @@ def _wavelengths() -> list[float]:
 
 def dropout_places() -> tuple[bool, str]:
     """Decide whether there is one dropout for each sub-layer and each sum of embeddings and positions."""
-    drops = [node for node in _nodes(Dropout) if node.operation.dropout]
+    drops = [operation for operation in _operations(Dropout) if operation.dropout]
     norms, embeds = sum(n.operation.is_norm for n in graph("base").nodes), len(_nodes(Embedding))
     return len(drops) == norms + embeds, f"{len(drops)} dropouts, {norms} sub-layers and {embeds} sums with positions"
 

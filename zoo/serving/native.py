@@ -15,7 +15,7 @@ from specs.notation import quote
 from zoo.generation.translation import MARKS
 from zoo.serving.answer import Answer, Options, ServingError
 from zoo.serving.languages import AUTO, public_codes
-from zoo.serving.requests import header_key
+from zoo.serving.requests import authorize
 from zoo.serving.service import Service
 
 
@@ -169,13 +169,10 @@ def router(service: Service) -> APIRouter:
     """Return the paths of zoo's own API."""
     routes = APIRouter()
 
-    def authorize(request: Request) -> str:
-        return service.admission.authorize(header_key(request.scope))
-
     @routes.post("/v1/translate", response_model=TranslateResult, response_model_exclude_unset=True)
     async def translate(request: Request, body: TranslateBody) -> Any:
         """Translate one or more texts. Line breaks are kept."""
-        key, texts = authorize(request), _list(body.text)
+        key, texts = authorize(service, request, {}), _list(body.text)
         options = Options(body.beam, body.n_best, body.alpha, body.prefix, body.protect)
         if not body.stream:
             answers = await service.translate(request, key, texts, body.source, body.target, options, body.model)
@@ -188,7 +185,7 @@ def router(service: Service) -> APIRouter:
     @routes.post("/v1/score")
     async def score(request: Request, body: ScoreBody) -> ScoreResult:
         """Return the log-probabilities of given translations."""
-        key, texts, translations = authorize(request), _list(body.text), _list(body.translation)
+        key, texts, translations = authorize(service, request, {}), _list(body.text), _list(body.translation)
         if len(texts) != len(translations):
             message = f"there are {len(texts):,} texts and {len(translations):,} translations"
             raise ServingError(400, message)
@@ -199,7 +196,7 @@ def router(service: Service) -> APIRouter:
     @routes.post("/v1/attention")
     async def attention(request: Request, body: AttentionBody) -> AttentionResult:
         """Return how much each word of a translation attends to each word of its text."""
-        key, pair = authorize(request), (body.text, body.translation)
+        key, pair = authorize(service, request, {}), (body.text, body.translation)
         languages, wanted = (body.source, body.target), (body.layer, body.head)
         found, best, name = await service.attention(request, key, pair, languages, body.model, wanted)
         layers, heads = found.cross.shape[:2]
@@ -228,7 +225,7 @@ def router(service: Service) -> APIRouter:
     @routes.post("/v1/parse")
     async def parse(request: Request, body: ParseBody) -> TranslateResult:
         """Return the constituency trees of one or more sentences, in brackets."""
-        key, options = authorize(request), Options(body.beam, body.n_best, body.alpha)
+        key, options = authorize(service, request, {}), Options(body.beam, body.n_best, body.alpha)
         answers = await service.parse(request, key, _list(body.text), body.model, options, body.tokenized)
         return TranslateResult(results=[_result(answer) for answer in answers])
 

@@ -188,6 +188,22 @@ async def parameters(request: Request) -> Parameters:
     return found | _grouped((name, value) for name, value in form.multi_items() if isinstance(value, str))
 
 
+async def authorized_parameters(service: Service, request: Request) -> tuple[Parameters, str]:
+    """Return the parameters of a request, and the SHA-256 of its API key.
+
+    Raises:
+        ServingError: The body is not valid, or the key is missing or wrong.
+    """
+    given = await parameters(request)
+    return given, authorize(service, request, given)
+
+
+def authorize(service: Service, request: Request, given: Parameters) -> str:
+    """Return the SHA-256 of the API key in the headers or parameters of a request, or raise ServingError."""
+    key = header_key(request.scope) or read_string(given, "api_key", "apiKey", "auth_key")
+    return service.admission.authorize(key)
+
+
 def header_key(scope: Scope) -> str | None:
     """Return the API key in the headers of a request, or None."""
     given = Headers(scope=scope).get("authorization", "")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import zlib
 from base64 import b64encode
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -47,30 +47,23 @@ _LAW = "The Law will never be perfect, but its application should be just - this
 class AttentionKind:
     """One of the paper's three kinds of attention: encoder, decoder or encoder-decoder (section 3.2.3).
 
-    It has titles for the page, and the names of the fields of `Attention` that contain its weights and labels.
+    It has titles for the page, and a function that returns the weights, the labels of the rows, and the labels of the
+    columns.
     """
 
     title: str
     rows_title: str
     columns_title: str
-    weights_field: str
-    rows_field: str
-    columns_field: str
-
-    def read(self, attention: Attention) -> tuple[Float[Tensor, "layers h rows columns"], Sequence[str], Sequence[str]]:
-        """Return the weights of this kind of attention, the labels of the rows, and the labels of the columns."""
-        return (
-            getattr(attention, self.weights_field),
-            getattr(attention, self.rows_field),
-            getattr(attention, self.columns_field),
-        )
+    read: Callable[[Attention], tuple[Float[Tensor, "layers h rows columns"], Sequence[str], Sequence[str]]]
 
 
 _TARGET = "The target, as it is written"
 ATTENTIONS: Mapping[str, AttentionKind] = {
-    "encoder": AttentionKind("Encoder", "The source, as it is read", "The source", "encoder", "source", "source"),
-    "decoder": AttentionKind("Decoder", _TARGET, "The target so far", "decoder", "target", "target_input"),
-    "encoder-decoder": AttentionKind("Encoder-decoder", _TARGET, "The source", "cross", "target", "source"),
+    "encoder": AttentionKind(
+        "Encoder", "The source, as it is read", "The source", lambda a: (a.encoder, a.source, a.source)
+    ),
+    "decoder": AttentionKind("Decoder", _TARGET, "The target so far", lambda a: (a.decoder, a.target, a.target_input)),
+    "encoder-decoder": AttentionKind("Encoder-decoder", _TARGET, "The source", lambda a: (a.cross, a.target, a.source)),
 }
 
 

@@ -22,18 +22,6 @@ _PADDING, _BOX_GAP, _MARGIN, _LEFT, _LANES = 16, 30, 40, 62, 44
 """Padding of frames, gap between boxes of a row, outer margin, and space left and right of a column. The left space is
 for the number of repetitions, the right one for residual connections."""
 _COLUMN_WIDTH = _LEFT + _WIDTH + _LANES
-_COLOURS = {
-    "embedding": "#fbe3e4",
-    "position": "#ffffff",
-    "linear": "#cde9f6",
-    "int8": "#a9d5ee",
-    "attention": "#ffe2bd",
-    "add": "#f3f4c9",
-    "cache": "#e9e0f5",
-    "logits": "#dfe1f2",
-    "softmax": "#cfe9d2",
-}
-"""Colours of the kinds of boxes, taken from Figure 1 as far as it shows them."""
 _ARROW = (
     '<marker id="arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
     '<path d="M0 0 L8 4 L0 8 z" fill="context-stroke"/></marker>'
@@ -180,7 +168,7 @@ class _Picture:
 def _draw_box(box: Box, position: _Position) -> Iterator[str]:
     x, y, right = position.x + 8, position.y + 16, position.x + position.width - 8
     size = {"x": position.x, "y": position.y, "width": position.width, "height": _HEIGHT, "rx": 5}
-    yield element("rect", kind="box", **size, fill=_COLOURS[box.kind])
+    yield element("rect", kind=f"box {box.kind}", **size)
     if position.width == _WIDTH:
         yield text("operation", x, y, box.title)
         yield text("detail", x, y + 17, box.detail)
