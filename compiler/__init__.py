@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from compiler.graph import Graph, Graphs, Purpose, stored_tensors
     from compiler.interpreter import interpret
     from compiler.lowering import lower
+    from compiler.padded_batch import PaddedBatch
     from compiler.passes import PASSES, TRANSLATE, graphs, optimise
     from compiler.program import Program
-    from compiler.stream import Stream
     from specs import Spec
 
 _NAMES = {
@@ -32,7 +32,7 @@ _NAMES = {
     "lowering": ("lower",),
     "passes": ("PASSES", "TRANSLATE", "graphs", "optimise"),
     "program": ("Program",),
-    "stream": ("Stream",),
+    "padded_batch": ("PaddedBatch",),
 }
 _MODULES = {name: module for module, names in _NAMES.items() for name in names}
 
@@ -45,9 +45,9 @@ __all__ = [
     "Graph",
     "Graphs",
     "Loss",
+    "PaddedBatch",
     "Program",
     "Purpose",
-    "Stream",
     "build",
     "cost",
     "emit",

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 
 from compiler.decoder import Decoder, State
 from compiler.graph import Graphs, Purpose, stored_tensors
+from compiler.padded_batch import PaddedBatch
 from compiler.program import TopK
-from compiler.stream import Stream
 from compiler.switches import fast_float32, use_one_thread_after_fork
 from compiler.top_k import top_k
 from compiler.weights import Origin, check_weights
@@ -101,7 +101,7 @@ class EmittedProgram(nn.Module):
 
     def forward(
         self,
-        source: Stream | None,
+        source: PaddedBatch | None,
         target: Int[Tensor, "batch target+1"],
         alignment: Float[Tensor, "batch target source"] | None = None,
     ) -> Loss:
@@ -121,7 +121,7 @@ class EmittedProgram(nn.Module):
         # Clone, because full backward hooks do not accept views.
         return Loss(smoothed.clone(), plain.detach(), (target[:, 1:] != PAD).sum())
 
-    def score(self, source: Stream | None, target: Int[Tensor, "batch target+1"]) -> Float[Tensor, "batch target"]:
+    def score(self, source: PaddedBatch | None, target: Int[Tensor, "batch target+1"]) -> Float[Tensor, "batch target"]:
         """Return the log-probability of each token in target[:, 1:], given the tokens before it.
 
         Unit: nats. The value is 0 at PAD.
@@ -129,7 +129,7 @@ class EmittedProgram(nn.Module):
         return self.run(Purpose.SCORE, **self._inputs(source), target=target)["log_probabilities"]
 
     def attend(
-        self, source: Stream, target: Int[Tensor, "batch target+1"]
+        self, source: PaddedBatch, target: Int[Tensor, "batch target+1"]
     ) -> tuple[Float[Tensor, "batch target"], dict[str, Float[Tensor, "batch h queries keys"]]]:
         """Return the log-probabilities that `score` returns, and the attention weights of each sub-layer.
 
@@ -140,7 +140,7 @@ class EmittedProgram(nn.Module):
         weights = self.run(Purpose.ATTEND, **self._inputs(source), target=target)
         return weights.pop("log_probabilities"), weights
 
-    def encode(self, source: Stream) -> State:
+    def encode(self, source: PaddedBatch) -> State:
         """Encode sources that end with EOS. Return the state before the first step, with one row per sentence."""
         outputs = self.run(Purpose.ENCODE, **self._inputs(source))
         return self._decoder.begin(source.lengths.shape[0], source.lengths.device, outputs)
@@ -184,7 +184,7 @@ class EmittedProgram(nn.Module):
         """Return one state with the sentences of two states. Both states must have the same number of beams."""
         return self._decoder.join(first, second)
 
-    def _inputs(self, source: Stream | None) -> dict[str, Tensor]:
+    def _inputs(self, source: PaddedBatch | None) -> dict[str, Tensor]:
         """Return the graph inputs `source` and `source_length`. Features are converted to the type of the weights."""
         if source is None:
             return {}

@@ -14,11 +14,11 @@ from torch import Tensor
 
 import specs
 import zoo
-from compiler import TRANSLATE, EmittedProgram, Purpose, Stream, build, trainable
+from compiler import TRANSLATE, EmittedProgram, PaddedBatch, Purpose, build, trainable
 from specs import BOS, EOS, Spec, ZooError
 from zoo.data.batches import Batch
 from zoo.data.prepare import prepare
-from zoo.generation.batching import Source
+from zoo.generation.batching import SearchInput
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.engine import Engine
 from zoo.generation.hypotheses import Hypothesis
@@ -65,7 +65,7 @@ def examples(count: int, seed: int) -> list[Example]:
 
 def batch_of(pairs: Sequence[Example]) -> Batch:
     targets = [[BOS, *tokens, EOS] for _, tokens in pairs]
-    return Batch.of({"source": Stream.pad([frames for frames, _ in pairs]), "target": Stream.pad(targets)})
+    return Batch.of({"source": PaddedBatch.pad([frames for frames, _ in pairs]), "target": PaddedBatch.pad(targets)})
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +81,7 @@ def learned() -> EmittedProgram:
 
 
 def decode(program: EmittedProgram, pairs: Sequence[Example], max_batch_tokens: int = 512) -> list[list[Hypothesis]]:
-    sources = [Source(index, (), MAX_TOKENS + 2, features=frames) for index, (frames, _) in enumerate(pairs)]
+    sources = [SearchInput(index, {"source": frames}, MAX_TOKENS + 2) for index, (frames, _) in enumerate(pairs)]
     with Engine(program, max_batch_tokens=max_batch_tokens) as engine:
         return engine.submit(sources, BeamSearch(3, 0.6, 3)).result()
 

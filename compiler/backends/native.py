@@ -26,8 +26,8 @@ from compiler.instruction import Instruction, MatrixType, Opcode, Operand, Unsup
 from compiler.kernels.library import POINTERS, load_kernels
 from compiler.kernels.program import ALIGNMENT, Code, KernelProgram, KernelState, Memory, PackedModel, raise_for
 from compiler.native_codegen import generate_native_code
+from compiler.padded_batch import PaddedBatch
 from compiler.program import TopK
-from compiler.stream import Stream
 
 
 class NativeProgram(KernelProgram):
@@ -45,7 +45,7 @@ class NativeProgram(KernelProgram):
         library = load_kernels(request.folder)
         super().__init__(library, request.packed or _Packer(request, library).pack())
 
-    def encode(self, source: Stream) -> KernelState:
+    def encode(self, source: PaddedBatch) -> KernelState:
         """Encode sources that end with EOS. Return the state before the first step. Padding is skipped."""
         is_token = torch.arange(source.values.shape[1]) < source.lengths[:, None]
         return self._encode(_as_int64(source.values[is_token]), source.lengths.int().numpy())
@@ -110,7 +110,7 @@ class NativeProgram(KernelProgram):
         score = {Purpose.SCORE: self.graphs[Purpose.SCORE]}
         return build_eager(BuildRequest(self.spec, score, self.request.weights, precision=self.precision))
 
-    def score(self, source: Stream | None, target: Int[Tensor, "batch target+1"]) -> Float[Tensor, "batch target"]:
+    def score(self, source: PaddedBatch | None, target: Int[Tensor, "batch target+1"]) -> Float[Tensor, "batch target"]:
         """Return the log-probability of each token in target[:, 1:], given the tokens before it.
 
         Unit: nats. The value is 0 at PAD.

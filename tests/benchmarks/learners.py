@@ -17,8 +17,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from compiler import trainable
+from compiler.padded_batch import PaddedBatch
 from compiler.runtime import sinusoids
-from compiler.stream import Stream
 from compiler.switches import fast_float32, tune_process
 from specs import BOS, EOS, PAD, Spec
 from zoo.data.batches import Batch
@@ -103,7 +103,7 @@ class _Plain(nn.Module):
         placed: Tensor = self.dropout(x + sinusoids(x))
         return placed
 
-    def forward(self, stream: Stream, given: Tensor) -> Tensor:
+    def forward(self, stream: PaddedBatch, given: Tensor) -> Tensor:
         source = stream.values
         causal = nn.Transformer.generate_square_subsequent_mask(given.shape[1])
         padding = torch.zeros(source.shape).masked_fill(

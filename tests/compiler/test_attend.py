@@ -11,7 +11,7 @@ from torch import Tensor
 from compiler import EmittedProgram, Purpose, build, graphs, interpret, lower, trainable
 from compiler.initialization import initial_weights
 from compiler.operations.attention import Attention, AttentionKernel
-from compiler.stream import Stream
+from compiler.padded_batch import PaddedBatch
 from specs import BOS, EOS, PAD, Spec
 
 SHAPES: dict[str, dict[str, object]] = {
@@ -33,7 +33,7 @@ SHAPES: dict[str, dict[str, object]] = {
 }
 TOLERANCE = 1e-4
 """Scores are in the tens, because `weights` are large: float32 rounds them by some 1e-5, and the softmax likewise."""
-SOURCE = Stream.pad([[7, 8, 9, 10, EOS], [11, 12, EOS], [EOS]])
+SOURCE = PaddedBatch.pad([[7, 8, 9, 10, EOS], [11, 12, EOS], [EOS]])
 TARGET = torch.tensor([[BOS, 20, 21, EOS, PAD], [BOS, 22, 23, 24, EOS], [BOS, EOS, PAD, PAD, PAD]])
 BATCH = {**SOURCE.inputs, "target": TARGET}
 

@@ -28,7 +28,7 @@ from compiler.backends.conformance import disagreement
 from compiler.instruction import MAX_INT8_ROWS
 from compiler.kernels import library
 from compiler.kernels.program import PackedModel
-from compiler.stream import Stream
+from compiler.padded_batch import PaddedBatch
 from specs import Features, Spec, ZooError
 
 SUBLAYERS: dict[str, dict[str, object]] = {
@@ -334,7 +334,7 @@ def test_several_new_tokens_in_one_step_equal_single_steps(
     }
     other = EmittedProgram(spec, program.graphs, interpreted, "").eval()
     other.share(weights)
-    source, tokens = Stream.pad([[7, 8, 9, 3], [5, 3]]), torch.randint(4, 101, (2, 7))
+    source, tokens = PaddedBatch.pad([[7, 8, 9, 3], [5, 3]]), torch.randint(4, 101, (2, 7))
     results = []
     for each in (program, other):
         for widths in ([1] * 7, [3, 1, 3], [7]):
@@ -361,7 +361,7 @@ def _walk(program: Any) -> Iterator[torch.Tensor]:
         options = program.spec.architecture.source
         if isinstance(options, Features):
             rows = [torch.randn(2 * len(tokens), options.width, generator=mask_generator) for tokens in sources]
-        stream = Stream.pad(rows if isinstance(options, Features) else sources)
+        stream = PaddedBatch.pad(rows if isinstance(options, Features) else sources)
         _, state = program.top_k(program.encode(stream), torch.full((len(sources), 1), 2), 4)
         return program.select(state, torch.arange(len(sources)), torch.zeros(len(sources), 3, dtype=torch.long))
 

@@ -15,8 +15,8 @@ from compiler.initialization import initial_weights
 from compiler.lowering.norm import RmsNorm
 from compiler.lowering.positions import AlibiBias, PositionBias, RelativeBias, Rotate, alibi_slope, relative_bucket
 from compiler.operations.attention import Attention
+from compiler.padded_batch import PaddedBatch
 from compiler.runtime import fused_attention
-from compiler.stream import Stream
 from specs import Spec, load
 
 
@@ -117,7 +117,7 @@ def test_a_gate_multiplies_the_activation(small: Callable[..., Spec]) -> None:
     assert gate.shape == up.shape == (spec.architecture.d_model, 7)
     y = x + (nn.functional.silu(x @ gate) * (x @ up)) @ down
     expected = nn.functional.layer_norm(y, y.shape[-1:], eps=spec.architecture.norm.epsilon)
-    torch.testing.assert_close(interpret(graph, weights, Stream.full(source).inputs)["memory"], expected)
+    torch.testing.assert_close(interpret(graph, weights, PaddedBatch.full(source).inputs)["memory"], expected)
 
 
 def test_options_of_a_sublayer_are_only_its_own(small: Callable[..., Spec]) -> None:

@@ -14,7 +14,7 @@ from threading import Barrier, Thread
 import pytest
 import torch
 
-from compiler import Purpose, Stream, build, trainable
+from compiler import PaddedBatch, Purpose, build, trainable
 from compiler.backends import BACKENDS
 from compiler.switches import (
     DEFAULT,
@@ -60,12 +60,12 @@ with fast_float32(ONEDNN):
 SCORE_IN_A_FORK = """
 import os, pathlib, sys, torch
 import specs
-from compiler import Stream, build
+from compiler import PaddedBatch, build
 
 torch.set_num_threads(3)
 small = {"architecture": {"N": 1}, "vocabulary": {"size": 2000}}
 program = build(specs.load("tiny", small), backend=sys.argv[1], folder=pathlib.Path(sys.argv[2]))
-source, target = Stream.full(torch.randint(4, 99, (64, 30))), torch.randint(4, 99, (64, 31))
+source, target = PaddedBatch.full(torch.randint(4, 99, (64, 30))), torch.randint(4, 99, (64, 31))
 before = program.score(source, target)
 child = os.fork()
 if not child:
@@ -151,7 +151,7 @@ def test_programs_leave_torchs_settings_unchanged(small: Callable[..., Spec]) ->
     try:
         threads, environment = torch.get_num_threads(), dict(os.environ)
         program = trainable(small())
-        source, target = Stream.full(torch.randint(4, 101, (3, 7))), torch.randint(4, 101, (3, 6))
+        source, target = PaddedBatch.full(torch.randint(4, 101, (3, 7))), torch.randint(4, 101, (3, 6))
         program(source, target).smoothed.backward()
         for name in ("eager", "native"):
             build(small(), backend=name).score(source, target)

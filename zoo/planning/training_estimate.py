@@ -18,7 +18,7 @@ import torch
 from compiler import Cost, EmittedProgram, Purpose, cost, find_device, graphs, trainable
 from compiler.backends import BuildRequest, choose_backend
 from compiler.host import cores
-from compiler.stream import Stream
+from compiler.padded_batch import PaddedBatch
 from compiler.switches import fast_float32, keeps_memory, matrix_libraries, matrix_library
 from specs import EOS, Features, Spec
 from zoo.data.batches import BatchSize
@@ -305,7 +305,7 @@ class _Passes:
         values = source[:, 1:]
         if isinstance(kind := self.spec.architecture.source, Features):
             values = torch.ones(*values.shape, kind.width)
-        stream = Stream.full(values) if self.spec.task.reads else None
+        stream = PaddedBatch.full(values) if self.spec.task.reads else None
 
         def run() -> None:
             loss = self._program.train()(stream, target)

@@ -22,8 +22,8 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from safetensors import SafetensorError
 from torch import Tensor
 
+from compiler.padded_batch import PaddedBatch
 from compiler.program import Scorer
-from compiler.stream import Stream
 from specs import PAD, Grammar, HeldOut, Spec, ZooError
 from zoo.evaluation.evaluate import read_split
 from zoo.evaluation.metrics import Metric, metrics_for
@@ -71,10 +71,10 @@ class ReferenceLogProbabilities:
         return {name: tensor for name, tensor in vars(self).items() if tensor is not None}
 
     @property
-    def stream(self) -> Stream:
+    def stream(self) -> PaddedBatch:
         """Source token IDs and their lengths. The lengths follow from the padding, because no source contains PAD."""
         assert self.source is not None
-        return Stream(self.source, (self.source != PAD).sum(1))
+        return PaddedBatch(self.source, (self.source != PAD).sum(1))
 
     def write(self, file: Path) -> None:
         """Write the tensors to a safetensors file."""
@@ -124,7 +124,7 @@ def compute(translator: Translator, examples: Sequence[tuple[str, ...]]) -> Refe
     preprocessor = translator.preprocessor(*translator.spec.default_direction)
     *sources, targets = zip(*examples, strict=True)
     target = pad_sequences(preprocessor.encode_pairs_side(targets, "target"), "cpu")
-    source = Stream.pad(preprocessor.encode_pairs_side(sources[0], "source")) if sources else None
+    source = PaddedBatch.pad(preprocessor.encode_pairs_side(sources[0], "source")) if sources else None
     log_probabilities = translator.program.score(source, target)
     return ReferenceLogProbabilities(target, log_probabilities, None if source is None else source.values)
 

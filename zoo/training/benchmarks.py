@@ -17,14 +17,14 @@ from torch import Tensor
 
 from compiler import Purpose, build, find_device, graphs, interpret, lower, trainable
 from compiler.initialization import initial_weights
+from compiler.padded_batch import PaddedBatch
 from compiler.program import TranslationModel
-from compiler.stream import Stream
 from compiler.switches import fast_float32
 from specs import BOS, EOS, PAD, UNK, Spec, ZooError
 from zoo.data.batches import Batch
 from zoo.data.store import Store, StoreWriter
 from zoo.data.training_set import TrainingSet
-from zoo.generation.batching import Source, pad_sequences
+from zoo.generation.batching import SearchInput, pad_sequences
 from zoo.generation.compilation import BackendOptions
 from zoo.generation.config import GenerationConfig
 from zoo.generation.engine import Engine, resolve_workers
@@ -223,7 +223,7 @@ def translations(
     Raises:
         ZooError: A translation has another length, because the vocabulary is too small for the beam.
     """
-    rows = [Source(index, tuple(source), length - 1) for index, source in enumerate(sources)]
+    rows = [SearchInput(index, {"source": tuple(source)}, length - 1) for index, source in enumerate(sources)]
     beam = GenerationConfig.from_spec(spec, {}, n_best).strategy()
     workers = resolve_workers(program, spec.decoding.workers)
     # A token budget that is enough for this number of sentences of the greatest length.
@@ -243,7 +243,7 @@ def disagreement(
 ) -> float:
     """Return the largest difference between log-probabilities of search and interpreter, in nats per token."""
     target = pad_sequences([[BOS, *hypothesis.tokens, EOS] for hypothesis in hypotheses], "cpu")
-    inputs = {**Stream.pad(sources).inputs, "target": target}
+    inputs = {**PaddedBatch.pad(sources).inputs, "target": target}
     expected = interpret(lower(spec, Purpose.SCORE), weights, inputs)["log_probabilities"].sum(1)
     tokens = torch.tensor([len(hypothesis.tokens) + 1 for hypothesis in hypotheses])
     actual = torch.tensor([hypothesis.log_probability for hypothesis in hypotheses])

@@ -19,7 +19,7 @@ from compiler.initialization import initial_weights
 from specs import EOS, Spec
 from tests.benchmarks.gpu_parts.setting import ROOT, Figures, Setting, subprocess_environment
 from tests.examples import rows
-from zoo.generation.batching import Source
+from zoo.generation.batching import SearchInput
 from zoo.generation.beam_search import BeamSearch
 from zoo.generation.constraints import SuppressedTokens
 from zoo.generation.engine import Engine
@@ -105,7 +105,11 @@ def _searches(setting: Setting) -> Iterator[tuple[str, Figures]]:
     )
     draw, size = random.Random(3), spec.vocabulary.size
     sources = [
-        Source(index, (*(draw.randrange(4, size) for _ in range(draw.randint(1, 30))), EOS), draw.randint(4, 40))
+        SearchInput(
+            index,
+            {"source": (*(draw.randrange(4, size) for _ in range(draw.randint(1, 30))), EOS)},
+            draw.randint(4, 40),
+        )
         for index in range(8 if setting.toy else 40)
     ]
     for rule in RULES:

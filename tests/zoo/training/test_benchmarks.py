@@ -14,7 +14,7 @@ import torch
 from compiler import build, graphs
 from compiler.host import cores
 from compiler.initialization import initial_weights
-from compiler.stream import Stream
+from compiler.padded_batch import PaddedBatch
 from specs import BOS, EOS, PAD, UNK, Learned, Spec, ZooError
 from zoo.generation.config import GenerationConfig
 from zoo.system import device_memory
@@ -61,7 +61,7 @@ def test_no_translation_ends_before_its_limit(small: Small, shape: dict[str, obj
     spec = small(**shape)
     weights = weights_avoiding(spec, initial_weights(spec, graphs(spec)))
     program = build(spec, weights=weights, device="cpu")
-    state = program.encode(Stream.pad([[5, 6, EOS], [7, EOS]]))
+    state = program.encode(PaddedBatch.pad([[5, 6, EOS], [7, EOS]]))
     for token in (BOS, 9, 50):
         log_probabilities, state = program.advance(state, torch.tensor([[token], [token]]))
         assert log_probabilities[..., [PAD, UNK, BOS, EOS]].max() < -15

@@ -10,7 +10,7 @@ import torch
 
 import compiler
 import specs
-from compiler.stream import Stream
+from compiler.padded_batch import PaddedBatch
 from specs import BOS, EOS, Spec
 from zoo.data.batches import Batch
 from zoo.report import Report
@@ -39,7 +39,7 @@ class PairStore:
     def batch(self, count: int) -> Batch:
         sources = [[*self.row("source", index).tolist(), EOS] for index in range(count)]
         targets = [[BOS, *self.row("target", index).tolist(), EOS] for index in range(count)]
-        return Batch.of({"source": Stream.pad(sources), "target": Stream.pad(targets)})
+        return Batch.of({"source": PaddedBatch.pad(sources), "target": PaddedBatch.pad(targets)})
 
 
 @pytest.fixture
