@@ -108,8 +108,9 @@ Row = Mapping[str, str]
 """Cells of a row of one of the paper's tables."""
 
 # The base loader reads all values as text, so that numbers keep the digits that the paper prints.
-_PARTS: Mapping[str, Any] = yaml.load(Path(__file__).with_name("claims.yaml").read_text("utf-8"), yaml.BaseLoader)
-ROWS: Mapping[str, dict[str, Row]] = {part: values.get("rows", {}) for part, values in _PARTS.items()}
+PARTS: Mapping[str, Any] = yaml.load(Path(__file__).with_name("claims.yaml").read_text("utf-8"), yaml.BaseLoader)
+"""Parts of the paper by their names in `claims.yaml`, with their titles, rows and claims."""
+ROWS: Mapping[str, dict[str, Row]] = {part: values.get("rows", {}) for part, values in PARTS.items()}
 """Rows of Tables 1 to 4 by the name of the table ("table1" to "table4") and the name of the row."""
 
 
@@ -144,7 +145,7 @@ def _fill(value: str | list[str], cells: Row) -> str | tuple[str, ...]:
 
 
 def _claims() -> Iterator[Claim]:
-    for part, values in _PARTS.items():
+    for part, values in PARTS.items():
         yield from _table_claims(part, values.get("columns", {}))
         yield from (_claim({"key": f"{part}.{name}", **fields}, {}) for name, fields in values["claims"].items())
 

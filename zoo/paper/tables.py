@@ -10,7 +10,7 @@ import specs
 from zoo.evaluation.metrics import get_metric
 from zoo.models.folder import RUNS
 from zoo.paper import derived, table1
-from zoo.paper.claims import ROWS, CheckedClaim, Status, power_of_ten, printed_number, summary
+from zoo.paper.claims import PARTS, ROWS, CheckedClaim, Status, power_of_ten, printed_number, summary
 from zoo.paper.runs import Measurements
 from zoo.planning.memory_estimate import estimate_memory
 from zoo.report import duration
@@ -52,7 +52,7 @@ def of_part(name: str, checked: Checked) -> tuple[CheckedClaim, ...]:
 def summary_table(checked: Checked) -> Table:
     """Return a table with the number of claims for each part of the paper and each status."""
     rows = []
-    for key, name in {**_PARTS, "claims": "all"}.items():
+    for key, name in [*((key, part["title"]) for key, part in PARTS.items()), ("claims", "all")]:
         part = of_part(key, checked)
         rows.append((name, *(f"{count:,}" for count in summary(part).values()), f"{len(part):,}"))
     return Table("The paper's claims", ("part", *(f"{status}>" for status in Status), "all>"), tuple(rows))
@@ -64,17 +64,6 @@ def contradiction_table(checked: Checked) -> Table:
     cells = [claim_row(each) for each in checked.values() if each.status is Status.DIFFERENT]
     rows = tuple((section, says, paper, ours, because) for section, says, _, paper, ours, _, because in cells)
     return Table("Claims that come out differently", columns, rows)
-
-
-_PARTS = {
-    "network": "sections 3 and 4: the network",
-    "table1": "Table 1: complexity",
-    "recipe": "section 5: training",
-    "table2": "Table 2: BLEU and cost",
-    "table3": "Table 3: variations",
-    "table4": "Table 4: parsing",
-    "figures": "Figures 3 to 5",
-}
 
 
 def _claims(checked: Checked, measurements: Measurements) -> Iterator[Table]:

@@ -10,7 +10,7 @@ from specs import ZooError
 from zoo.evaluation.metrics import DEV_TITLES, METRICS
 from zoo.report import Report
 from zoo.training.run_status import RunStatus, metric_value, no_entries_error
-from zoo.visualization.curves_page import CurveMetric, MetricValues, RunCurves
+from zoo.visualization.curves_page import CurveMetric, RunCurves, finite
 
 _BEFORE_DEV = (
     CurveMetric("loss", "Training loss", "loss (nats per target token)", higher_is_better=False),
@@ -63,7 +63,7 @@ def learning_curves(folders: Sequence[Path], report: Report) -> tuple[list[Curve
     metrics = [
         metric
         for metric in (*_BEFORE_DEV, *_DEV, *_AFTER_DEV)
-        if any(metric.key in run.values and run.values[metric.key].finite for run in runs)
+        if any(finite(run.values.get(metric.key, ())) for run in runs)
     ]
     return metrics, runs
 
@@ -79,5 +79,5 @@ def _run_curves(status: RunStatus) -> RunCurves:
             for entry, number in zip(entries, numbers, strict=True)
         )
         if points:
-            values[metric.key] = MetricValues(points)
+            values[metric.key] = points
     return RunCurves(status.name, status.description, values)

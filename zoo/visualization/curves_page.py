@@ -21,16 +21,13 @@ text {{ font-family: {FONT} }}
 {_SVG_RULES}"""
 
 
-@dataclass(frozen=True)
-class MetricValues:
-    """Values of a metric in a run, as (step, seconds of training, value). A value that is not finite leaves a gap."""
+MetricValues = tuple[tuple[float, float, float], ...]
+"""Values of a metric in a run, as (step, seconds of training, value). A value that is not finite leaves a gap."""
 
-    points: tuple[tuple[float, float, float], ...]
 
-    @property
-    def finite(self) -> tuple[tuple[float, float, float], ...]:
-        """The points whose value is a finite number."""
-        return tuple(point for point in self.points if math.isfinite(point[2]))
+def finite(values: MetricValues) -> MetricValues:
+    """Return the points whose value is a finite number."""
+    return tuple(point for point in values if math.isfinite(point[2]))
 
 
 @dataclass(frozen=True)
@@ -97,19 +94,19 @@ def curves_svg(metrics: Sequence[CurveMetric], runs: Sequence[RunCurves]) -> str
 
 def _plots(metric: CurveMetric, runs: Sequence[RunCurves]) -> Iterator[Plot]:
     """Yield the plots of a metric, by step and by time. Each run keeps its colour, even if it lacks the metric."""
-    values = [run.values.get(metric.key, MetricValues(())) for run in runs]
-    longest = max(seconds for each in values for _, seconds, _ in each.finite)
+    values = [run.values.get(metric.key, ()) for run in runs]
+    longest = max(seconds for each in values for _, seconds, _ in finite(each))
     unit, unit_name = next((size, name) for smallest, size, name in _TIME_UNITS if longest >= smallest)
     for by, axis in (("step", Axis("step")), ("time", Axis(f"training time ({unit_name})"))):
         series = tuple(
             Series(
                 run.name,
-                tuple((step if by == "step" else seconds / unit, value) for step, seconds, value in each.points),
+                tuple((step if by == "step" else seconds / unit, value) for step, seconds, value in each),
                 line=True,
             )
             for run, each in zip(runs, values, strict=True)
         )
-        names = ", ".join(run.name for run, each in zip(runs, values, strict=True) if each.finite)
+        names = ", ".join(run.name for run, each in zip(runs, values, strict=True) if finite(each))
         summary = f"{metric.title} of {names}. The table at the top has the last values."
         yield Plot(f"{metric.title} by {by}", summary, axis, Axis(metric.label, metric.log), series, hover=True)
 
@@ -128,13 +125,13 @@ def _run_table(metrics: Sequence[CurveMetric], runs: Sequence[RunCurves]) -> Ite
 
 def _last_and_best(metric: CurveMetric, run: RunCurves) -> str:
     """Return a table cell with the last value of a metric, and the best value with its step if it differs."""
-    finite = run.values[metric.key].finite if metric.key in run.values else ()
-    if not finite:
+    points = finite(run.values.get(metric.key, ()))
+    if not points:
         return "-"
-    last = f"{finite[-1][2]:,.5g}"
+    last = f"{points[-1][2]:,.5g}"
     if metric.higher_is_better is None:
         return last
     choose = max if metric.higher_is_better else min
-    step, _, best = choose(finite, key=lambda point: point[2])
-    differs = best != finite[-1][2]
+    step, _, best = choose(points, key=lambda point: point[2])
+    differs = best != points[-1][2]
     return f'{last}<br><span class="quiet">best {best:,.5g} at step {step:,.0f}</span>' if differs else last

@@ -17,27 +17,19 @@ from pathlib import Path
 from zoo.version import __version__
 
 FONT = "Helvetica, Arial, sans-serif"
-LIGHT: Mapping[str, str] = {
-    "page": "#ffffff",
-    "soft": "#f1f3f6",
-    "line": "#c4c8ce",
-    "quiet": "#5c6069",
-    "ink": "#111111",
-    "accent": "#1f5fa8",
-    "grey": "#7c8088",
+_COLOURS = {
+    "page": ("#ffffff", "#16181d"),
+    "soft": ("#f1f3f6", "#21242b"),
+    "line": ("#c4c8ce", "#444952"),
+    "quiet": ("#5c6069", "#a2a7b0"),
+    "ink": ("#111111", "#eeeeee"),
+    "accent": ("#1f5fa8", "#8ab8f0"),
+    "grey": ("#7c8088", "#7f858f"),
 }
-"""Colours for light mode, in this order: background, second background, lines, secondary text, text, links and
+"""Colours for light and dark mode, in this order: background, second background, lines, secondary text, text, links and
 selections, borders of controls. On both backgrounds, text has a contrast of at least 4.5, and borders of at least 3
 (WCAG 2)."""
-DARK: Mapping[str, str] = {
-    "page": "#16181d",
-    "soft": "#21242b",
-    "line": "#444952",
-    "quiet": "#a2a7b0",
-    "ink": "#eeeeee",
-    "accent": "#8ab8f0",
-    "grey": "#7f858f",
-}
+LIGHT, DARK = ({name: pair[dark] for name, pair in _COLOURS.items()} for dark in (0, 1))
 _GOLDEN = 137.508
 """Golden angle in degrees. Consecutive series differ by this hue angle, so that any number of hues stay distinct."""
 _FIRST_HUE = 212.0
