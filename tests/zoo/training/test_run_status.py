@@ -85,7 +85,7 @@ def test_curves_have_gaps_and_leave_out_missing_metrics(trained: Callable[..., R
     points = runs[0].values["loss"]
     assert [point[:2] for point in points] == [(1, 1), (2, 2), (3, 3)]
     assert math.isnan(points[1][2])
-    assert runs[0].values["dev_bleu"].points == ((3, 3, 7.5),)
+    assert runs[0].values["dev_bleu"] == ((3, 3, 7.5),)
     assert not finite(runs[1].values["perplexity"]), "0 cannot be drawn on a logarithmic axis"
     assert "the log of `empty` has no complete entry yet" in words.said[0]
     with pytest.raises(ZooError, match="has no complete entry yet"):
