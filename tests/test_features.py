@@ -28,7 +28,7 @@ from zoo.report import Report
 from zoo.training.benchmarks import benchmark_decoding, benchmark_training
 from zoo.training.distributed import Processes
 from zoo.training.run import Run
-from zoo.training.step import Updater
+from zoo.training.step import TrainStep
 
 LETTERS, WIDTH, MAX_TOKENS = range(4, 14), 8, 4
 VECTORS = torch.randn(max(LETTERS) + 1, WIDTH, generator=torch.Generator().manual_seed(0))
@@ -73,10 +73,10 @@ def learned() -> EmittedProgram:
     torch.manual_seed(0)
     spec = spec_of_features()
     program = trainable(spec, [Purpose.TRAIN, *TRANSLATE])
-    updater = Updater(spec, program, Processes("cpu"), Report())
+    train_step = TrainStep(spec, program, Processes("cpu"), Report())
     for number in range(1, 301):
         batch = batch_of(examples(32, seed=number))
-        updater.step(number, batch)
+        train_step(number, batch)
     return program.eval()
 
 

@@ -118,7 +118,7 @@ def load(
     report = _import("zoo.report").LibraryReport()
     options = {"device": device, "precision": precision, "backend": backend, "max_batch_tokens": max_batch_tokens}
     if backend is not None:
-        _import("compiler.backend_names").check_backend_name(backend)  # before a missing model is reported or pulled
+        _import("compiler.options").check_backend_name(backend)  # before a missing model is reported or pulled
     references = [name] if isinstance(name, str | PathLike) else name
     models: list[Translator] = [opening.open_model(find.model(each, report), **options) for each in references]
     if not models:
@@ -188,7 +188,7 @@ def model(spec: Spec | str | PathLike[str], *, device: str = "cpu") -> EmittedPr
     """
     compiler = _import("compiler")
     loaded = _load_spec(spec)
-    _import("zoo.planning.capacity").require_memory_to_train(loaded, device)
+    _import("zoo.planning.memory_estimate").require_memory_to_train(loaded, device)
     purposes = [compiler.Purpose.TRAIN, *compiler.TRANSLATE]
     program: EmittedProgram = compiler.trainable(loaded, purposes, device=device)
     return program

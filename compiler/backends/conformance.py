@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
@@ -27,7 +26,7 @@ def disagreement(program: Program, seed: int = 0, weights: Mapping[str, Tensor] 
     one to four tokens per step, takes some of them back, and drops and adds sentences, until all targets end.
 
     Args:
-        program: The program to check.
+        program: The program to check. If it can be trained, it is set to evaluation mode.
         seed: The seed of the random tokens.
         weights: The tensors of the weights file. Required if the program has rounded weights (bfloat16 or int8).
 
@@ -37,7 +36,9 @@ def disagreement(program: Program, seed: int = 0, weights: Mapping[str, Tensor] 
     source, target = _random_batch(program.spec, seed)
     weights = {n: t.cpu().float() for n, t in (program.weights() if weights is None else weights).items()}
     differences = {}
-    with torch.no_grad(), _evaluation_mode(program):
+    if isinstance(program, EmittedProgram):
+        program.eval()  # without dropout
+    with torch.no_grad():
         for purpose in (Purpose.TRAIN, Purpose.SCORE, Purpose.DECODE_STEP):
             if purpose in program.graphs:
                 actual = _run(program, purpose, source, target)
@@ -64,20 +65,6 @@ def _random_batch(spec: Spec, seed: int) -> tuple[PaddedBatch, Tensor]:
         shapes = [(frames(source=length + 1) - 1, width.constant) for length in source.lengths.tolist()]
         source = PaddedBatch.pad([torch.randn(shape, generator=generator) for shape in shapes])
     return source, torch.cat([torch.full((ROWS, 1), BOS), target.values], dim=1)
-
-
-@contextmanager
-def _evaluation_mode(program: Program) -> Iterator[None]:
-    """Disable dropout in a program that can be trained."""
-    if not isinstance(program, EmittedProgram):
-        yield
-        return
-    was_training = program.training
-    program.eval()
-    try:
-        yield
-    finally:
-        program.train(was_training)
 
 
 def _run(program: Program, purpose: Purpose, source: PaddedBatch, target: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from compiler import trainable
 from compiler.padded_batch import PaddedBatch
 from tests.benchmarks.arguments import create_parser, load_spec
 from zoo.planning.memory_estimate import estimate_memory
-from zoo.system.device_memory import peak_memory
+from zoo.system.memory import peak_memory
 
 LENGTH = 27
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from compiler import EmittedProgram, Purpose, build, graphs, interpret, lower, trainable
 from compiler.initialization import initial_weights
-from compiler.operations.attention import Attention, AttentionKernel
+from compiler.operations.attention import Attention
 from compiler.padded_batch import PaddedBatch
 from specs import BOS, EOS, PAD, Spec
 
@@ -100,9 +100,7 @@ def test_rows_sum_to_one_and_hidden_keys_have_no_weight(spec: Spec, precision: s
 def test_they_are_explicit_on_a_gpu(small: Callable[..., Spec]) -> None:
     lowered = graphs(small(), [Purpose.ATTEND, Purpose.SCORE], "cuda")
     fused = {
-        purpose: [
-            n for n in graph.nodes if isinstance(n.operation, Attention) and n.operation.kernel is AttentionKernel.FUSED
-        ]
+        purpose: [n for n in graph.nodes if isinstance(n.operation, Attention) and n.operation.one_kernel]
         for purpose, graph in lowered.items()
     }
     assert len(fused[Purpose.SCORE]) == 6

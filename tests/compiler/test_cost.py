@@ -105,7 +105,7 @@ def test_flops_and_parameters_of_shipped_specs(every: bool) -> None:
     for name in names.values():
         spec = specs.load(name)
         optimised = graphs(spec, TRANSLATE)
-        program = EmittedProgram(spec, optimised, functions(emit(optimised.values())), "").eval()
+        program = EmittedProgram(spec, optimised, functions(emit(optimised.values()))).eval()
         at = {"batch": 3, "source": 19, "target": 5, "beams": 1, "new": 1, "capacity": CACHE_BLOCK}
         tokens, target = (torch.empty(3, length, dtype=torch.long, device="meta") for length in (19, 6))
         source = PaddedBatch.full(tokens)

@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import nn
 
-from compiler import Purpose, distances, interpret, lower
+from compiler import Purpose, interpret, lower, windows
 from compiler.initialization import initial_weights
 from compiler.lowering.norm import RmsNorm
 from compiler.lowering.positions import AlibiBias, PositionBias, RelativeBias, Rotate, alibi_slope, relative_bucket
@@ -34,12 +34,11 @@ def test_rotary_positions_multiply_complex_numbers() -> None:
     angles = position[:, None, :, None] * 100.0 ** (-torch.arange(4, dtype=torch.float64) / 4)
     turned = numbers * torch.polar(torch.ones_like(angles), angles)
     expected = torch.cat([turned.real, turned.imag], -1).float()
-    torch.testing.assert_close(distances.rotate(x, position, theta=100.0), expected)
+    torch.testing.assert_close(windows.rotate(x, position, theta=100.0), expected)
     torch.testing.assert_close(Rotate(100.0).interpret([x, position], []), expected)
     query, key = torch.randn(2, 1, 1, 1, 8)
     products = [
-        distances.rotate(query, torch.tensor([[n + 3]])).flatten()
-        @ distances.rotate(key, torch.tensor([[n]])).flatten()
+        windows.rotate(query, torch.tensor([[n + 3]])).flatten() @ windows.rotate(key, torch.tensor([[n]])).flatten()
         for n in (0, 10, 500)
     ]
     torch.testing.assert_close(products[0].expand(3), torch.stack(products), atol=1e-4, rtol=1e-4)
@@ -52,7 +51,7 @@ def test_alibi_slopes_are_those_of_its_paper() -> None:
     twelve = [alibi_slope(head, 12) for head in range(12)]
     assert twelve == pytest.approx([*(2.0**-n for n in range(1, 9)), *(2.0 ** -(n + 0.5) for n in range(4))])
     for heads in range(1, 34):
-        bias = distances.alibi_bias(torch.tensor([[[[-3, 0, 2]]]]), heads)[0, :, 0]
+        bias = windows.alibi_bias(torch.tensor([[[[-3, 0, 2]]]]), heads)[0, :, 0]
         expected = torch.tensor([[-3.0, 0.0, -2.0]]) * torch.tensor(
             [[alibi_slope(head, heads)] for head in range(heads)]
         )

@@ -12,9 +12,8 @@ import torch
 from compiler import TRANSLATE, Purpose, build, graphs, trainable
 from compiler.assemble import find_device
 from compiler.backends.conformance import disagreement
-from compiler.decoder import CACHE_BLOCK
+from compiler.decoder import CACHE_BLOCK, top_k
 from compiler.padded_batch import PaddedBatch
-from compiler.top_k import top_k
 from specs import BOS, EOS, PAD, Spec, ZooError
 
 DISABLED = [(), ("plan_cache",), ("beams_as_queries",), ("plan_cache", "beams_as_queries", "hoist_memory")]
@@ -106,7 +105,7 @@ def test_top_k_sorts_the_allowed_tokens_by_value_and_id(
     monkeypatch: pytest.MonkeyPatch, levels: int, asynchronous: bool
 ) -> None:
     """Allowed tokens keep their values. If there are too few, -inf fills up the row."""
-    monkeypatch.setattr("compiler.top_k._is_asynchronous", lambda tensor: asynchronous)
+    monkeypatch.setattr("compiler.decoder._is_asynchronous", lambda tensor: asynchronous)
     generator = torch.Generator().manual_seed(levels)
     for vocabulary, count in product((12, 300), (1, 2, 8)):
         rows = -torch.randint(levels, (40, vocabulary), generator=generator).float()
@@ -135,7 +134,7 @@ def test_top_k_breaks_ties_in_the_same_way_on_a_gpu(levels: int, monkeypatch: py
     rows[2, 8:] = -torch.inf
     rows[3] = -torch.inf
     synchronous = top_k(rows, 6)
-    monkeypatch.setattr("compiler.top_k._is_asynchronous", lambda tensor: True)
+    monkeypatch.setattr("compiler.decoder._is_asynchronous", lambda tensor: True)
     for one, other in zip(synchronous, top_k(rows, 6), strict=True):
         torch.testing.assert_close(one, other, rtol=0, atol=0, equal_nan=True)
 

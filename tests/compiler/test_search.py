@@ -19,6 +19,7 @@ from compiler.search import Searcher
 from compiler.search_graphs import search_graphs
 from compiler.slots import Field, SlotLayout
 from specs import EOS, Spec
+from tests.compiler import beam_in_slots
 from tests.compiler.test_conformance import ARCHITECTURES
 from zoo.generation.batch import Batch
 from zoo.generation.batching import SearchInput
@@ -45,8 +46,11 @@ def sources(count: int, prefix: tuple[int, ...] = (), seed: int = 3) -> list[Sea
 
 
 @pytest.fixture
-def searching(small: Callable[..., Spec]) -> Callable[..., tuple[EmittedProgram, Searcher]]:
+def searching(
+    small: Callable[..., Spec], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., tuple[EmittedProgram, Searcher]]:
     """A function that returns a program with weights that give no ties, and its search in slots."""
+    monkeypatch.setattr("compiler.search.advance", beam_in_slots.advance)
 
     def run_once_before(function: Callable[[], object]) -> Callable[[], object]:
         """Recorder that runs a function once, as a GPU does before it records a graph."""

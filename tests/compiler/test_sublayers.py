@@ -12,10 +12,10 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from compiler import TRANSLATE, Purpose, build, cost, graphs, trainable
 from compiler.backends import BACKENDS
-from compiler.complexity import sublayer_stack
+from compiler.costs import sublayer_stack
 from compiler.decoder import CACHE_BLOCK
 from compiler.padded_batch import PaddedBatch
-from compiler.recurrences import lstm, lstm_step, ssru, ssru_step
+from compiler.sublayers import lstm, lstm_step, ssru, ssru_step
 from compiler.windows import convolve, convolve_depthwise, restricted_attention, window_mask
 from specs import RestrictedAttention, Spec, ZooError
 

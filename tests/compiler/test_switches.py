@@ -16,7 +16,7 @@ import torch
 
 from compiler import PaddedBatch, Purpose, build, trainable
 from compiler.backends import BACKENDS
-from compiler.switches import (
+from compiler.host import (
     DEFAULT,
     ONEDNN,
     fast_float32,
@@ -26,7 +26,7 @@ from specs import Spec
 
 COUNT_PAGE_FAULTS = """
 import os, resource, torch
-from compiler.switches import tune_process
+from compiler.host import tune_process
 def faults():
     before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
     torch.ones(2**24)
@@ -41,7 +41,7 @@ print(before, faults(), os.environ["ONEDNN_PRIMITIVE_CACHE_CAPACITY"], os.enviro
 CAPACITIES = ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY")
 MEASURE_MEMORY_OF_NEW_SHAPES = """
 import ctypes, torch
-from compiler.switches import ONEDNN, fast_float32, tune_process
+from compiler.host import ONEDNN, fast_float32, tune_process
 tune_process()
 class Counts(ctypes.Structure):
     _fields_ = [(f"_{i}", ctypes.c_size_t) for i in range(7)] + [("used", ctypes.c_size_t), ("_", ctypes.c_size_t * 2)]
@@ -107,7 +107,7 @@ def test_products_of_new_shapes_do_not_use_more_and_more_memory() -> None:
 
 def test_the_matrix_library_is_restored_by_the_last_thread(monkeypatch: pytest.MonkeyPatch) -> None:
     """Choose oneDNN on any processor, because nothing is computed."""
-    monkeypatch.setattr("compiler.switches.matrix_libraries", lambda: (ONEDNN, DEFAULT))
+    monkeypatch.setattr("compiler.host.matrix_libraries", lambda: (ONEDNN, DEFAULT))
     before, values, barrier = _route(), [], Barrier(2)
 
     def second() -> None:
@@ -131,7 +131,7 @@ def test_the_matrix_library_is_restored_by_the_last_thread(monkeypatch: pytest.M
 
 
 FLUSHES_DENORMALS = """
-from compiler.switches import tune_process
+from compiler.host import tune_process
 tune_process()
 import torch
 torch.set_num_threads(4)

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import specs
-from compiler.top_k import top_k
+from compiler.decoder import top_k
 from specs import EOS, PAD, UNK, Spec
 from zoo.files import manifest
 from zoo.generation.batching import SearchInput

@@ -53,7 +53,7 @@ class BatchSize(NamedTuple):
         padded = rows * sum(int(np.max(each, initial=0)) for each in lengths.values())
         return cls(rows, tokens.get("source", 0), tokens[OUTPUT], padded)
 
-    def share(self, count: int) -> BatchSize:
+    def divided_by(self, count: int) -> BatchSize:
         """Return the size divided by `count`, with all numbers rounded up."""
         return BatchSize(*(-(-number // max(1, count)) for number in self))
 
@@ -144,7 +144,7 @@ class EpochBatches:
     @property
     def mean(self) -> BatchSize:
         """Mean size of a batch, rounded up."""
-        return self.total.share(len(self))
+        return self.total.divided_by(len(self))
 
     def __len__(self) -> int:
         return len(self._bounds)
@@ -279,8 +279,8 @@ def _order_by_length(lengths: Sequence[Lengths], random: np.random.Generator) ->
     """
     order = random.permutation(len(lengths[0]))
     keys = [_noisy_lengths(each, random) for each in lengths]
-    turned = [np.where(before % 2 == 0, -key, key) for before, key in pairwise(keys)]
-    for key in (*reversed(turned), keys[0]):
+    alternating = [np.where(before % 2 == 0, -key, key) for before, key in pairwise(keys)]
+    for key in (*reversed(alternating), keys[0]):
         order = order[np.argsort(key[order], kind="stable")]
     return order
 

@@ -29,7 +29,7 @@ from zoo.generation.batching import SearchInput
 from zoo.generation.hypotheses import Hypothesis, SearchHistory, SearchStrategy
 from zoo.generation.program_batch import RunningBatch, start_batch
 from zoo.generation.request_queue import Request, RequestQueue, Stopped, closed_error
-from zoo.system.device_memory import is_out_of_memory
+from zoo.system.memory import is_out_of_memory
 
 if TYPE_CHECKING:
     import torch

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from jaxtyping import Bool, Float, Float32, Int
     from torch import Tensor
 
-    from compiler import top_k as selection
+    from compiler import decoder as selection
 else:
     from compiler.lazy import LazyModule, torch
 
-    selection = LazyModule("compiler.top_k")
+    selection = LazyModule("compiler.decoder")
 
 if TYPE_CHECKING:
     from zoo.generation.translator import Translator

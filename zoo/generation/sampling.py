@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from jaxtyping import Bool, Float32, Float64, Int
     from torch import Tensor
 
-    from compiler import top_k as selection
+    from compiler import decoder as selection
 else:
     from compiler.lazy import LazyModule, torch
 
-    selection = LazyModule("compiler.top_k")
+    selection = LazyModule("compiler.decoder")
 
 
 @dataclass(frozen=True, slots=True)

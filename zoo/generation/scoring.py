@@ -12,7 +12,7 @@ from compiler.program import Scorer
 from specs import ZooError
 from zoo.generation.batching import group_by_length, pad_sequences
 from zoo.report import Progress
-from zoo.system.device_memory import MEMORY_ERRORS, is_out_of_memory
+from zoo.system.memory import MEMORY_ERRORS, is_out_of_memory
 
 if TYPE_CHECKING:
     import torch

@@ -28,7 +28,7 @@ from zoo.generation.protection import Protection, Repair, Steps, protect_all, pr
 from zoo.generation.span_constraint import SpanConstraint
 from zoo.generation.translation import EMPTY_TRANSLATION, Translation, uncertain_sentences
 from zoo.models.shortlist import Shortlist
-from zoo.planning.capacity import max_sentences
+from zoo.planning.memory_estimate import max_sentences
 from zoo.report import Report
 from zoo.text.languages import LanguagePair, choose_direction
 from zoo.text.sentences import checked_texts, zip_prefixes

@@ -18,9 +18,8 @@ from compiler.graph import Node
 from compiler.lowering.positions import sinusoidal_encoding
 from compiler.operations.attention import Attention
 from compiler.operations.elementwise import Dropout
-from compiler.operations.embedding import Embedding
 from compiler.operations.operation import Operation
-from compiler.operations.projection import Linear
+from compiler.operations.projection import Embedding, Linear
 from compiler.operations.views import SplitHeads
 from zoo.paper.claims import CLAIMS, ROWS
 from zoo.planning.plan import LENGTH

@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 
 from compiler import Purpose, build, find_device, graphs, interpret, lower, trainable
+from compiler.host import fast_float32
 from compiler.initialization import initial_weights
 from compiler.padded_batch import PaddedBatch
 from compiler.program import TranslationModel
-from compiler.switches import fast_float32
 from specs import BOS, EOS, PAD, UNK, Spec, ZooError
 from zoo.data.batches import Batch
 from zoo.data.store import Store, StoreWriter
@@ -29,12 +29,11 @@ from zoo.generation.compilation import BackendOptions
 from zoo.generation.config import GenerationConfig
 from zoo.generation.engine import Engine, resolve_workers
 from zoo.generation.hypotheses import Hypothesis
-from zoo.planning.capacity import require_memory_to_train, require_memory_to_translate
+from zoo.planning.memory_estimate import require_memory_to_train, require_memory_to_translate
 from zoo.planning.training_estimate import TrainingEstimator
 from zoo.report import Report
-from zoo.system.clock import Spread, spread, timed
-from zoo.system.device_memory import peak_memory
-from zoo.system.processors import Host, host, matrix_peak
+from zoo.system.memory import peak_memory
+from zoo.system.processors import Host, Spread, host, matrix_peak, spread, timed
 from zoo.training.distributed import Processes
 from zoo.training.run import Run
 from zoo.training.trainer import Trainer
@@ -291,7 +290,7 @@ def benchmark_training(
         bare = spec.model_copy(update={"corpus": spec.corpus.model_copy(update={"train": ()})})
         data = TrainingSet(bare, store)
         data.packed = Purpose.UPDATE in program.graphs
-        trainer = Trainer(spec, data, run, Processes(device), report, program=program)
+        trainer = Trainer(spec, program, data, run, processes=Processes(device), report=report)
         inputs = [batch for batch, _ in islice(trainer.inputs(), steps)]
         peak = matrix_peak(trainer.device, spec.training.precision)
         first, _ = timed(lambda: _round(trainer, inputs))

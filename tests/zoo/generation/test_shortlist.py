@@ -14,8 +14,8 @@ import compiler
 import specs
 from compiler.backends import BACKENDS
 from compiler.backends.native import NativeProgram
+from compiler.decoder import top_k
 from compiler.padded_batch import PaddedBatch
-from compiler.top_k import top_k
 from specs import EOS, ZooError
 from zoo.generation.batching import SearchInput
 from zoo.generation.beam_search import BeamSearch

@@ -17,7 +17,7 @@ from compiler.initialization import initial_weights
 from compiler.padded_batch import PaddedBatch
 from specs import BOS, EOS, PAD, UNK, Learned, Spec, ZooError
 from zoo.generation.config import GenerationConfig
-from zoo.system import device_memory
+from zoo.system import memory
 from zoo.training.benchmarks import (
     LENGTH,
     benchmark_decoding,
@@ -109,7 +109,7 @@ def test_impossible_decoding_is_refused(small: Small) -> None:
 
 def test_numbers_of_training_are_consistent(world: Callable[..., Spec]) -> None:
     cpu = torch.device("cpu")
-    before = device_memory.peak_memory(cpu)
+    before = memory.peak_memory(cpu)
     speed = benchmark_training(world(), steps=2, rounds=3, device="cpu")
     assert (speed.name, speed.device, speed.steps, speed.rounds) == ("transformer-tiny-ende", "cpu", 2, 3)
     for result in (speed.source_tokens_per_second, speed.target_tokens_per_second, speed.step_seconds):
@@ -118,7 +118,7 @@ def test_numbers_of_training_are_consistent(world: Callable[..., Spec]) -> None:
     assert 80 <= tokens <= 400  # at most the budget of a step
     assert 0 <= speed.padding < 0.5
     assert 0 < speed.utilisation.median < 10  # a share of the peak, which is measured too
-    assert before <= speed.memory_bytes <= device_memory.peak_memory(cpu)
+    assert before <= speed.memory_bytes <= memory.peak_memory(cpu)
     assert 3 < speed.loss < 8  # ln 200 is 5.3
 
 
