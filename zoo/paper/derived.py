@@ -14,11 +14,10 @@ import compiler
 import specs
 from compiler import Graph, Purpose, cost, lower
 from compiler.costs import layers
-from compiler.graph import Node
 from compiler.lowering.positions import sinusoidal_encoding
 from compiler.operations.attention import Attention
 from compiler.operations.elementwise import Dropout
-from compiler.operations.operation import Operation
+from compiler.operations.operation import Node, Operation
 from compiler.operations.projection import Embedding, Linear
 from compiler.operations.views import SplitHeads
 from zoo.paper.claims import CLAIMS, ROWS

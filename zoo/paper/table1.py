@@ -238,8 +238,7 @@ def growth_exponent(points: Mapping[int, float]) -> float:
 def _program(sublayer: SubLayer, d: int, heads: int, causal: bool) -> EmittedProgram:
     """Build a program that consists of one sub-layer with normally distributed random weights."""
     graph = sublayer_stack(sublayer, d, 1, heads=heads, causal=causal)
-    code = emit([graph])
-    program = EmittedProgram(specs.load("base"), {Purpose.ENCODE: graph}, functions(code), str(code))
+    program = EmittedProgram(specs.load("base"), {Purpose.ENCODE: graph}, functions(emit([graph])))
     program.to_empty(device="cpu")
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
