@@ -94,17 +94,17 @@ def read_layers(source: ForeignTensors, spec: Spec) -> dict[str, Tensor]:
     for name, parts in groups.items():
         if name in source.left:
             sizes = [row.shape[0] for row in parts]
-            pieces = torch.split(source.take(name, sum(sizes), *parts[0].shape[1:]), sizes)
-            source.left |= {row.foreign: piece for row, piece in zip(parts, pieces, strict=True)}
+            tensors = torch.split(source.take(name, sum(sizes), *parts[0].shape[1:]), sizes)
+            source.left |= {row.foreign: tensor for row, tensor in zip(parts, tensors, strict=True)}
     return read_tensors(source, table, optional_biases=True)
 
 
 def written_layers(spec: Spec, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the variables of all layers. This is the inverse of `read_layers`."""
-    pieces: dict[str, list[Tensor]] = {}
+    concatenated: dict[str, list[Tensor]] = {}
     for foreign, tensor in written_tensors(tensors, layout(spec.architecture).rows(spec)):
-        pieces.setdefault(_stored(foreign), []).append(tensor)
-    return {name: torch.cat(parts) for name, parts in pieces.items()}
+        concatenated.setdefault(_stored(foreign), []).append(tensor)
+    return {name: torch.cat(parts) for name, parts in concatenated.items()}
 
 
 def alibi_table(heads: int, side: str) -> Float32[Tensor, "buckets h"]:
