@@ -188,20 +188,21 @@ def _copy_elements(run: Sequence[Fragment], test: _Test) -> list[Fragment]:
             index = end
         else:
             result.append(run[index])
-            if run[index].kind is Kind.UNIT and _is_glued(result[-3:]):
-                result[-3:] = [_copied(result[-3:], "".join(each.text for each in result[-3:]))]
+            for count in (2, 3):
+                if run[index].kind is Kind.UNIT and _is_glued(result[-count:]):
+                    result[-count:] = [_copied(result[-count:], "".join(each.text for each in result[-count:]))]
             before = run[index].text[-3:] or before
             index += 1
     return result
 
 
 def _is_glued(parts: Sequence[Fragment]) -> bool:
-    """Return whether the last fragments are two copied contents with only a sign such as "+" between them."""
-    if [each.kind for each in parts] != [Kind.UNIT, Kind.TEXT, Kind.UNIT] or not all(
-        each.text.strip() for each in parts
-    ):
+    """Return whether the last fragments are copied contents with nothing or a sign such as "+" between them."""
+    kinds, first, last = [each.kind for each in parts], parts[0], parts[-1]
+    if not first.text.strip() or not (last.text.strip() or not last.written):
         return False
-    return _GLUE.fullmatch(parts[1].text) is not None
+    is_joined = kinds == [Kind.UNIT, Kind.TEXT, Kind.UNIT] and _GLUE.fullmatch(parts[1].text) is not None
+    return is_joined or kinds == [Kind.UNIT, Kind.UNIT]
 
 
 def _element_end(run: Sequence[Fragment], start: int) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -10,6 +12,16 @@ from xml.parsers import expat
 from specs import ZooError
 from zoo.documents import tags
 from zoo.documents.fragments import Fragment, Kind
+
+_CODE = frozenset(
+    (
+        *("htmlcode", "htmlkeyboard", "htmlpreformatted", "htmlsample", "macro", "macrotext", "preformattedtext"),
+        *("sourcecode", "sourcetext", "userentry", "verbatim"),
+    )
+)
+"""Names of styles for code in Word, LibreOffice and pandoc, in lower case without spaces."""
+_NO_LETTER = re.compile("_[0-9a-f]{2}_|[^a-zA-Z]")
+_STYLE_TAG = re.compile(r"<(?:[\w.-]++:)?(style|name|basedOn)\s[^<>]*+>")
 
 
 class Token(NamedTuple):
@@ -105,6 +117,23 @@ def attributes(raw: str) -> dict[str, str]:
     """Return the attributes of the first tag by their names in lower case without prefixes."""
     tag = tags.TAG.match(raw)
     return {each.name.rpartition(":")[2]: each.value for each in tags.attributes(tag[0])} if tag else {}
+
+
+def code_styles(*files: str) -> frozenset[str]:
+    """Return the names of the styles for code, and of the styles based on them, that XML files define."""
+    found, style, based = list[str](), "", defaultdict[str, list[str]](list)
+    for tag in (tag for text in files for tag in _STYLE_TAG.finditer(text)):
+        given = attributes(tag[0])
+        if tag[1] == "style":
+            style = given.get("styleid") or given.get("name", "")
+        parent = given.get("val" if tag[1] == "basedOn" else "parent-style-name", "")
+        based[parent].append(style)
+        names = style, parent, given.get("display-name", ""), given.get("val", "")
+        if not _CODE.isdisjoint(_NO_LETTER.sub("", name).lower().removesuffix("char") for name in names):
+            found.append(style)
+    for style in found:  # the list grows
+        found += based.pop(style, [])
+    return frozenset(found)
 
 
 def paragraph_fragments(
