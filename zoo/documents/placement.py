@@ -320,8 +320,8 @@ def _write(segment: Segment, words: Sequence[_Word], head: Sequence[Unit | Mark]
         stack = stacks[index]
         if syntax.needs_runs:
             is_after_unit = index > 0 and words[index - 1].unit is not None
-            is_outside = is_after_unit or len(following[index]) < len(previous)
-            writer.text(target[position : word.start], following[index] if is_outside else previous)
+            plainer = min(previous, following[index], key=writer.length)  # a space in bold or in a link is visible
+            writer.text(target[position : word.start], following[index] if is_after_unit else plainer)
         else:
             gap = _common(previous, stack) if index else stack
             writer.text(target[position : word.start], _common(gap, writer.stack))
@@ -383,6 +383,10 @@ class _Writer:
         self.move_to(())
         self._flush()
         return "".join(self._output)
+
+    def length(self, stack: Stack) -> int:
+        """Return the length of the start tags of elements."""
+        return sum(len(self._elements[index].open) for index in stack)
 
     def move_to(self, stack: Stack) -> None:
         """Close and open elements until exactly the elements of `stack` are open."""

@@ -105,8 +105,8 @@ def test_a_document_stays_as_it_is_if_every_text_does(suffix: str) -> None:
         (
             ".docx",
             "<w:p><w:r><w:t>one </w:t></w:r><w:r><w:rPr><w:b/></w:rPr><w:t>two &amp;</w:t></w:r></w:p>",
-            '<w:p><w:r><w:rPr><w:b/></w:rPr><w:t xml:space="preserve">&amp; TWO </w:t></w:r>'
-            '<w:r><w:t xml:space="preserve">ONE</w:t></w:r></w:p>',
+            '<w:p><w:r><w:rPr><w:b/></w:rPr><w:t xml:space="preserve">&amp; TWO</w:t></w:r>'
+            '<w:r><w:t xml:space="preserve"> ONE</w:t></w:r></w:p>',
         ),
         (
             ".odt",
