@@ -17,7 +17,7 @@ _SENTENCE_END = re.compile(r"[.!?…:;][\"'’”»)\]]*\s*$")
 _GLUED_BEFORE = re.compile(r"[\w,.;:!?)\]}»”’\"'%]$")
 _REFERENCE = re.compile(r"(?=[^\w\s]*[\d*†‡§¶#↩↑^¹²³⁰-⁹₀-₉])\S+")
 """Content without letters that belongs to the word before it, such as a footnote's number or the arrow back to it."""
-_SYMBOLS = re.compile("[\u2190-\u21ff\u2300-\u2bff\U0001f000-\U0001faff\u200d\ufe0e\ufe0f]+")
+_SYMBOLS = re.compile("[\u2190-\u21ff\u2300-\u2bff\U0001f000-\U0001faff\u200d\ufe0e\ufe0f]*")
 _GLUE = re.compile(r"[-+/&=:.~]{1,2}")
 """Text between two copied contents, as in Ctrl+C, that is copied with them."""
 _RAISED = ("sup", "sub", "vertAlign")
@@ -216,9 +216,11 @@ def _element_end(run: Sequence[Fragment], start: int) -> int:
 
 
 def _symbol(_before: str, element: Sequence[Fragment], _following: Sequence[Fragment]) -> str | None:
-    """Test whether an element contains only symbols, such as the arrow that leads back from a footnote."""
-    content = "".join(each.text for each in element).strip()
-    return "" if _SYMBOLS.fullmatch(content) and not any(each.kind in _MARKS for each in element) else None
+    """Test whether an element contains only symbols, such as the arrow back from a footnote, or only white space."""
+    content = "".join(each.text for each in element)
+    if any(each.kind in _MARKS for each in element) or not _SYMBOLS.fullmatch(content.strip()):
+        return None
+    return " " if content.isspace() else ""
 
 
 def _reference(before: str, element: Sequence[Fragment], following: Sequence[Fragment]) -> str | None:

@@ -12,7 +12,7 @@ from zoo.documents.fragments import Archive, Format, Fragment, Kind, Syntax, Vie
 from zoo.documents.segments import PLACEHOLDER
 from zoo.documents.tags import attribute_view
 from zoo.documents.word_fields import CODE, PARTS, is_computed, is_part, join_fields
-from zoo.documents.word_runs import RUN, copy_blank, join_runs, split_runs
+from zoo.documents.word_runs import RUN, join_runs, split_runs
 from zoo.documents.xml_tokens import (
     Token,
     attributes,
@@ -66,7 +66,7 @@ def _parse(text: str, prefix: str, code: Collection[str], level: int = 1) -> lis
         return [Fragment(Kind.BREAK, text)]
     inline = partial(inline_fragments, elements=_ELEMENTS, leaf=partial(_leaf, prefix=prefix))
     fragments = paragraph_fragments(_read(text, code), ("w:p",), _COPIED, level, inline)
-    return list(copy_blank(list(join_runs(join_fields(list(split_runs(fragments)))))))
+    return list(join_runs(join_fields(list(split_runs(fragments)))))
 
 
 def _read(text: str, code: Collection[str]) -> list[Token]:

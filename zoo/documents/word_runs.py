@@ -74,30 +74,3 @@ def join_runs(fragments: Sequence[Fragment]) -> Iterator[Fragment]:
 
 def _is_dropped(fragment: Fragment) -> bool:
     return fragment.kind is Kind.UNIT and not fragment.written and not fragment.text
-
-
-def copy_blank(fragments: Sequence[Fragment]) -> Iterator[Fragment]:
-    """Yield the fragments, with elements that have no text, such as a link of white space, as units."""
-    opened, blank, last = list[int](), list[tuple[int, int]](), -1
-    """Indices of open elements, bounds of elements without text, and the last fragment that no unit may contain."""
-    for index, fragment in enumerate(fragments):
-        if fragment.kind is Kind.OPEN:
-            opened.append(index)
-        elif fragment.kind is Kind.CLOSE and opened and fragments[opened[-1]].name == fragment.name:
-            start = opened.pop()
-            while start > last and blank and blank[-1][0] > start:
-                blank.pop()
-            if start > last:
-                blank.append((start, index + 1))
-        elif fragment.kind not in (Kind.TEXT, Kind.UNIT) or fragment.text.strip():
-            last = index
-            if fragment.kind in (Kind.CLOSE, Kind.BREAK):
-                opened.clear()
-    index = 0
-    for start, end in blank:
-        yield from fragments[index:start]
-        inside = fragments[start:end]
-        raw, output = ("".join(parts) for parts in zip(*((each.raw, each.written) for each in inside), strict=True))
-        yield Fragment(Kind.UNIT, raw, " " if any(each.text for each in inside) else "", output=output)
-        index = end
-    yield from fragments[index:]
