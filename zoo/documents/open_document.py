@@ -14,7 +14,6 @@ from zoo.documents.xml_tokens import (
     Token,
     attributes,
     code_styles,
-    inline_fragments,
     join_raw,
     join_text,
     paragraph_fragments,
@@ -56,8 +55,7 @@ def _parse(text: str, code: Collection[str], level: int = 1) -> list[Fragment]:
         else token
         for token in read_tokens(text, _NAMESPACES)
     ]
-    inline = partial(inline_fragments, elements=_ELEMENTS, leaf=_leaf)
-    return list(_pair_marks(paragraph_fragments(tokens, _PARAGRAPHS, _COPIED, level, inline)))
+    return list(_pair_marks(paragraph_fragments(tokens, _PARAGRAPHS, _COPIED, level, _ELEMENTS, _leaf)))
 
 
 def _leaf(tokens: Sequence[Token]) -> Iterable[Fragment]:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from specs import ZooError
-from zoo.documents.fragments import Fragment, Kind, Syntax
+from zoo.documents.fragments import Fragment, Kind, Syntax, join_fragments
 from zoo.documents.segments import MAX_DEPTH, Segment
 
 _BOUNDARIES = (Kind.BREAK, Kind.LANGUAGE)
@@ -40,7 +40,7 @@ def split_segments(fragments: Sequence[Fragment], syntax: Syntax) -> Iterator[Fr
         if fragment.kind not in _BOUNDARIES:
             run.append(fragment)
             continue
-        before, middle, after = _trim(_copy_number(_copy_elements(_copy_marks(run, syntax), _symbol)))
+        before, middle, after = _trim(_copy_elements(_copy_marks(run, syntax), _wordless))
         yield from before
         if any(each.kind is Kind.TEXT and any(map(str.isalpha, each.text)) for each in middle):
             yield Segment(_copy_elements(middle, _reference))
@@ -161,22 +161,6 @@ def _split_text(text: Fragment, position: int, syntax: Syntax, *kinds: Kind) -> 
     ]
 
 
-def _copied(run: Sequence[Fragment], text: str = "") -> Fragment:
-    raw, output = "".join(each.raw for each in run), "".join(each.written for each in run)
-    return Fragment(Kind.UNIT, raw, text, output=output)
-
-
-def _copy_number(run: list[Fragment]) -> list[Fragment]:
-    """Return the fragments of a segment, with the number of a note or verse at its start as copied content."""
-    for index, fragment in enumerate(run):
-        end = _element_end(run, index) if fragment.kind is Kind.OPEN else index
-        if end > index and _is_number(run[index:end], run[end : end + _MAX_REFERENCE]):
-            return [*run[:index], _copied(run[index:end]), *run[end:]]
-        if fragment.kind is not Kind.OPEN and not _is_edge(fragment):
-            break
-    return run
-
-
 def _copy_elements(run: Sequence[Fragment], test: _Test) -> list[Fragment]:
     """Return the fragments of a segment, with each short element that passes a test as copied content."""
     result, before, index = list[Fragment](), "", 0
@@ -184,13 +168,13 @@ def _copy_elements(run: Sequence[Fragment], test: _Test) -> list[Fragment]:
         end = _element_end(run, index) if run[index].kind is Kind.OPEN else index
         text = test(before, run[index:end], run[end : end + _MAX_REFERENCE]) if end > index else None
         if text is not None:
-            result.append(_copied(run[index:end], text))
+            result.append(join_fragments(run[index:end], text))
             index = end
         else:
             result.append(run[index])
             for count in (2, 3):
                 if run[index].kind is Kind.UNIT and _is_glued(result[-count:]):
-                    result[-count:] = [_copied(result[-count:], "".join(each.text for each in result[-count:]))]
+                    result[-count:] = [join_fragments(result[-count:], "".join(each.text for each in result[-count:]))]
             before = run[index].text[-3:] or before
             index += 1
     return result
@@ -215,9 +199,11 @@ def _element_end(run: Sequence[Fragment], start: int) -> int:
     return 0
 
 
-def _symbol(_before: str, element: Sequence[Fragment], _following: Sequence[Fragment]) -> str | None:
-    """Test whether an element contains only symbols, such as the arrow back from a footnote, or only white space."""
+def _wordless(before: str, element: Sequence[Fragment], following: Sequence[Fragment]) -> str | None:
+    """Test for white space, symbols such as the arrow back from a footnote, and the number of a note or verse."""
     content = "".join(each.text for each in element)
+    if not before.strip() and _is_number(element, following):
+        return ""
     if any(each.kind in _MARKS for each in element) or not _SYMBOLS.fullmatch(content.strip()):
         return None
     return " " if content.isspace() else ""

@@ -18,7 +18,6 @@ from zoo.documents.xml_tokens import (
     attributes,
     children,
     code_styles,
-    inline_fragments,
     join_raw,
     join_text,
     paragraph_fragments,
@@ -64,8 +63,8 @@ def _parse(text: str, prefix: str, code: Collection[str], level: int = 1) -> lis
     """
     if level > 1 and _TEXT_BOX not in text:
         return [Fragment(Kind.BREAK, text)]
-    inline = partial(inline_fragments, elements=_ELEMENTS, leaf=partial(_leaf, prefix=prefix))
-    fragments = paragraph_fragments(_read(text, code), ("w:p",), _COPIED, level, inline)
+    leaf = partial(_leaf, prefix=prefix)
+    fragments = paragraph_fragments(_read(text, code), ("w:p",), _COPIED, level, _ELEMENTS, leaf)
     return list(join_runs(join_fields(list(split_runs(fragments)))))
 
 

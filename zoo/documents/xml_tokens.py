@@ -141,7 +141,8 @@ def paragraph_fragments(
     names: Collection[str],
     skipped: Collection[str],
     level: int,
-    inline: Callable[[Sequence[Token]], Iterable[Fragment]],
+    elements: Mapping[str, str | None],
+    leaf: Callable[[Sequence[Token]], Iterable[Fragment]],
 ) -> Iterator[Fragment]:
     """Yield the fragments of paragraphs, and the rest of the file as boundaries.
 
@@ -150,7 +151,9 @@ def paragraph_fragments(
         names: Names of paragraphs.
         skipped: Names of elements whose paragraphs are copied.
         level: 1 for paragraphs of the file, 2 for those inside of other paragraphs, such as in text boxes and notes.
-        inline: Function that returns the fragments of a paragraph from the tokens between its tags.
+        elements: Names of inline elements. The value is None if an element may be repeated around other words.
+            Otherwise, it is the name of the child with the text. "" means all content after the properties.
+        leaf: Function that returns the fragments of a text or of an element that is copied as a whole.
     """
     index, copied, depth, ends = 0, 0, 0, element_ends(tokens)
     while index < len(tokens):
@@ -162,7 +165,7 @@ def paragraph_fragments(
         elif token.name in names:
             end = ends[index]
             yield Fragment(Kind.BREAK, join_raw(tokens[copied : index + 1]))
-            yield from inline(tokens[index + 1 : end - 1])
+            yield from _inline_fragments(tokens[index + 1 : end - 1], elements, leaf)
             copied = end - 1
         elif token.name in skipped:
             end = ends[index]
@@ -170,19 +173,12 @@ def paragraph_fragments(
     yield Fragment(Kind.BREAK, join_raw(tokens[copied:]))
 
 
-def inline_fragments(
+def _inline_fragments(
     tokens: Sequence[Token],
     elements: Mapping[str, str | None],
     leaf: Callable[[Sequence[Token]], Iterable[Fragment]],
 ) -> Iterator[Fragment]:
-    """Yield the fragments of a paragraph.
-
-    Args:
-        tokens: The tokens between the tags of the paragraph.
-        elements: Names of inline elements. The value is None if an element may be repeated around other words.
-            Otherwise, it is the name of the child with the text. "" means all content after the properties.
-        leaf: Function that returns the fragments of a text or of an element that is copied as a whole.
-    """
+    """Yield the fragments of a paragraph from the tokens between its tags (see `paragraph_fragments`)."""
     index, ends, closing = 0, element_ends(tokens), dict[int, tuple[str, int, str | None]]()
     while index < len(tokens):
         token, end = tokens[index], ends[index]
