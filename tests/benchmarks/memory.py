@@ -10,10 +10,10 @@ import torch
 
 import specs
 from compiler import trainable
-from compiler.stream import Stream
+from compiler.padded_batch import PaddedBatch
 from tests.benchmarks.arguments import create_parser, load_spec
 from zoo.planning.memory_estimate import estimate_memory
-from zoo.system.device_memory import peak_memory
+from zoo.system.memory import peak_memory
 
 LENGTH = 27
 
@@ -39,7 +39,7 @@ def _step(spec: specs.Spec, rows: int) -> None:
     for _ in range(2):
         tokens = spec.vocabulary.size
         loss = program(
-            Stream.full(torch.randint(4, tokens, (rows, LENGTH))), torch.randint(4, tokens, (rows, LENGTH + 1))
+            PaddedBatch.full(torch.randint(4, tokens, (rows, LENGTH))), torch.randint(4, tokens, (rows, LENGTH + 1))
         )
         (loss.smoothed / loss.tokens).backward()
         optimiser.step()

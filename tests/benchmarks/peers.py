@@ -15,7 +15,7 @@ from torch import Tensor
 
 from compiler import Purpose, build, graphs
 from compiler.initialization import initial_weights
-from compiler.stream import Stream
+from compiler.padded_batch import PaddedBatch
 from specs import BOS, EOS, PAD, UNK, Spec
 from zoo.generation.batching import pad_sequences
 from zoo.interop.ctranslate2.model_spec import SpecWriter
@@ -59,7 +59,7 @@ class Zoo:
     def _most_probable(self, source: list[int], hypotheses: Rows) -> list[int]:
         target = torch.tensor([[BOS, *tokens, EOS] for tokens in hypotheses])
         with torch.no_grad():
-            scores = self.program.score(Stream.pad([source] * len(hypotheses)), target)
+            scores = self.program.score(PaddedBatch.pad([source] * len(hypotheses)), target)
         return hypotheses[int(scores[:, :-1].sum(1).argmax())]
 
 

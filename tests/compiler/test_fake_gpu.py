@@ -19,11 +19,10 @@ from compiler.backends.backend import BuildRequest
 from compiler.backends.eager import functions, program
 from compiler.backends.export import TRANSLATING, export_programs, refuse
 from compiler.emission import emit
-from compiler.experts import _BalanceGradient
 from compiler.initialization import initial_weights
-from compiler.recurrences import _GatedAverage
+from compiler.padded_batch import PaddedBatch
 from compiler.runtime import _ChunkedLoss, _Smoothing
-from compiler.stream import Stream
+from compiler.sublayers import _BalanceGradient, _GatedAverage
 from specs import BOS, EOS, PAD, Spec
 from tests.compiler.fake_gpu import DEVICE, FakeGpu, HostWait, fake_gpu, makes_host_wait
 from tests.compiler.test_conformance import ARCHITECTURES
@@ -64,19 +63,19 @@ def built_for_cpu(spec: Spec) -> EmittedProgram:
     """Return a program on the CPU that runs the graphs for a GPU."""
     wanted = replace(request(spec, "cuda"), device="cpu")
     code = emit(wanted.graphs.values())
-    return program(wanted, functions(code), code)
+    return program(wanted, functions(code))
 
 
 def built(spec: Spec, device: str = "cuda:0", precision: str = "float32", *purposes: Purpose) -> EmittedProgram:
     """Return the program that the backend `eager` builds. It does not record steps."""
     wanted = request(spec, device, precision, *purposes)
     code = emit(wanted.graphs.values())
-    return program(wanted, functions(code), code)
+    return program(wanted, functions(code))
 
 
-def sources(name: str, device: str, sentences: int = 2) -> Stream:
+def sources(name: str, device: str, sentences: int = 2) -> PaddedBatch:
     rows = [torch.randn(length, 5) for length in (19, 13)] if name in FEATURES else [[5, 6, 7, EOS], [5, EOS]]
-    return Stream.pad([rows[number % 2] for number in range(sentences)]).to(device)
+    return PaddedBatch.pad([rows[number % 2] for number in range(sentences)]).to(device)
 
 
 def targets(device: str) -> Tensor:
@@ -197,7 +196,7 @@ def test_no_method_reads_values_of_real_tensors(
     spec: Callable[[str], Spec], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same with values, on the graphs for a GPU. Only `rewind` and `select` read tensors that are on the CPU."""
-    monkeypatch.setattr("compiler.top_k._is_asynchronous", lambda tensor: True)
+    monkeypatch.setattr("compiler.decoder._is_asynchronous", lambda tensor: True)
     made = built_for_cpu(spec(name))
     reads = []
     walk = call_each_method(made, name)

@@ -37,8 +37,7 @@ from zoo.models.weights import Weights
 from zoo.publishing.provenance import Provenance, provenance_of_import
 from zoo.publishing.publish import publish_imported
 from zoo.report import Report, size
-from zoo.system.device_memory import is_out_of_memory
-from zoo.system.memory import memory_limit
+from zoo.system.memory import is_out_of_memory, memory_limit
 from zoo.text.lines import read_lines
 from zoo.version import __version__
 
@@ -125,7 +124,7 @@ def import_model(source: str, options: ImportOptions, report: Report) -> ImportR
             origin["check"] = comparisons[0].summary
         spec = model.spec.model_copy(update={"licence": hub.licence_of_card(path)})
         _write(bundle, replace(model, spec=spec))
-        return provenance_of_import(spec, origin, model.notes)
+        return provenance_of_import(origin, model.notes)
 
     folder = publish_imported(name, fill, replace=options.replace, report=report)
     return ImportResult(folder, next(iter(comparisons), None))

@@ -138,6 +138,13 @@ def test_the_first_line_of_a_table_and_all_lines_of_dev_need_both_columns(tmp_pa
     assert "separate the columns with tabs" in caught.value.hint
 
 
+def test_lines_of_a_table_with_more_columns_than_the_first_are_refused(tmp_path):
+    write(tmp_path / "pairs.tsv", "a\tb\tc\nd\ne\tf\tg\th\n")
+    with pytest.raises(ZooError, match="the line has 4 columns, but the first line has 3") as caught:
+        read(table_of(tmp_path))
+    assert caught.value.where == f"{tmp_path}/pairs.tsv:3"
+
+
 def test_source_and_target_of_a_table_are_different_columns(tmp_path):
     with pytest.raises(ZooError, match=r"`corpus\.train\[0\]` has the same column for source and target: 2"):
         table_of(tmp_path, source_column=2)
@@ -269,4 +276,4 @@ def test_pairs_of_the_builtin_corpus_are_sentences_with_translations_or_trees():
 def test_more_pairs_than_the_builtin_corpus_has_are_refused_before_anything_is_read():
     with pytest.raises(ZooError, match="has 2,000 pairs for `dev`, but 2,001 are requested") as caught:
         CorpusReader(specs.load("tiny", {"corpus.dev": [{"grammar": 2001}]}), Report())
-    assert caught.value.hint == "request 0 to 2,000 pairs"
+    assert caught.value.hint == "request at most 2,000 pairs"

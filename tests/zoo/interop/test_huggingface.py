@@ -314,7 +314,7 @@ import sys
 from specs import ZooError
 from zoo.interop.importer import ImportOptions, import_model
 from zoo.report import Report
-from zoo.system.device_memory import peak_memory
+from zoo.system.memory import peak_memory
 try:
     import_model(sys.argv[1], ImportOptions(name="mine"), Report())
 except ZooError as error:

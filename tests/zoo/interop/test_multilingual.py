@@ -29,7 +29,7 @@ from zoo.interop.huggingface.language_codes import M2M100, MBART50
 from zoo.interop.huggingface.multilingual import Multilingual
 from zoo.interop.huggingface.multilingual_tokens import fitting_class
 from zoo.interop.importer import ImportOptions, import_model
-from zoo.publishing.verify import verify
+from zoo.publishing.publish import verify
 from zoo.report import Report
 from zoo.text.tokenizer import Tokenizer
 

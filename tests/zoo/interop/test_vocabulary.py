@@ -140,7 +140,7 @@ def test_messages_name_unknown_words(small: Callable[..., Spec], report: Report)
     assert vocabulary.unknown("a Hund bc  Hund é X", "target") == ["Hund", "X"]
     intake = Preprocessor(vocabulary, small(), None, None, report, LanguagePair("en", "de"))
     with pytest.raises(ZooError, match=r"'Hund', 'X'"):
-        intake.encode_source("a", "a Hund X", 0)
+        intake.encode("a", "a Hund X", 0)
     with intake.warnings:
         assert [len(each) for each in intake.read_chunks([[("a bc", ""), ("a Hund", "")]], 0)] == [2]
     (warning,) = report.warnings  # type: ignore[attr-defined]

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 
 import specs
 from specs import Spec, ZooError
-from zoo.files import hashes, manifest, storage
+from zoo.files import manifest, storage
 from zoo.files.atomic import atomic_folder
 from zoo.files.manifest import Manifest
 from zoo.files.reading import MAX_BYTES, MAX_VOCABULARY_BYTES
@@ -86,7 +86,7 @@ def test_the_weights_of_a_run_need_no_metadata(trained: Trained) -> None:
 
 
 def test_a_bundle_is_hashed_once_and_a_wrong_cache_is_ignored(bundle: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(hashes, "_MIN_AGE", -1.0)
+    monkeypatch.setattr(manifest, "_MIN_AGE", -1.0)
     read_model(bundle)
     with monkeypatch.context() as patch:
         for module, name in ((manifest, "sha256"), (weights, "_tensor_digest")):

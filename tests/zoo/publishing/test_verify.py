@@ -17,7 +17,7 @@ from zoo.models import folder as model_folder
 from zoo.models import weights
 from zoo.models.weights import Weights
 from zoo.publishing import publish
-from zoo.publishing.verify import verify
+from zoo.publishing.publish import verify
 from zoo.text import tokenizer
 from zoo.training.run import Run
 
@@ -194,7 +194,7 @@ def test_a_spec_with_missing_or_unknown_fields_is_an_error(bundle: Path) -> None
 
 def test_weights_are_memory_mapped_and_hashed_once(trained: Trained, monkeypatch: pytest.MonkeyPatch) -> None:
     run = trained()
-    monkeypatch.setattr("zoo.files.hashes._MIN_AGE", -1.0)
+    monkeypatch.setattr("zoo.files.manifest._MIN_AGE", -1.0)
     assert len(weights.read(run.weights).tensors) == len(load_file(run.weights))
     monkeypatch.setattr(weights, "_tensor_digest", lambda tensors: pytest.fail("hashed twice"))
     mapped = weights.read(run.weights)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from specs import ZooError
 from zoo.files.reading import open_file
-from zoo.system import device_memory
+from zoo.system import memory
 
 VERSIONS = range(2, 7)
 """File versions that zoo reads. Version 2 added the model's name and revision, 3 added aliases, and 4 data types."""
@@ -82,7 +82,7 @@ class _Reader:
     def __init__(self, stream: BinaryIO, file: Path) -> None:
         self.stream, self.file, self.left = stream, file, os.fstat(stream.fileno()).st_size
         hint = "if the model really has this size, import it on a computer with more memory"
-        device_memory.require_device_memory(self.left, torch.device("cpu"), f"`{file}`", hint)
+        memory.require_device_memory(self.left, torch.device("cpu"), f"`{file}`", hint)
 
     def binary(self) -> Binary:
         version = self.integer("I")
