@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from xml.sax.saxutils import escape
 
+from specs import ZooError
 from zoo.documents.fragments import Archive, Format, Fragment, Kind, Syntax, View
 from zoo.documents.segments import PLACEHOLDER
 from zoo.documents.tags import attribute_view
 from zoo.documents.word_fields import CODE, PARTS, is_computed, is_part, join_fields
-from zoo.documents.word_runs import RUN, join_runs, split_runs
 from zoo.documents.xml_tokens import (
     Token,
     attributes,
@@ -47,6 +48,11 @@ _DROPPED = ("", "w:softHyphen", "w:lastRenderedPageBreak", "w:proofErr")
 _STYLED = ("w:p", "w:r", "w:pPrChange", "w:rPrChange")
 """Elements that have a style, and elements that have an earlier style."""
 _TEXT_BOX = "txbxContent"
+_RUN = "w:r "
+"""Start of the names of runs. The name of a run ends with its style, so that runs of the same style have one name."""
+_MAX_COPIED = 50_000_000
+"""Maximum number of characters of the styles of runs that are split off."""
+_NAME = re.compile(r"<([^\s/>]+)")
 
 
 def _parse(text: str, prefix: str, code: Collection[str], level: int = 1) -> list[Fragment]:
@@ -65,7 +71,7 @@ def _parse(text: str, prefix: str, code: Collection[str], level: int = 1) -> lis
         return [Fragment(Kind.BREAK, text)]
     leaf = partial(_leaf, prefix=prefix)
     fragments = paragraph_fragments(_read(text, code), ("w:p",), _COPIED, level, _ELEMENTS, leaf)
-    return list(join_runs(join_fields(list(split_runs(fragments)))))
+    return list(_join_runs(join_fields(list(_split_runs(fragments)))))
 
 
 def _read(text: str, code: Collection[str]) -> list[Token]:
@@ -122,9 +128,9 @@ def _run(tokens: Sequence[Token], prefix: str) -> Iterator[Fragment]:
     kinds, raw = {fragment.kind for fragment in fragments}, join_raw(tokens)
     is_text = (Kind.TEXT in kinds or kinds == {Kind.LINE, Kind.UNIT}) and tokens[0].name != _CODE
     if is_text or any(is_part(fragment) for fragment in fragments):
-        yield Fragment(Kind.OPEN, tokens[0].raw + style, name=RUN + style)
+        yield Fragment(Kind.OPEN, tokens[0].raw + style, name=_RUN + style)
         yield from fragments
-        yield Fragment(Kind.CLOSE, tokens[-1].raw, name=RUN + style)
+        yield Fragment(Kind.CLOSE, tokens[-1].raw, name=_RUN + style)
     elif Kind.BREAK in kinds:
         yield Fragment(Kind.BREAK, raw)
     elif kinds == {Kind.LINE}:
@@ -170,6 +176,65 @@ def _pictures(text: str) -> Iterator[tuple[int, str, str]]:
 
 
 _DESCRIPTIONS = attribute_view(_pictures, lambda _name, _tag, attribute: attribute.name in ("descr", "title"))
+
+
+def _split_runs(fragments: Iterable[Fragment]) -> Iterator[Fragment]:
+    """Split runs at boundaries, such as tabs, and at parts of fields. Each part is written in its own run.
+
+    Raises:
+        ZooError: The styles of these runs are very long together.
+    """
+    run: Fragment | None = None
+    copied = 0
+    is_empty = False
+    """Whether the start of the run is not written yet."""
+    for fragment in fragments:
+        if fragment.kind is Kind.OPEN and fragment.name.startswith(_RUN):
+            run, is_empty = fragment, True
+            continue
+        if run and (fragment.kind in (Kind.BREAK, Kind.LINE) or is_part(fragment)):
+            copied += len(run.written)
+            if copied > _MAX_COPIED:
+                raise ZooError(
+                    "its text has too many tabs and line breaks in long style definitions", hint="split the document"
+                )
+        is_end = fragment.kind is Kind.CLOSE and fragment.name.startswith(_RUN)
+        if run and (fragment.kind is Kind.BREAK or is_part(fragment)):
+            end = f"</{match[1]}>" if (match := _NAME.match(run.written)) else ""
+            if not is_empty:
+                yield Fragment(Kind.CLOSE, "", name=run.name, output=end)
+            raw = run.raw + fragment.raw if is_empty else fragment.raw
+            yield replace(fragment, raw=raw, output=run.written + fragment.raw + end)
+            run, is_empty = Fragment(Kind.OPEN, "", name=run.name, output=run.written), True
+        elif run and is_empty and is_end:
+            yield Fragment(Kind.UNIT, run.raw + fragment.raw, output="")
+        else:
+            if run and is_empty:
+                yield run
+            is_empty = False
+            yield fragment
+        if is_end:
+            run = None
+
+
+def _join_runs(fragments: Sequence[Fragment]) -> Iterator[Fragment]:
+    """Join neighbouring runs of the same style, into which Word splits text for its own purposes."""
+    index = 0
+    while index < len(fragments):
+        fragment, following = fragments[index], index + 1
+        if fragment.kind is Kind.CLOSE and fragment.name.startswith(_RUN):
+            while following < len(fragments) and _is_dropped(fragments[following]):
+                following += 1
+            next_one = fragments[following] if following < len(fragments) else fragment
+            if next_one.kind is Kind.OPEN and next_one.name == fragment.name:
+                raw = "".join(each.raw for each in fragments[index : following + 1])
+                fragment, index = Fragment(Kind.UNIT, raw, output=""), following
+        yield fragment
+        index += 1
+
+
+def _is_dropped(fragment: Fragment) -> bool:
+    return fragment.kind is Kind.UNIT and not fragment.written and not fragment.text
 
 
 def _text(text: str, prefix: str) -> str:

@@ -97,7 +97,7 @@ class InputWarnings:
         if is_split not in self._longest or self._longest[is_split].length < text.length:
             self._longest[is_split] = text
 
-    def count_unkept(self, text: Source | SplitText, translation: Translation) -> None:
+    def count_unkept(self, text: EncodedText | SearchInput, translation: Translation) -> None:
         """Add the translation of a text to the counts."""
         if translation.unkept:
             self._unkept += 1
