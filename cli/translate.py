@@ -116,8 +116,8 @@ def _find(given: Sequence[Path], output: Path | None) -> Iterator[tuple[Path, Pa
     from zoo.documents.document import FORMATS, format_of
 
     is_file = output is not None and output.suffix and not output.is_dir() and len(given) == 1 and not given[0].is_dir()
-    names_file = output is not None and (output.exists() or output.suffix.lower() in FORMATS)
-    if names_file and not (is_file or output.is_dir()):
+    is_folder = output is None or output.is_dir() or not (output.exists() or output.suffix.lower() in FORMATS)
+    if not (is_file or is_folder):
         hint = "several documents, or those of a folder, are written to a folder: name it with `--output`"
         raise ZooError(f"`{output}` is not a folder", hint=hint)
     excluded = None if output is None else output.resolve()
