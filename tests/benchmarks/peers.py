@@ -18,7 +18,7 @@ from compiler.initialization import initial_weights
 from compiler.padded_batch import PaddedBatch
 from specs import BOS, EOS, PAD, UNK, Spec
 from zoo.generation.batching import pad_sequences
-from zoo.interop.ctranslate2.model_spec import SpecWriter
+from zoo.interop.ctranslate2.exporter import transformer
 from zoo.interop.huggingface.family import Family, WrittenIds
 from zoo.interop.huggingface.marian import HuggingFaceMarian
 from zoo.interop.huggingface.multilingual import Multilingual
@@ -87,7 +87,7 @@ class CTranslate2:
         return self.run(sources, 32)
 
     def _write(self, spec: Spec, precision: str, folder: Path) -> None:
-        model = SpecWriter(spec, _weights(spec)).model()
+        model = transformer(spec, _weights(spec))
         source, target = (self.names[:size] for size in spec.vocabulary.sizes)
         model.register_source_vocabulary(source)
         model.register_target_vocabulary(target)

@@ -19,14 +19,12 @@ from zoo.generation.preprocessing import Preprocessor
 from zoo.interop.numbering import NEVER, Numbering
 from zoo.interop.sentencepiece_model import (
     SentencePieceModel,
-    encode_bytes,
-    encode_integer,
-    parse_fields,
     without_source_end,
     word_list_tokenizer,
 )
 from zoo.report import Report
 from zoo.text.languages import LanguagePair
+from zoo.text.protobuf import encode_bytes, encode_integer, parse_fields
 from zoo.text.tokenizer import Tokenizer
 from zoo.text.vocabulary import Vocabulary
 
