@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 from cli import options
 from cli.options import argument, flag, option
 from specs import ZooError
+from zoo.report import Progress, Report
 
 if TYPE_CHECKING:
     from specs.corpus import Direction
     from zoo.generation.translator import Translator
-    from zoo.report import Report
 
 _DEFAULT_MODEL, _DEFAULT_LANGUAGES = "everyday", {None, "en", "de"}
 
@@ -110,13 +110,16 @@ def _find(given: Sequence[Path], output: Path | None) -> Iterator[tuple[Path, Pa
     """Yield each document, and its path relative to `output`. For a file of this name, the path is empty.
 
     Raises:
-        ZooError: A document does not exist or has an unknown format, a folder has no document, or `output` is a file.
+        ZooError: A document does not exist or has an unknown format, a folder has no document, or `output` is or names
+            a file, but must be a folder.
     """
     from zoo.documents.document import FORMATS, format_of
 
     is_file = output is not None and output.suffix and not output.is_dir() and len(given) == 1 and not given[0].is_dir()
-    if output is not None and output.exists() and not (is_file or output.is_dir()):
-        raise ZooError(f"`{output}` is not a folder", hint="name a folder with `--output`")
+    is_folder = output is None or output.is_dir() or not (output.exists() or output.suffix.lower() in FORMATS)
+    if not (is_file or is_folder):
+        hint = "several documents, or those of a folder, are written to a folder: name it with `--output`"
+        raise ZooError(f"`{output}` is not a folder", hint=hint)
     excluded = None if output is None else output.resolve()
     for path in given:
         if path.is_dir():
@@ -170,6 +173,19 @@ def _plan(found: dict[Path, Path], output: Path | None, code: str, codes: Sequen
     return plan
 
 
+class _DocumentReport(Report):
+    """Report whose warnings name a document."""
+
+    def __init__(self, document: Path, messages: Report) -> None:
+        self._document, self._messages = document, messages
+
+    def warn(self, text: str) -> None:
+        self._messages.warn(f"`{self._document}`: {text}")
+
+    def progress(self, label: str, total: int | None, unit: str) -> Progress:
+        return self._messages.progress(label, total, unit)
+
+
 def _translate(
     translator: Translator, direction: Direction, document: Path, target: Path, messages: Report, *, protect: bool
 ) -> None:
@@ -183,12 +199,12 @@ def _translate(
     from zoo.text.sentences import excerpt
 
     languages: LanguageOptions = {"source": direction[0], "target": direction[1]}
-    uncertain = list[str]()
+    uncertain, warnings = list[str](), _DocumentReport(document, messages)
 
     def translate(texts: list[str]) -> list[str]:
         if not texts:
-            messages.warn(f"nothing to translate was found in {document}; it was copied")
-        results = translator.hypotheses(texts, report=messages, protect=protect, **languages)
+            warnings.warn("nothing to translate was found; the document was copied")
+        results = translator.hypotheses(texts, report=warnings, protect=protect, **languages)
         uncertain.extend(sentence for best, *_ in results for sentence in best.uncertain)
         return [best.text for best, *_ in results]
 
@@ -196,12 +212,12 @@ def _translate(
         read_bytes(document, MAX_DOCUMENT_BYTES),
         str(document),
         translate,
-        lambda texts, translations: translator.align(texts, translations, report=messages, **languages),
+        lambda texts, translations: translator.align(texts, translations, report=warnings, **languages),
         language_tag(direction[1]),
     )
     with atomic_file(target.resolve()) as partial:  # write through a symbolic link
         partial.write_bytes(result)
     if uncertain:
-        problem = f"sentences of `{document}` whose translations have a low probability: {len(uncertain):,}"
-        messages.warn(f"{problem}; check them, the first is {excerpt(uncertain[0])}")
+        problem = f"sentences whose translations have a low probability: {len(uncertain):,}"
+        warnings.warn(f"{problem}; check them, the first is {excerpt(uncertain[0])}")
     messages.info(f"wrote {target}")

@@ -46,7 +46,7 @@ def test_markup_is_kept(zoo: Zoo) -> None:
 def test_a_document_without_text_is_copied_and_says_so(zoo: Zoo) -> None:
     Path("a.html").write_text("<p>12</p><code>x</code>", "utf-8")
     result = zoo("translate", "a.html", "--model", "runs/tiny")
-    assert (result.status, "warning: nothing to translate was found in a.html" in result.err) == (0, True), result.err
+    assert (result.status, "warning: `a.html`: nothing to translate was found" in result.err) == (0, True), result.err
     assert Path("a.de.html").read_text("utf-8") == "<p>12</p><code>x</code>"
 
 
@@ -72,7 +72,7 @@ def test_sentences_to_check_are_counted(zoo: Zoo) -> None:
     Path("a.txt").write_text("we read two books. the dog sleeps.\n-\n", "utf-8")
     result = zoo("translate", "a.txt", "--model", "runs/tiny")
     assert result.status == 0
-    assert "sentences of `a.txt` whose translations have a low probability: 2; check them, the first is" in result.err
+    assert "`a.txt`: sentences whose translations have a low probability: 2; check them, the first is" in result.err
     assert Path("a.de.txt").read_text("utf-8").splitlines()[1] == "-"
     assert zoo("translate", "a.txt", "--model", "runs/tiny", "--no-protect", "--yes").status == 0
     assert "everyday sentences" in zoo("translate", "--help").out
@@ -89,6 +89,7 @@ def test_invalid_requests_are_explained(zoo: Zoo) -> None:
         (["a.txt", "--ouput", "b.txt"], "did you mean `--output`?"),
         (["a.txt", "-o", "b.html"], "must have the same format"),
         (["a.txt", "a.txt", "-o", "a.pdf"], "`a.pdf` is not a folder"),
+        (["a.txt", "a.txt", "-o", "new.txt"], "`new.txt` is not a folder"),
         (["a.txt", "--to", "fr"], "fr"),
     ):
         result = zoo("translate", *arguments, "--model", "runs/tiny")

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from posixpath import dirname, join, normpath
 from urllib.parse import unquote
 
-from zoo.documents.fragments import Archive, Format, Fragment, Kind, Syntax, View, unescape
+from zoo.documents.fragments import Archive, Format
 from zoo.documents.html import FORMAT as HTML_FORMAT
 from zoo.documents.html import XHTML_FORMAT, read_tags
+from zoo.documents.tags import pattern_view
 
 _CONTAINER = "META-INF/container.xml"
 _ATTRIBUTES = r"""(?:\s(?:[^<>"']|"[^"<]*+"|'[^'<]*+')*+)?+"""
@@ -32,33 +32,20 @@ _CONTENTS_TEXT = re.compile(
 )
 
 
-def _parse(text: str, pattern: re.Pattern[str]) -> Iterator[Fragment]:
-    """Yield the fragments of the package or the table of contents."""
-    position = 0
-    for match in pattern.finditer(text):
-        group = match.lastgroup
-        if group is None or (group == "text" and "<" in unescape(match[group])):  # descriptions may have markup
-            continue
-        raw = match[group]
-        yield Fragment(Kind.BREAK, text[position : match.start(group)])
-        yield Fragment(Kind.TEXT, raw, unescape(raw)) if group == "text" else Fragment(Kind.LANGUAGE, raw)
-        position = match.end(group)
-    yield Fragment(Kind.BREAK, text[position:])
-
-
-def _view(pattern: re.Pattern[str]) -> Format:
-    syntax = Syntax(lambda text: html.escape(text, quote=False))
-    return (View(lambda text: list(_parse(text, pattern)), syntax),)
-
-
-_PACKAGE, _CONTENTS = _view(_PACKAGE_TEXT), _view(_CONTENTS_TEXT)
+_PACKAGE, _CONTENTS = pattern_view(_PACKAGE_TEXT), pattern_view(_CONTENTS_TEXT)
 _BY_TYPE = {
     "application/xhtml+xml": XHTML_FORMAT,
     "text/x-oeb1-document": XHTML_FORMAT,
     "text/html": HTML_FORMAT,
-    "application/x-dtbncx+xml": _CONTENTS,
+    "application/x-dtbncx+xml": (_CONTENTS,),
 }
-_BY_SUFFIX = {".xhtml": XHTML_FORMAT, ".html": XHTML_FORMAT, ".htm": XHTML_FORMAT, ".ncx": _CONTENTS, ".opf": _PACKAGE}
+_BY_SUFFIX = {
+    ".xhtml": XHTML_FORMAT,
+    ".html": XHTML_FORMAT,
+    ".htm": XHTML_FORMAT,
+    ".ncx": (_CONTENTS,),
+    ".opf": (_PACKAGE,),
+}
 
 
 def _formats(names: Sequence[str], read: Callable[[str], str]) -> Mapping[str, Format]:
@@ -68,7 +55,7 @@ def _formats(names: Sequence[str], read: Callable[[str], str]) -> Mapping[str, F
     for package in filter(known.__contains__, roots):
         links = _links(read(package), package, "item", "href")
         pages = {name: _BY_TYPE[kind] for name, kind in links if kind in _BY_TYPE and name in known}
-        formats |= {**pages, package: _PACKAGE} if pages else {}
+        formats |= {**pages, package: (_PACKAGE,)} if pages else {}
     suffixes = {name: f".{name.lower().rpartition('.')[2]}" for name in names}
     return formats or {name: _BY_SUFFIX[suffix] for name, suffix in suffixes.items() if suffix in _BY_SUFFIX}
 

@@ -62,6 +62,14 @@ class Fragment:
         return self.raw if self.output is None else self.output
 
 
+def join_fragments(
+    fragments: Sequence[Fragment], text: str = "", kind: Kind = Kind.UNIT, name: str = "", again: str | None = None
+) -> Fragment:
+    """Return a fragment that is spelled and written as several fragments. By default, it is a unit."""
+    raw, output = "".join(each.raw for each in fragments), "".join(each.written for each in fragments)
+    return Fragment(kind, raw, text, name, output, again)
+
+
 @dataclass(frozen=True, slots=True)
 class Syntax:
     """How a format writes text.

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import html
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
+from xml.sax.saxutils import escape
 
 from zoo.documents.fragments import Format, Fragment, Kind, Syntax, View, unescape
 from zoo.documents.segments import PLACEHOLDER
-from zoo.documents.tags import TAG, TAG_START, attributes, values, without_id
+from zoo.documents.tags import TAG, TAG_START, Attribute, attribute_view, attributes, values, without_id
 
 _BLOCKS = frozenset(
     (
@@ -56,6 +56,8 @@ _XML_DOCTYPE = re.compile(
     rf"""<!doctype(?:[^\[>"']|{_QUOTED})*+(?:\[(?:{_COMMENT}|{_QUOTED}|[^\]"'])*+[^>]*+)?+>?+""", re.IGNORECASE
 )
 """Declaration of a document type. Without an end, it extends to the end of the text."""
+_PAGE_NUMBER = re.compile(r"""\s(?:epub:type|role|class)\s*+=\s*+["']?(?:doc-)?page(?:break|num)["'\s>]""")
+"""Attribute of the number of a printed page in an e-book."""
 _MAYBE_TEXT = re.compile(r"(?:alt|title|label|placeholder|description|value|content)\s*+=", re.IGNORECASE)
 _DESCRIPTIONS = ("description", "og:title", "og:description", "twitter:title", "twitter:description")
 _ATTRIBUTES = frozenset(("alt", "aria-description", "aria-label", "aria-placeholder", "placeholder", "title"))
@@ -111,6 +113,8 @@ class Parser:
         """Names of the open elements that are copied, from the outermost one on."""
         self._readable: list[str] = []
         """Text of the copied elements."""
+        self._is_hidden = False
+        """Whether the copied element is not part of the text."""
         self._endless = {"plaintext"}
         """Names of elements without tags in their content, of which no end tag follows."""
         self._read()
@@ -125,7 +129,8 @@ class Parser:
             text = part.text
             if text is None:
                 text = unescape(raw) if part.kind is Kind.TEXT else ""
-            yield Fragment(part.kind, raw, text, part.name, again=part.again)
+            output = "" if part.name == "wbr" else None  # it marks where a word of the source may be broken
+            yield Fragment(part.kind, raw, text, part.name, output, part.again)
 
     def _read(self) -> None:
         text, position = self._text, 0
@@ -207,8 +212,10 @@ class Parser:
                 self._copied.append(name)
             return None
         roles = self._roles
-        if name in roles.copied or is_untranslated(raw):
-            return self._read_copied(start, name)
+        if name in roles.copied or is_untranslated(raw) or _PAGE_NUMBER.search(raw):
+            self._read_copied(start, name)
+            self._is_hidden = _PAGE_NUMBER.search(raw) is not None
+            return None
         self.tags.append((start, name, raw))
         if name in _VOID:
             return self._add_empty(start, name)
@@ -236,7 +243,7 @@ class Parser:
         elif name == "br":
             self._add(start, Kind.LINE, text=" ")
         else:
-            self._add(start, Kind.UNIT, text=self._text_of_empty(name))
+            self._add(start, Kind.UNIT, name, self._text_of_empty(name))
 
     def _read_end_tag(self, start: int, name: str) -> None:
         if not self._copied or (name != self._copied[0] and not self._is_copied(name)):
@@ -264,7 +271,7 @@ class Parser:
     def _end_copied(self) -> None:
         """Set the text of the copied element that ends."""
         name, text = self._copied[0], " ".join("".join(self._readable).split())
-        text = "" if name in _UNREADABLE else text or self._text_of_empty(name)
+        text = "" if name in _UNREADABLE or self._is_hidden else text or self._text_of_empty(name)
         self._found[-1] = self._found[-1]._replace(text=text)
         self._copied, self._readable = [], []
 
@@ -330,51 +337,32 @@ def parse(text: str, roles: ElementRoles, parser: type[Parser]) -> list[Fragment
     return list(parser(text, roles).fragments())
 
 
-def _parse_attributes(text: str, roles: ElementRoles, parser: type[Parser], quote: str) -> list[Fragment]:
-    """Return fragments in which the values of attributes with this quotation mark are texts. "" means without one."""
-    found, position = list[Fragment](), 0
-    for start, name, tag in parser(text, roles).tags if _MAYBE_TEXT.search(text) else ():
-        given = values(tag) if _MAYBE_TEXT.search(tag) else {}
-        for each in attributes(tag) if given else ():
-            if each.quote == quote and _is_text(name, each.name, given) and (quote or each.value == each.value.strip()):
-                first, last = start + each.value_start, start + each.value_end
-                found.append(Fragment(Kind.BREAK, text[position:first]))
-                found.append(Fragment(Kind.TEXT, text[first:last], each.value))
-                position = last
-    return [*found, Fragment(Kind.BREAK, text[position:])]
+def _tags(text: str, roles: ElementRoles, parser: type[Parser]) -> Iterator[tuple[int, str, str]]:
+    """Yield the tags that may have attributes with text."""
+    if _MAYBE_TEXT.search(text):
+        yield from (each for each in parser(text, roles).tags if _MAYBE_TEXT.search(each[2]))
 
 
-def _is_text(element: str, attribute: str, given: dict[str, str]) -> bool:
+def _is_text(element: str, tag: str, attribute: Attribute) -> bool:
     """Return whether readers see the value of an attribute."""
-    if attribute == "value":
-        return element == "input" and given.get("type", "").lower() in ("button", "reset", "submit")
-    if attribute == "content":
+    name = attribute.name
+    if name == "value":
+        return element == "input" and values(tag).get("type", "").lower() in ("button", "reset", "submit")
+    if name == "content":
+        given = values(tag)
         return element == "meta" and given.get("name", given.get("property", "")).lower() in _DESCRIPTIONS
-    if attribute == "label":
+    if name == "label":
         return element in ("optgroup", "option", "track")
-    return attribute in _ATTRIBUTES and element not in ("link", "style")
+    return name in _ATTRIBUTES and element not in ("link", "style")
 
 
-def _escape_unquoted(text: str) -> str:
-    return re.sub(r"""[\s"'=<>`&]""", lambda match: f"&#{ord(match[0])};", text) or '""'
-
-
-_ESCAPES = {
-    '"': lambda text: html.escape(text, quote=False).replace('"', "&quot;"),
-    "'": lambda text: html.escape(text, quote=False).replace("'", "&#39;"),
-    "": _escape_unquoted,
-}
-"""Functions that write the value of an attribute, by the quotation mark around it."""
-SYNTAX = Syntax(lambda text: html.escape(text, quote=False))
+SYNTAX = Syntax(escape)
 
 
 def html_format(roles: ElementRoles, parser: type[Parser]) -> Format:
     """Return the views of HTML. The view of the text is the last, because it may write a tag with attributes twice."""
-    attribute_views = (
-        View(partial(_parse_attributes, roles=roles, parser=parser, quote=quote), Syntax(escape))
-        for quote, escape in _ESCAPES.items()
-    )
-    return (*attribute_views, View(partial(parse, roles=roles, parser=parser), SYNTAX))
+    attributes_with_text = attribute_view(partial(_tags, roles=roles, parser=parser), _is_text)
+    return (attributes_with_text, View(partial(parse, roles=roles, parser=parser), SYNTAX))
 
 
 FORMAT = html_format(ElementRoles(), Parser)

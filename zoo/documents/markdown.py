@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from markdown_it.token import Token
 
@@ -27,11 +28,11 @@ _TEMPLATE = ("{%", "{{<", "{{%")
 _COPIED = ("code", "kbd", "samp", "var")
 """Elements of HTML that are copied with their content."""
 _PARSER = make_parser()
-_PARSE_HTML = html.FORMAT[-1].parse
+_ATTRIBUTES, _PARSE_HTML = html.FORMAT[0], html.FORMAT[1].parse
 
 
-def parse(text: str) -> list[Fragment]:
-    """Return the fragments of a Markdown document."""
+def parse(text: str, attributes: Callable[[str], list[Fragment]] | None = None) -> list[Fragment]:
+    """Return the fragments of a Markdown document, or those of the attributes in its blocks of HTML."""
     lines = text.replace("\r\n", "\n").replace("\r", "\n")
     removed = [match.start() - index for index, match in enumerate(re.finditer("\r\n", text))]
 
@@ -47,12 +48,19 @@ def parse(text: str) -> list[Fragment]:
         place = token.meta.get("place")
         if place is None or not place.content or all(map(_CODE.fullmatch, place.content.split("\n"))):
             continue
+        if attributes and token.meta["mode"] is not Mode.HTML:
+            continue
         start = base + place.source(0)
         previous, mode = mode, token.meta["mode"]
         raw = cut(cursor, start)
         fragments.append(Fragment(Kind.BREAK, raw, output=None if mode is previous else raw + mode.value))
         cursor, offset = start, 0
-        inner = _read_html(place.content) if mode is Mode.HTML else _merge(_inline(place.content, token.children or ()))
+        if attributes:
+            inner: Iterable[Fragment] = attributes(place.content)
+        elif mode is Mode.HTML:
+            inner = _read_html(place.content)
+        else:
+            inner = _merge(_inline(place.content, token.children or ()))
         for fragment in inner:
             offset += len(fragment.raw)
             end = base + place.source(offset)
@@ -172,4 +180,7 @@ def _merge(fragments: Iterable[Fragment]) -> Iterator[Fragment]:
         yield last
 
 
-FORMAT: Format = (View(parse, Syntax(escape, wraps=True, finish=finish)),)
+FORMAT: Format = (
+    View(partial(parse, attributes=_ATTRIBUTES.parse), replace(_ATTRIBUTES.syntax, finish=finish)),
+    View(parse, Syntax(escape, wraps=True, finish=finish)),
+)

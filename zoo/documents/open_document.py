@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from xml.sax.saxutils import escape
 
 from zoo.documents.fragments import Archive, Format, Fragment, Kind, Syntax, View
 from zoo.documents.segments import PLACEHOLDER
+from zoo.documents.tags import pattern_view
 from zoo.documents.xml_tokens import (
     Token,
     attributes,
-    inline_fragments,
+    code_styles,
     join_raw,
     join_text,
     paragraph_fragments,
@@ -24,19 +25,23 @@ _NAMESPACES = {
     for name, prefix in (("text", "text"), ("office", "office"), ("drawing", "draw"))
 } | {"urn:org:documentfoundation:names:experimental:office:xmlns:loext:1.0": "loext"}
 _PARAGRAPHS = ("text:p", "text:h")
-_DELETED = ("text:tracked-changes",)
+_STYLED = (*_PARAGRAPHS, "text:span")
+_CODE = "text:code"
+_COPIED = ("text:tracked-changes", _CODE)
 _ELEMENTS = {
     **dict.fromkeys(("text:span", "text:a")),
     **dict.fromkeys(("text:meta", "text:text-input", "loext:content-control"), ""),
     "text:ruby": "text:ruby-base",
 }
 _RANGE = re.compile("text:(.+)-(start|end)|office:(annotation)(-end)?")
+_DESCRIPTION = re.compile(r"<svg:(?:title|desc)(?:\s[^<>]*+)?>(?P<text>[^<]*+)")
+"""Description of a picture."""
 _INVISIBLE = ("text:note", "text:number", "text:script")
 _NESTED = ("text-box", "note-body", "annotation")
 """Names of elements with paragraphs that are inside of paragraphs."""
 
 
-def _parse(text: str, level: int = 1) -> list[Fragment]:
+def _parse(text: str, code: Collection[str], level: int = 1) -> list[Fragment]:
     """Return the fragments of a file of an OpenDocument text (.odt).
 
     Raises:
@@ -44,9 +49,13 @@ def _parse(text: str, level: int = 1) -> list[Fragment]:
     """
     if level > 1 and not any(name in text for name in _NESTED):
         return [Fragment(Kind.BREAK, text)]
-    tokens = read_tokens(text, _NAMESPACES)
-    inline = partial(inline_fragments, elements=_ELEMENTS, leaf=_leaf)
-    return list(_pair_marks(paragraph_fragments(tokens, _PARAGRAPHS, _DELETED, level, inline)))
+    tokens = [
+        token._replace(name=_CODE)
+        if token.kind == "start" and token.name in _STYLED and attributes(token.raw).get("style-name") in code
+        else token
+        for token in read_tokens(text, _NAMESPACES)
+    ]
+    return list(_pair_marks(paragraph_fragments(tokens, _PARAGRAPHS, _COPIED, level, _ELEMENTS, _leaf)))
 
 
 def _leaf(tokens: Sequence[Token]) -> Iterable[Fragment]:
@@ -90,13 +99,12 @@ def _pair_marks(fragments: Iterable[Fragment]) -> Iterator[Fragment]:
             yield fragment
 
 
-_SYNTAX = Syntax(escape)
-_FORMAT = tuple(View(partial(_parse, level=level), _SYNTAX) for level in (3, 2, 1))
-"""Text boxes, notes and comments first: they are inside of paragraphs, which move them. They may have notes, too."""
-
-
 def _formats(names: Sequence[str], read: Callable[[str], str]) -> Mapping[str, Format]:
-    return {name: _FORMAT for name in ("content.xml", "styles.xml") if name in names}
+    """Return the views of the files. The text of notes and the like precedes that of paragraphs, which move it."""
+    files = [name for name in ("content.xml", "styles.xml") if name in names]
+    code = code_styles(*map(read, files))
+    levels = (View(partial(_parse, code=code, level=level), Syntax(escape)) for level in (3, 2, 1))
+    return dict.fromkeys(files, (pattern_view(_DESCRIPTION), *levels))
 
 
 FORMAT = Archive(_formats)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import pairwise
 
 from specs import ZooError
-from zoo.documents.fragments import Fragment, Kind, Syntax
+from zoo.documents.fragments import Fragment, Kind, Syntax, join_fragments
 from zoo.documents.segments import MAX_DEPTH, Segment
 
 _BOUNDARIES = (Kind.BREAK, Kind.LANGUAGE)
@@ -17,7 +17,7 @@ _SENTENCE_END = re.compile(r"[.!?…:;][\"'’”»)\]]*\s*$")
 _GLUED_BEFORE = re.compile(r"[\w,.;:!?)\]}»”’\"'%]$")
 _REFERENCE = re.compile(r"(?=[^\w\s]*[\d*†‡§¶#↩↑^¹²³⁰-⁹₀-₉])\S+")
 """Content without letters that belongs to the word before it, such as a footnote's number or the arrow back to it."""
-_SYMBOLS = re.compile("[\u2190-\u21ff\u2300-\u2bff\U0001f000-\U0001faff\u200d\ufe0e\ufe0f]+")
+_SYMBOLS = re.compile("[\u2190-\u21ff\u2300-\u2bff\U0001f000-\U0001faff\u200d\ufe0e\ufe0f]*")
 _GLUE = re.compile(r"[-+/&=:.~]{1,2}")
 """Text between two copied contents, as in Ctrl+C, that is copied with them."""
 _RAISED = ("sup", "sub", "vertAlign")
@@ -40,7 +40,7 @@ def split_segments(fragments: Sequence[Fragment], syntax: Syntax) -> Iterator[Fr
         if fragment.kind not in _BOUNDARIES:
             run.append(fragment)
             continue
-        before, middle, after = _trim(_copy_number(_copy_elements(_copy_marks(run, syntax), _symbol)))
+        before, middle, after = _trim(_copy_elements(_copy_marks(run, syntax), _wordless))
         yield from before
         if any(each.kind is Kind.TEXT and any(map(str.isalpha, each.text)) for each in middle):
             yield Segment(_copy_elements(middle, _reference))
@@ -161,22 +161,6 @@ def _split_text(text: Fragment, position: int, syntax: Syntax, *kinds: Kind) -> 
     ]
 
 
-def _copied(run: Sequence[Fragment], text: str = "") -> Fragment:
-    raw, output = "".join(each.raw for each in run), "".join(each.written for each in run)
-    return Fragment(Kind.UNIT, raw, text, output=output)
-
-
-def _copy_number(run: list[Fragment]) -> list[Fragment]:
-    """Return the fragments of a segment, with the number of a note or verse at its start as copied content."""
-    for index, fragment in enumerate(run):
-        end = _element_end(run, index) if fragment.kind is Kind.OPEN else index
-        if end > index and _is_number(run[index:end], run[end : end + _MAX_REFERENCE]):
-            return [*run[:index], _copied(run[index:end]), *run[end:]]
-        if fragment.kind is not Kind.OPEN and not _is_edge(fragment):
-            break
-    return run
-
-
 def _copy_elements(run: Sequence[Fragment], test: _Test) -> list[Fragment]:
     """Return the fragments of a segment, with each short element that passes a test as copied content."""
     result, before, index = list[Fragment](), "", 0
@@ -184,24 +168,25 @@ def _copy_elements(run: Sequence[Fragment], test: _Test) -> list[Fragment]:
         end = _element_end(run, index) if run[index].kind is Kind.OPEN else index
         text = test(before, run[index:end], run[end : end + _MAX_REFERENCE]) if end > index else None
         if text is not None:
-            result.append(_copied(run[index:end], text))
+            result.append(join_fragments(run[index:end], text))
             index = end
         else:
             result.append(run[index])
-            if run[index].kind is Kind.UNIT and _is_glued(result[-3:]):
-                result[-3:] = [_copied(result[-3:], "".join(each.text for each in result[-3:]))]
+            for count in (2, 3):
+                if run[index].kind is Kind.UNIT and _is_glued(result[-count:]):
+                    result[-count:] = [join_fragments(result[-count:], "".join(each.text for each in result[-count:]))]
             before = run[index].text[-3:] or before
             index += 1
     return result
 
 
 def _is_glued(parts: Sequence[Fragment]) -> bool:
-    """Return whether the last fragments are two copied contents with only a sign such as "+" between them."""
-    if [each.kind for each in parts] != [Kind.UNIT, Kind.TEXT, Kind.UNIT] or not all(
-        each.text.strip() for each in parts
-    ):
+    """Return whether the last fragments are copied contents with nothing or a sign such as "+" between them."""
+    kinds, first, last = [each.kind for each in parts], parts[0], parts[-1]
+    if not first.text.strip() or not (last.text.strip() or not last.written):
         return False
-    return _GLUE.fullmatch(parts[1].text) is not None
+    is_joined = kinds == [Kind.UNIT, Kind.TEXT, Kind.UNIT] and _GLUE.fullmatch(parts[1].text) is not None
+    return is_joined or kinds == [Kind.UNIT, Kind.UNIT]
 
 
 def _element_end(run: Sequence[Fragment], start: int) -> int:
@@ -214,10 +199,14 @@ def _element_end(run: Sequence[Fragment], start: int) -> int:
     return 0
 
 
-def _symbol(_before: str, element: Sequence[Fragment], _following: Sequence[Fragment]) -> str | None:
-    """Test whether an element contains only symbols, such as the arrow that leads back from a footnote."""
-    content = "".join(each.text for each in element).strip()
-    return "" if _SYMBOLS.fullmatch(content) and not any(each.kind in _MARKS for each in element) else None
+def _wordless(before: str, element: Sequence[Fragment], following: Sequence[Fragment]) -> str | None:
+    """Test for white space, symbols such as the arrow back from a footnote, and the number of a note or verse."""
+    content = "".join(each.text for each in element)
+    if not before.strip() and _is_number(element, following):
+        return ""
+    if any(each.kind in _MARKS for each in element) or not _SYMBOLS.fullmatch(content.strip()):
+        return None
+    return " " if content.isspace() else ""
 
 
 def _reference(before: str, element: Sequence[Fragment], following: Sequence[Fragment]) -> str | None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
+from xml.sax.saxutils import escape
 
-from zoo.documents.fragments import unescape
+from zoo.documents.fragments import Fragment, Kind, Syntax, View, unescape
 
 _VALUE = r"""(?:"[^"]*+"|'[^']*+'|[^\s>]*+)"""
 _NAME = r"[a-zA-Z][^\s/>]*+"
@@ -47,6 +48,58 @@ def attributes(tag: str) -> Iterator[Attribute]:
             quote = value[0] if is_quoted else ""
             first, last = (match.end() - len(value) + is_quoted, match.end() - is_quoted)
             yield Attribute(match[1].lower(), unescape(tag[first:last]), quote, match.start(), first, last)
+
+
+def attribute_view(
+    find_tags: Callable[[str], Iterable[tuple[int, str, str]]], is_text: Callable[[str, str, Attribute], bool]
+) -> View:
+    """Return a view of the attributes that readers see. Translated ones are written in double quotation marks.
+
+    Args:
+        find_tags: Function that returns the position, the name and the spelling of the start tags of a file.
+        is_text: Function that returns whether to translate an attribute, from the name and the spelling of its tag.
+    """
+
+    def parse(text: str) -> list[Fragment]:
+        found, position = list[Fragment](), 0
+        for start, name, tag in find_tags(text):
+            for each in attributes(tag):
+                if is_text(name, tag, each):
+                    value, mark = tag[each.value_start : each.value_end], Fragment(Kind.BREAK, each.quote, output='"')
+                    output = None if each.quote == '"' else _escape(each.value)
+                    before = text[position : start + each.value_start - len(each.quote)]
+                    found += [
+                        Fragment(Kind.BREAK, before),
+                        mark,
+                        Fragment(Kind.TEXT, value, each.value, output=output),
+                        mark,
+                    ]
+                    position = start + each.value_end + len(each.quote)
+        return [*found, Fragment(Kind.BREAK, text[position:])]
+
+    return View(parse, Syntax(_escape))
+
+
+def _escape(text: str) -> str:
+    return escape(text, {'"': "&quot;"})
+
+
+def pattern_view(pattern: re.Pattern[str]) -> View:
+    """Return a view of the parts of XML that a pattern finds: its group `text`, or its groups for language codes."""
+
+    def parse(text: str) -> list[Fragment]:
+        found, position = list[Fragment](), 0
+        for match in pattern.finditer(text):
+            group = match.lastgroup
+            if group is None or (group == "text" and "<" in unescape(match[group])):  # descriptions may have markup
+                continue
+            raw = match[group]
+            found.append(Fragment(Kind.BREAK, text[position : match.start(group)]))
+            found.append(Fragment(Kind.TEXT, raw, unescape(raw)) if group == "text" else Fragment(Kind.LANGUAGE, raw))
+            position = match.end(group)
+        return [*found, Fragment(Kind.BREAK, text[position:])]
+
+    return View(parse, Syntax(escape))
 
 
 def values(tag: str) -> dict[str, str]:

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from xml.sax.saxutils import escape
 
+from specs import ZooError
 from zoo.documents.fragments import Archive, Format, Fragment, Kind, Syntax, View
 from zoo.documents.segments import PLACEHOLDER
+from zoo.documents.tags import attribute_view
 from zoo.documents.word_fields import CODE, PARTS, is_computed, is_part, join_fields
-from zoo.documents.word_runs import RUN, copy_blank, join_runs, split_runs
 from zoo.documents.xml_tokens import (
     Token,
     attributes,
     children,
-    inline_fragments,
+    code_styles,
     join_raw,
     join_text,
     paragraph_fragments,
@@ -30,8 +32,10 @@ _WORD = (
 )
 _MATH = ("http://schemas.openxmlformats.org/officeDocument/2006/math", "http://purl.oclc.org/ooxml/officeDocument/math")
 _NAMESPACES = {**dict.fromkeys(_WORD, "w"), **dict.fromkeys(_MATH, "m")}
+_PICTURE = re.compile(r"""<(?:[\w.-]++:)?docPr\s(?:[^<>"']|"[^"<]*+"|'[^'<]*+')*+>""")
 _PREFIX = re.compile(rf"""\sxmlns(?::([^\s=]+))?\s*=\s*["'](?:{"|".join(map(re.escape, _WORD))})["']""")
-_DELETED = ("w:del", "w:moveFrom")
+_CODE = "code"
+_COPIED = ("w:del", "w:moveFrom", _CODE)
 _ELEMENTS = {
     **dict.fromkeys(("w:hyperlink", "w:ins", "w:moveTo", "w:dir", "w:bdo")),
     **dict.fromkeys(("w:customXml", "w:smartTag", "w:fldSimple"), ""),
@@ -41,15 +45,23 @@ _COMPUTED = "computed field"
 _RANGE = re.compile(r"w:(bookmark|perm|commentRange|move(?:From|To)Range|customXml\w+Range)(Start|End)")
 _DROPPED = ("", "w:softHyphen", "w:lastRenderedPageBreak", "w:proofErr")
 """Elements that a translation does not need. "" is white space between elements."""
+_STYLED = ("w:p", "w:r", "w:pPrChange", "w:rPrChange")
+"""Elements that have a style, and elements that have an earlier style."""
 _TEXT_BOX = "txbxContent"
+_RUN = "w:r "
+"""Start of the names of runs. The name of a run ends with its style, so that runs of the same style have one name."""
+_MAX_COPIED = 50_000_000
+"""Maximum number of characters of the styles of runs that are split off."""
+_NAME = re.compile(r"<([^\s/>]+)")
 
 
-def _parse(text: str, prefix: str, level: int = 1) -> list[Fragment]:
+def _parse(text: str, prefix: str, code: Collection[str], level: int = 1) -> list[Fragment]:
     """Return the fragments of a part of a Word document (.docx).
 
     Args:
         text: The XML.
         prefix: Prefix of its elements.
+        code: Names of the styles for code.
         level: 1 for the paragraphs of the part, 2 for those of text boxes, which are inside of other paragraphs.
 
     Raises:
@@ -57,14 +69,17 @@ def _parse(text: str, prefix: str, level: int = 1) -> list[Fragment]:
     """
     if level > 1 and _TEXT_BOX not in text:
         return [Fragment(Kind.BREAK, text)]
-    inline = partial(inline_fragments, elements=_ELEMENTS, leaf=partial(_leaf, prefix=prefix))
-    fragments = paragraph_fragments(_read(text), ("w:p",), _DELETED, level, inline)
-    return list(copy_blank(list(join_runs(join_fields(list(split_runs(fragments)))))))
+    leaf = partial(_leaf, prefix=prefix)
+    fragments = paragraph_fragments(_read(text, code), ("w:p",), _COPIED, level, _ELEMENTS, leaf)
+    return list(_join_runs(join_fields(list(_split_runs(fragments)))))
 
 
-def _read(text: str) -> list[Token]:
-    """Return the tokens of a part. White space between tags is part of the token before it."""
-    tokens, result = read_tokens(text, _NAMESPACES), list[Token]()
+def _read(text: str, code: Collection[str]) -> list[Token]:
+    """Return the tokens of a part. White space between tags is part of the token before it.
+
+    Paragraphs and runs in a style for code have the name `_CODE`.
+    """
+    tokens, result, owner = read_tokens(text, _NAMESPACES), list[Token](), 0
     for index, token in enumerate(tokens):
         if token.kind == "text" and not token.text.strip():
             is_content = tokens[index - 1].kind == "start" and tokens[index + 1].kind == "end"
@@ -73,6 +88,11 @@ def _read(text: str) -> list[Token]:
                 continue
         elif token.name == "w:fldSimple" and is_computed(attributes(token.raw).get("instr", "")):
             token = token._replace(name=_COMPUTED)
+        elif token.kind == "start" and token.name in _STYLED:
+            owner = len(result)
+        elif token.name in ("w:pStyle", "w:rStyle") and result[owner].name == token.name.removesuffix("Style"):
+            is_code = attributes(token.raw).get("val") in code
+            result[owner] = result[owner]._replace(name=_CODE if is_code else result[owner].name)
         result.append(token)
     return result
 
@@ -80,7 +100,7 @@ def _read(text: str) -> list[Token]:
 def _leaf(tokens: Sequence[Token], prefix: str) -> Iterator[Fragment]:
     """Yield the fragments of a child of a paragraph that does not contain other elements."""
     name, raw = tokens[0].name, join_raw(tokens)
-    if name == "w:r":
+    if name in ("w:r", _CODE):
         yield from _run(tokens, prefix)
     elif mark := _RANGE.fullmatch(name):
         yield Fragment(Kind.START if mark[2] == "Start" else Kind.END, raw, name=_range_name(tokens[0]))
@@ -106,13 +126,14 @@ def _run(tokens: Sequence[Token], prefix: str) -> Iterator[Fragment]:
     style = join_raw(inside.pop(0)) if inside and inside[0][0].name == "w:rPr" else ""
     fragments = [fragment for child in inside for fragment in _child(child, prefix)]
     kinds, raw = {fragment.kind for fragment in fragments}, join_raw(tokens)
-    if Kind.TEXT in kinds or kinds == {Kind.LINE, Kind.UNIT} or any(is_part(fragment) for fragment in fragments):
-        yield Fragment(Kind.OPEN, tokens[0].raw + style, name=RUN + style)
+    is_text = (Kind.TEXT in kinds or kinds == {Kind.LINE, Kind.UNIT}) and tokens[0].name != _CODE
+    if is_text or any(is_part(fragment) for fragment in fragments):
+        yield Fragment(Kind.OPEN, tokens[0].raw + style, name=_RUN + style)
         yield from fragments
-        yield Fragment(Kind.CLOSE, tokens[-1].raw, name=RUN + style)
+        yield Fragment(Kind.CLOSE, tokens[-1].raw, name=_RUN + style)
     elif Kind.BREAK in kinds:
         yield Fragment(Kind.BREAK, raw)
-    elif Kind.LINE in kinds:
+    elif kinds == {Kind.LINE}:
         yield Fragment(Kind.LINE, raw, " ")
     else:
         is_dropped = bool(fragments) and not any(fragment.written for fragment in fragments)
@@ -149,19 +170,88 @@ def _child(child: Sequence[Token], prefix: str) -> Iterator[Fragment]:
         yield Fragment(Kind.UNIT, raw, output="" if name in _DROPPED else None)
 
 
+def _pictures(text: str) -> Iterator[tuple[int, str, str]]:
+    """Yield the tags that describe pictures."""
+    yield from ((match.start(), "", match[0]) for match in _PICTURE.finditer(text))
+
+
+_DESCRIPTIONS = attribute_view(_pictures, lambda _name, _tag, attribute: attribute.name in ("descr", "title"))
+
+
+def _split_runs(fragments: Iterable[Fragment]) -> Iterator[Fragment]:
+    """Split runs at boundaries, such as tabs, and at parts of fields. Each part is written in its own run.
+
+    Raises:
+        ZooError: The styles of these runs are very long together.
+    """
+    run: Fragment | None = None
+    copied = 0
+    is_empty = False
+    """Whether the start of the run is not written yet."""
+    for fragment in fragments:
+        if fragment.kind is Kind.OPEN and fragment.name.startswith(_RUN):
+            run, is_empty = fragment, True
+            continue
+        if run and (fragment.kind in (Kind.BREAK, Kind.LINE) or is_part(fragment)):
+            copied += len(run.written)
+            if copied > _MAX_COPIED:
+                raise ZooError(
+                    "its text has too many tabs and line breaks in long style definitions", hint="split the document"
+                )
+        is_end = fragment.kind is Kind.CLOSE and fragment.name.startswith(_RUN)
+        if run and (fragment.kind is Kind.BREAK or is_part(fragment)):
+            end = f"</{match[1]}>" if (match := _NAME.match(run.written)) else ""
+            if not is_empty:
+                yield Fragment(Kind.CLOSE, "", name=run.name, output=end)
+            raw = run.raw + fragment.raw if is_empty else fragment.raw
+            yield replace(fragment, raw=raw, output=run.written + fragment.raw + end)
+            run, is_empty = Fragment(Kind.OPEN, "", name=run.name, output=run.written), True
+        elif run and is_empty and is_end:
+            yield Fragment(Kind.UNIT, run.raw + fragment.raw, output="")
+        else:
+            if run and is_empty:
+                yield run
+            is_empty = False
+            yield fragment
+        if is_end:
+            run = None
+
+
+def _join_runs(fragments: Sequence[Fragment]) -> Iterator[Fragment]:
+    """Join neighbouring runs of the same style, into which Word splits text for its own purposes."""
+    index = 0
+    while index < len(fragments):
+        fragment, following = fragments[index], index + 1
+        if fragment.kind is Kind.CLOSE and fragment.name.startswith(_RUN):
+            while following < len(fragments) and _is_dropped(fragments[following]):
+                following += 1
+            next_one = fragments[following] if following < len(fragments) else fragment
+            if next_one.kind is Kind.OPEN and next_one.name == fragment.name:
+                raw = "".join(each.raw for each in fragments[index : following + 1])
+                fragment, index = Fragment(Kind.UNIT, raw, output=""), following
+        yield fragment
+        index += 1
+
+
+def _is_dropped(fragment: Fragment) -> bool:
+    return fragment.kind is Kind.UNIT and not fragment.written and not fragment.text
+
+
 def _text(text: str, prefix: str) -> str:
     return f'<{prefix}t xml:space="preserve">{escape(text)}</{prefix}t>'
 
 
-def _format(text: str) -> Format:
+def _format(text: str, code: Collection[str]) -> Format:
     match = _PREFIX.search(text)
     prefix = f"{match[1]}:" if match and match[1] else ""
     syntax = Syntax(partial(_text, prefix=prefix), needs_runs=True)
-    return tuple(View(partial(_parse, prefix=prefix, level=level), syntax) for level in (2, 1))
+    views = (View(partial(_parse, prefix=prefix, code=code, level=level), syntax) for level in (2, 1))
+    return (_DESCRIPTIONS, *views)
 
 
 def _formats(names: Sequence[str], read: Callable[[str], str]) -> Mapping[str, Format]:
-    return {name: _format(read(name)) for name in names if name.startswith(_PARTS) and name.endswith(".xml")}
+    code = code_styles(*(read(name) for name in names if name == "word/styles.xml"))
+    return {name: _format(read(name), code) for name in names if name.startswith(_PARTS) and name.endswith(".xml")}
 
 
 FORMAT = Archive(_formats)

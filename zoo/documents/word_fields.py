@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from zoo.documents.fragments import Fragment, Kind
+from zoo.documents.fragments import Fragment, Kind, join_fragments
 from zoo.documents.segments import PLACEHOLDER
 
 PARTS = _BEGIN, _SEPARATE, _END = "begin", "separate", "end"
@@ -87,8 +87,8 @@ def _widen_parts(fragments: Sequence[Fragment]) -> list[Fragment]:
 
 
 def _widened(part: Fragment, fragments: Sequence[Fragment]) -> Fragment:
-    joined = _joined(fragments)
-    return replace(part, raw=joined["raw"], output=joined["output"])
+    joined = join_fragments(fragments)
+    return replace(part, raw=joined.raw, output=joined.output)
 
 
 def _is_in_part(fragment: Fragment) -> bool:
@@ -138,14 +138,12 @@ def _join(fragments: Sequence[Fragment], field: _Field, end: int, *, is_whole: b
         if is_computed(field.code):
             text = text or PLACEHOLDER  # Word computes the result when it opens the document
         text, kind = (text, Kind.UNIT) if is_whole else ("", Kind.BREAK)
-        return {field.begin: (end, Fragment(kind, **_joined(parts), text=text))}
+        return {field.begin: (end, join_fragments(parts, text, kind))}
     again = None if field.code.strip().upper().startswith("HYPERLINK") else ""
-    head, tail = _joined(fragments[field.begin : field.separate + 1]), _joined(fragments[end : end + 1])
     kinds = (Kind.OPEN, Kind.CLOSE) if is_whole else (Kind.BREAK, Kind.BREAK)
-    return {
-        field.begin: (field.separate, Fragment(kinds[0], **head, name="field", again=again)),
-        end: (end, Fragment(kinds[1], **tail, name="field", again=again)),
-    }
+    head = join_fragments(fragments[field.begin : field.separate + 1], "", kinds[0], "field", again)
+    tail = join_fragments(fragments[end : end + 1], "", kinds[1], "field", again)
+    return {field.begin: (field.separate, head), end: (end, tail)}
 
 
 def _replaced(fragments: Sequence[Fragment], joined: dict[int, tuple[int, Fragment]]) -> list[Fragment]:
@@ -160,8 +158,3 @@ def _replaced(fragments: Sequence[Fragment], joined: dict[int, tuple[int, Fragme
         result.append(fragment)
         index += 1
     return result
-
-
-def _joined(fragments: Sequence[Fragment]) -> dict[str, str]:
-    """Return the arguments of a fragment that is spelled and written as several fragments."""
-    return {"raw": "".join(each.raw for each in fragments), "output": "".join(each.written for each in fragments)}

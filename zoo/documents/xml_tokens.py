@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -10,6 +12,16 @@ from xml.parsers import expat
 from specs import ZooError
 from zoo.documents import tags
 from zoo.documents.fragments import Fragment, Kind
+
+_CODE = frozenset(
+    (
+        *("htmlcode", "htmlkeyboard", "htmlpreformatted", "htmlsample", "macro", "macrotext", "preformattedtext"),
+        *("sourcecode", "sourcetext", "userentry", "verbatim"),
+    )
+)
+"""Names of styles for code in Word, LibreOffice and pandoc, in lower case without spaces."""
+_NO_LETTER = re.compile("_[0-9a-f]{2}_|[^a-zA-Z]")
+_STYLE_TAG = re.compile(r"<(?:[\w.-]++:)?(style|name|basedOn)\s[^<>]*+>")
 
 
 class Token(NamedTuple):
@@ -107,12 +119,30 @@ def attributes(raw: str) -> dict[str, str]:
     return {each.name.rpartition(":")[2]: each.value for each in tags.attributes(tag[0])} if tag else {}
 
 
+def code_styles(*files: str) -> frozenset[str]:
+    """Return the names of the styles for code, and of the styles based on them, that XML files define."""
+    found, style, based = list[str](), "", defaultdict[str, list[str]](list)
+    for tag in (tag for text in files for tag in _STYLE_TAG.finditer(text)):
+        given = attributes(tag[0])
+        if tag[1] == "style":
+            style = given.get("styleid") or given.get("name", "")
+        parent = given.get("val" if tag[1] == "basedOn" else "parent-style-name", "")
+        based[parent].append(style)
+        names = style, parent, given.get("display-name", ""), given.get("val", "")
+        if not _CODE.isdisjoint(_NO_LETTER.sub("", name).lower().removesuffix("char") for name in names):
+            found.append(style)
+    for style in found:  # the list grows
+        found += based.pop(style, [])
+    return frozenset(found)
+
+
 def paragraph_fragments(
     tokens: Sequence[Token],
     names: Collection[str],
     skipped: Collection[str],
     level: int,
-    inline: Callable[[Sequence[Token]], Iterable[Fragment]],
+    elements: Mapping[str, str | None],
+    leaf: Callable[[Sequence[Token]], Iterable[Fragment]],
 ) -> Iterator[Fragment]:
     """Yield the fragments of paragraphs, and the rest of the file as boundaries.
 
@@ -121,7 +151,9 @@ def paragraph_fragments(
         names: Names of paragraphs.
         skipped: Names of elements whose paragraphs are copied.
         level: 1 for paragraphs of the file, 2 for those inside of other paragraphs, such as in text boxes and notes.
-        inline: Function that returns the fragments of a paragraph from the tokens between its tags.
+        elements: Names of inline elements. The value is None if an element may be repeated around other words.
+            Otherwise, it is the name of the child with the text. "" means all content after the properties.
+        leaf: Function that returns the fragments of a text or of an element that is copied as a whole.
     """
     index, copied, depth, ends = 0, 0, 0, element_ends(tokens)
     while index < len(tokens):
@@ -133,7 +165,7 @@ def paragraph_fragments(
         elif token.name in names:
             end = ends[index]
             yield Fragment(Kind.BREAK, join_raw(tokens[copied : index + 1]))
-            yield from inline(tokens[index + 1 : end - 1])
+            yield from _inline_fragments(tokens[index + 1 : end - 1], elements, leaf)
             copied = end - 1
         elif token.name in skipped:
             end = ends[index]
@@ -141,19 +173,12 @@ def paragraph_fragments(
     yield Fragment(Kind.BREAK, join_raw(tokens[copied:]))
 
 
-def inline_fragments(
+def _inline_fragments(
     tokens: Sequence[Token],
     elements: Mapping[str, str | None],
     leaf: Callable[[Sequence[Token]], Iterable[Fragment]],
 ) -> Iterator[Fragment]:
-    """Yield the fragments of a paragraph.
-
-    Args:
-        tokens: The tokens between the tags of the paragraph.
-        elements: Names of inline elements. The value is None if an element may be repeated around other words.
-            Otherwise, it is the name of the child with the text. "" means all content after the properties.
-        leaf: Function that returns the fragments of a text or of an element that is copied as a whole.
-    """
+    """Yield the fragments of a paragraph from the tokens between its tags (see `paragraph_fragments`)."""
     index, ends, closing = 0, element_ends(tokens), dict[int, tuple[str, int, str | None]]()
     while index < len(tokens):
         token, end = tokens[index], ends[index]

@@ -18,8 +18,7 @@ from zoo.text.lines import clean
 from zoo.text.sentences import checked_texts, excerpt
 from zoo.text.trees.bracketed import read_tree, simplify
 from zoo.text.trees.tokenizer import TreeTokenizer
-from zoo.text.trees.tree import MAX_DEPTH, Tree, escape_brackets, unescape_brackets
-from zoo.text.trees.words import tokenize_words
+from zoo.text.trees.tree import MAX_DEPTH, Tree, escape_brackets, tokenize_words, unescape_brackets
 from zoo.text.vocabulary import Side
 
 

@@ -97,12 +97,13 @@ class InputWarnings:
         if is_split not in self._longest or self._longest[is_split].length < text.length:
             self._longest[is_split] = text
 
-    def count_unkept(self, index: int, translation: Translation) -> None:
-        """Add a translation to the counts. `index` is the index of its text."""
+    def count_unkept(self, text: EncodedText | SearchInput, translation: Translation) -> None:
+        """Add the translation of a text to the counts."""
         if translation.unkept:
             self._unkept += 1
             if len(self._examples) < _MAX_EXAMPLES:
-                self._examples.append(f"text {index + 1:,}: {', '.join(map(excerpt, translation.unkept))}")
+                spans = ", ".join(map(excerpt, translation.unkept))
+                self._examples.append(f"text {text.index + 1:,} ({excerpt(text.text)}): {spans}")
 
     def __enter__(self) -> None:
         pass

@@ -123,7 +123,8 @@ class Protection:
         if stage != _FRAGMENTS and len(spans) > _MAX_SPANS:
             return _Plan([])
         cuts = spans if stage == _FRAGMENTS else [span for span in differences.missing if _is_apart(span, text)]
-        replaced = [span for span in differences.missing or spans if span not in cuts] if stage == _PROXIES else []
+        replaced = [span for span in differences.missing or spans if span not in cuts and not span.is_month]
+        replaced = replaced if stage == _PROXIES else []
         numbers = (number for number in constraint.common_numbers if number not in text)
         proxies = dict(zip(replaced, numbers, strict=False))
         fragments, copied, start = [""], [""], 0

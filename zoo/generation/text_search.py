@@ -261,8 +261,9 @@ class TextSearch:
         with closing(engine.search(sources, strategy)) as results:
             for source, translations in protected(results, self._protection(config, preprocessor), engine):
                 yield from preprocessor.unchanged_translations()
+                text = preprocessor.split_texts.get(source.index, source)
                 if joined := preprocessor.join(source, translations):
-                    preprocessor.warnings.count_unkept(source.index, joined[0])
+                    preprocessor.warnings.count_unkept(text, joined[0])
                     yield source.index, joined
         yield from preprocessor.unchanged_translations()
         if preprocessor.error:

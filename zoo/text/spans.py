@@ -31,7 +31,8 @@ _LITERAL = rf"""(?x:
   | %\(\w+\)[a-z] | %\d+\$[a-z@] | (?<![\w%])%(?:\.\d+)?l?[sdifuxg@](?!\w)
   | (?:(?<!\w)[A-Za-z]:\\|(?<![\w/.~<])(?:~|\.\.?)?/)\w[\w.~+\\/-]*\w   # paths and file names
   | (?<![\w./\\-])(?:[\w-]+[/\\])*[\w-]+(?:\.[\w-]+)*\.(?:{_SUFFIXES})(?!\w)
-  | (?<!\w)[@#][^\W\d]\w*                                               # mentions and hashtags
+  | (?<!\w)(?:[@#][^\W\d]\w*|\#\d\w{{2,}})                               # mentions, hashtags, numbers of orders
+  | (?<![\w-])-[a-zA-Z](?![\w-])                                        # options of commands
   | (?:{_EMOJI}(?:\u200d{_EMOJI})*|[\U0001f1e6-\U0001f1ff]{{2}}|[0-9#*]\ufe0f?\u20e3)+
   | (?<![\w.,])\d{{1,3}}(?:\.\d{{1,3}}){{3}}(?![\w.]*\d)                # IP addresses and versions
   | (?<!\w)v\d+(?:\.\d+)+ | (?<![\w.,])(?!\d{{1,3}}(?:\.\d{{3}})+(?!\d))\d+\.\d+\.\d+(?!\.?\d)
@@ -107,7 +108,22 @@ _NUMBER = (
     rf"(?(before)(?P<scale>\s(?:{_SCALE})(?![^\W\d]))?)"
     rf"(?P<unit>[\s-]?(?:{'|'.join(_UNITS.values())})(?![^\W\d]))?"
 )
-_PARTS = {"date": _DATE, "literal": _LITERAL, "phone": _PHONE, "time": _TIME, "number": _NUMBER}
+_MONTHS = {
+    "en": "January February March April May June July August September October November December",
+    "de": "Januar Februar März April Mai Juni Juli August September Oktober November Dezember",
+}
+"""Names of the months. They are only compared between these languages."""
+_NAMES = [
+    rf"(?:{en}|{de}|{en[:3]}|{de[:3]})"
+    for en, de in zip(_MONTHS["en"].split(" "), _MONTHS["de"].split(" "), strict=True)
+]
+_ANY_MONTH = rf"(?-i:{'|'.join(_NAMES)})(?!\w)"
+_MONTH = (
+    r"(?:(?<=\d\s)|(?<=\d\.\s)|(?<=\d(?:st|[nr]d|th)\s)|(?<=\d(?:st|[nr]d|th)\sof\s))"
+    rf"{_ANY_MONTH}|(?<!\w){_ANY_MONTH}(?=\.?\s\d{{1,2}}(?:st|[nr]d|th)?(?![\w:%]|[.,]\d))"
+)
+"""Month of a day. Without a day, March and May have other meanings, and June is also a first name."""
+_PARTS = {"month": _MONTH, "date": _DATE, "literal": _LITERAL, "phone": _PHONE, "time": _TIME, "number": _NUMBER}
 _SPAN = re.compile("|".join(f"(?P<{name}>{part})" for name, part in _PARTS.items()), re.IGNORECASE)
 
 _SMALL = {
@@ -142,7 +158,7 @@ class Span:
         text: The characters.
         readings: The values that it may have. Two spans agree if they have a value in common.
         unit: The unit of an amount, as in `_UNITS`, or an empty string.
-        numeric: Whether it is an amount, a date, a time or a phone number. Other spans are copied literally.
+        numeric: Whether it is an amount, a date, a month, a time or a phone number. Other spans are copied literally.
         small: The value if a word may replace the number, such as "three". Otherwise -1.
         spellings: How it may be written in a translation, the best spelling first.
     """
@@ -159,6 +175,11 @@ class Span:
     def end(self) -> int:
         """The position after the last character."""
         return self.start + len(self.text)
+
+    @property
+    def is_month(self) -> bool:
+        """Whether it is the name of a month."""
+        return self.numeric and self.text.isalpha()
 
 
 class Differences(NamedTuple):
@@ -231,6 +252,9 @@ def compare(source: str, target: str, source_language: str, target_language: str
 
 def _is_written(span: Span, text: str, language: str) -> bool:
     """Return whether a text contains a span, literally or as words."""
+    if span.is_month:
+        name = span.spellings[0]
+        return re.search(rf"\b(?:{name}|{name[:3]})(?!\w)", text) is not None
     if not span.numeric:
         edges = r"(?<!\w)" * span.text[0].isalnum(), r"(?![\w/])" * span.text[-1].isalnum()
         return re.search(f"{edges[0]}{re.escape(span.text)}{edges[1]}", text) is not None
@@ -258,6 +282,12 @@ def _find(text: str, source: str, target: str) -> Iterator[Span]:
         start, whole = match.start(), match[0].rstrip()
         if match["literal"]:
             yield Span(start, whole, frozenset([whole]), numeric=False, spellings=(whole,))
+        elif match["month"]:
+            if source in _MONTHS and target in _MONTHS:
+                number = next(number for number, name in enumerate(_NAMES, 1) if re.fullmatch(name, whole))
+                yield Span(
+                    start, whole, frozenset([f"month {number}"]), spellings=(_MONTHS[target].split(" ")[number - 1],)
+                )
         elif match["date"]:
             parts = sorted(int(part) % 100 for part in re.findall(r"\d+", whole))
             yield Span(start, whole, frozenset([f"date {parts}"]), spellings=(whole,))

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import io
+import random
 import zipfile
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from tests.zoo.documents.test_markup import Outline, letters, random_tree
 from tests.zoo.documents.translators import Shuffle
 from zoo.documents.document import Document, translate_document
 
@@ -115,3 +119,40 @@ def test_a_book_stays_as_it_is_if_every_text_does() -> None:
     document = Document(content, "a.epub")
     assert [segment.text for segment in document.segments] == ["one two", "one"]
     assert document.render(["one two", "one"], [[], []]) == content
+
+
+def random_book(draw: random.Random) -> dict[str, str]:
+    number = '<span epub:type="pagebreak">12</span>'
+    pages = {
+        f"OPS/{name}.xml": f"<html lang='en'>{random_tree(draw)}{number}</html>" for name in "abc"[: draw.randint(1, 3)]
+    }
+    words = draw.choices(["one", "two &amp; three", "4", "<i>five</i>"], k=3)
+    points = "".join(f"<navPoint><navLabel><text>{word}</text></navLabel></navPoint>" for word in words)
+    metadata = "".join(
+        f"<dc:{name}>{word}</dc:{name}>" for name, word in zip(("title", "creator"), words, strict=False)
+    )
+    items = {**dict.fromkeys((name[4:] for name in pages), XHTML), "toc": CONTENTS}
+    return {"OPS/content.opf": package(items, metadata), "OPS/toc": f"<ncx>{points}</ncx>", **pages}
+
+
+def check_book(seed: int) -> None:
+    files = random_book(random.Random(seed))
+    content = book(files)
+    document = Document(content, "a.epub")
+    texts = [segment.text for segment in document.segments]
+    assert document.render(texts, [[] for _ in texts]) == content
+    model = Shuffle(seed)
+    with zipfile.ZipFile(
+        io.BytesIO(translate_document(content, "a.epub", model.translate_all, model.align))
+    ) as archive:
+        for name, before in files.items():
+            outlines = [Outline(text) for text in (before, archive.read(name).decode())]
+            texts = ["".join(letters("".join(outline.texts))) for outline in outlines]
+            assert texts[0] == texts[1]
+            assert {name for name, _ in outlines[0].elements} == {name for name, _ in outlines[1].elements}
+            assert outlines[0].titles == outlines[1].titles
+
+
+@given(seed=st.integers(0, 10**9))
+def test_random_books_keep_their_elements_and_letters(seed: int) -> None:
+    check_book(seed)

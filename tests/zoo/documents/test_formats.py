@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import io
 import random
+import re
 import zipfile
 from contextlib import suppress
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from specs import ZooError
-from tests.zoo.documents.test_markup import align_reversed, random_tree, reverse
+from tests.zoo.documents.test_markup import align_reversed, letters, random_tree, reverse
+from tests.zoo.documents.translators import Shuffle
 from zoo.documents import archives
 from zoo.documents.document import FORMATS, translate_document
 
@@ -101,8 +105,8 @@ def test_a_document_stays_as_it_is_if_every_text_does(suffix: str) -> None:
         (
             ".docx",
             "<w:p><w:r><w:t>one </w:t></w:r><w:r><w:rPr><w:b/></w:rPr><w:t>two &amp;</w:t></w:r></w:p>",
-            '<w:p><w:r><w:rPr><w:b/></w:rPr><w:t xml:space="preserve">&amp; TWO </w:t></w:r>'
-            '<w:r><w:t xml:space="preserve">ONE</w:t></w:r></w:p>',
+            '<w:p><w:r><w:rPr><w:b/></w:rPr><w:t xml:space="preserve">&amp; TWO</w:t></w:r>'
+            '<w:r><w:t xml:space="preserve"> ONE</w:t></w:r></w:p>',
         ),
         (
             ".odt",
@@ -187,3 +191,71 @@ def test_any_bytes_give_a_document_or_an_error() -> None:
                     damaged[generator.randrange(len(damaged))] = generator.randrange(256)
             with suppress(ZooError):
                 assert translated(suffix, bytes(damaged), str) == damaged
+
+
+HEAD = re.compile(r"(?:[0-9]+(?:\r\n|\r|\n))?[ ]?[0-9:,]+ --> [0-9:,]+[^\r\n]*")
+TAG = re.compile(r"</?[ib]>|<font [^>]*>|</font>|\{[^}]*\}")
+
+
+def random_line(draw: random.Random) -> str:
+    marks = ["", "", "", "- ", "– ", ">> ", "♪ ", "[door slams] ", "ANNA: ", "(sighs) ", "a) ", "{\\an8}", "☐ ", "12 "]
+    words = draw.choices(
+        ["one", "Two", "three,", "four.", "x-y", "5", "<", "&", "A->B", "wash\u00ading"], k=draw.randint(0, 5)
+    )
+    for name in ("i", "b", 'font color="red"'):
+        if words and draw.random() < 0.2:
+            start = draw.randrange(len(words))
+            words[start] = f"<{name}>{words[start]}"
+            last = draw.randrange(start, len(words))
+            words[last] += f"</{name.split()[0]}>"
+    return draw.choice(marks) + " ".join(words) + draw.choice(["", "", " ♪", " [sound]", " "])
+
+
+def random_subtitles(draw: random.Random) -> str:
+    parts, end = [draw.choice(["", "", "\ufeff", "\n"])], draw.choice(["\n", "\r\n", "\r"])
+    for number in range(draw.randint(1, 4)):
+        lines = [random_line(draw) for _ in range(draw.randint(0, 3))]
+        head = f"{number}{end}" * (draw.random() < 0.8) + "00:00:01,000 --> 00:00:02,000" + draw.choice(["", " X1:5"])
+        parts.append(end.join([head, *lines]) + end * draw.randint(2, 3))
+    return "".join(parts)
+
+
+def random_plain_text(draw: random.Random) -> str:
+    gaps = ["\n", "\r\n", "\r", "\n\n", "\t", "   ", "\f", "\u2028", "\u00a0\u00a0"]
+    return "".join(random_line(draw) + draw.choice(gaps) for _ in range(draw.randint(0, 6)))
+
+
+def shuffled(suffix: str, content: bytes, seed: int) -> bytes:
+    model = Shuffle(seed)
+    return translate_document(content, f"a{suffix}", model.translate_all, model.align)
+
+
+def check_subtitles(seed: int) -> None:
+    text = random_subtitles(random.Random(seed))
+    assert translated(".srt", text.encode(), str).decode() == text
+    result = shuffled(".srt", text.encode(), seed).decode()
+    assert HEAD.findall(result) == HEAD.findall(text)
+    for before, after in zip(HEAD.split(text), HEAD.split(result), strict=True):
+        assert re.findall(r"\r\n|\r|\n", after) == re.findall(r"\r\n|\r|\n", before)
+        assert letters(TAG.sub("", after)) == letters(TAG.sub("", before.replace("\u00ad", "")))
+        assert set(TAG.findall(after)) == set(TAG.findall(before))
+        assert after.count("<i>") == after.count("</i>")
+
+
+def check_plain_text(seed: int) -> None:
+    text = random_plain_text(random.Random(seed))
+    assert translated(".txt", text.encode(), str).decode() == text
+    result = shuffled(".txt", text.encode(), seed).decode()
+    parts = [re.split("([\r\n\f\u2028]+|\t|   |\u00a0\u00a0)", each) for each in (text, result)]
+    for before, after in zip(*parts, strict=True):
+        assert after == before or letters(after) == letters(before.replace("\u00ad", ""))
+
+
+@given(seed=st.integers(0, 10**9))
+def test_random_subtitles_keep_their_times_lines_marks_and_letters(seed: int) -> None:
+    check_subtitles(seed)
+
+
+@given(seed=st.integers(0, 10**9))
+def test_random_plain_texts_keep_their_lines_gaps_and_letters(seed: int) -> None:
+    check_plain_text(seed)

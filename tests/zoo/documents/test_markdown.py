@@ -82,6 +82,10 @@ def test_what_is_not_commonmark_is_copied(before: str, after: str | None) -> Non
         ("one <code>a two", None),
         ("one two<br>three four", "TWO ONE<br>FOUR THREE"),
         ("one <img src=a> two", "TWO ONE <img src=a>"),
+        (
+            "> <p\n> title='one two'>\n> <img alt=\"three four\">five\n",
+            '> <p\n> title="TWO ONE">\n> <img alt="FOUR THREE">FIVE\n',
+        ),
         ("<div>one <b>two</b> & three</div>", "<div>THREE &amp; <b>TWO</b> ONE</div>"),
         (
             "<Tabs>\n  <Tab a=b>\none <b>two</b>\n  </Tab>\n</Tabs>",

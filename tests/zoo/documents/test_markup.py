@@ -22,7 +22,7 @@ WORD = re.compile(r"\w+|[^\w\s]")
 BLOCKS, INLINE = ("p", "div", "li", "h1", "td", "legend"), ("b", "i", "a", "span", "em", "x-y", "nobr", "ruby")
 VOID = ("br", "img", "wbr", "hr", "meta")
 UNITS = (
-    *("<br>", "<img src='a.png'>", "<img alt='one two'>", "<wbr>", "<!-- c -->", "<code>f(x)</code>", "<hr>", "<x/>"),
+    *("<br>", "<img src='a.png'>", "<img alt='one two'>", "<!-- c -->", "<code>f(x)</code>", "<hr>", "<x/>"),
     *('<keep translate="no">one <b>two</b></keep>', "<meta itemprop='a'>", "<code>ls</code>", '<keep translate="no"/>'),
 )
 

@@ -123,6 +123,29 @@ def test_notes_keep_their_text_when_they_change_places() -> None:
     assert re.findall("[A-Z ]+", re.sub("<[^>]*>", "|", result)) == ["SIX TWO", "FOUR FIVE", " ONE", "FOUR THREE"]
 
 
+def test_text_in_a_code_style_is_copied() -> None:
+    styles = (
+        '<s:style s:name="T1" s:parent-style-name="Own"/><s:style s:name="Own" s:display-name="Source Text"/>'
+        '<s:style s:name="P1" s:parent-style-name="Preformatted_20_Text"/><s:style s:name="T2"/>'
+    )
+    before = '<t:p>one <t:span t:style-name="{}">ls -l</t:span> two</t:p>'
+    code, text = before.format("T1"), before.format("T2")
+    block = '<t:p t:style-name="P1">one two</t:p>'
+    form = open_document.FORMAT.formats(["content.xml", "styles.xml"], lambda name: styles * (name == "styles.xml"))
+    result = render(document(code + text + block), form["content.xml"], Shuffle())
+    swapped = code.replace("one", "TWO").replace(" two", " ONE")
+    assert result == document(
+        swapped + text.replace(">one", ">TWO").replace("ls -l", "L - LS").replace("> two", "> ONE") + block
+    )
+
+
+def test_descriptions_of_pictures_are_translated() -> None:
+    before = "<t:p>one <draw:frame><svg:title>{}</svg:title>\n<svg:desc>{}</svg:desc></draw:frame></t:p>"
+    start = START.replace(">", " xmlns:svg='u'>")
+    result = render(start + before.format("two &amp; three", "four five") + "</o:text>", FORMAT, Shuffle())
+    assert before.format("THREE &amp; TWO", "FIVE FOUR").replace("one", "ONE") in result
+
+
 def test_deleted_text_is_left_alone() -> None:
     before = "<t:tracked-changes><t:deletion><t:p>one two</t:p></t:deletion></t:tracked-changes><t:p>three</t:p>"
     assert texts(before) == ["three"]

@@ -276,6 +276,52 @@ def test_text_boxes_are_segments_of_their_own() -> None:
     assert outline(translated(text, Shuffle())) == "TWO ONEFIVE FOUR¶¶THREESIX¶"
 
 
+def styled(style: str, *parts: str) -> str:
+    return "".join(f'<w:r><w:rPr><w:rStyle w:val="{style}"/></w:rPr>{part}</w:r>' for part in parts)
+
+
+def translated_with_styles(text: str) -> str:
+    names = {"HTMLCode": "HTML Code", "Eigen": "x", "Klasse": "Code", "SourceCode": "Source Code"}
+    styles = "".join(
+        f'<w:style w:styleId="{key}"><w:name w:val="{name}"/><w:basedOn w:val="{"HTMLCode" * (key == "Eigen")}"/>'
+        "</w:style>"
+        for key, name in names.items()
+    )
+    parts = {"word/document.xml": text, "word/styles.xml": f'<w:styles xmlns:w="{W}">{styles}</w:styles>'}
+    content = archive(*((name, part.encode()) for name, part in parts.items()))
+    model = Shuffle()
+    result = translate_document(content, "a.docx", model.translate_all, model.align)
+    with zipfile.ZipFile(io.BytesIO(result)) as written:
+        return written.read("word/document.xml").decode()
+
+
+@pytest.mark.parametrize(("style", "is_code"), [("HTMLCode", True), ("Eigen", True), ("Klasse", False)])
+def test_text_in_a_code_style_is_copied(style: str, is_code: bool) -> None:
+    code = styled(style, "<w:t>ls </w:t><w:br/>", '<w:t xml:space="preserve">-l</w:t>')
+    before, after = make("one # three").split("#")
+    result = translated_with_styles(before + f"</w:t></w:r>{code}<w:r><w:t>" + after)
+    assert (code in result) is is_code
+    assert ("LS" in result) is not is_code
+    if is_code:
+        assert outline(result) == "THREE ls ↵-l ONE"
+
+
+def test_paragraphs_in_a_code_style_are_copied() -> None:
+    style = '<w:pPr><w:pStyle w:val="SourceCode"/><w:rPr><w:rStyle w:val="HTMLCode"/></w:rPr></w:pPr>'
+    changed = '<w:pPr><w:pPrChange><w:pPr><w:pStyle w:val="SourceCode"/></w:pPr></w:pPrChange></w:pPr>'
+    text = make("one two¶three four¶five six").replace("<w:p>", f"<w:p>{style}", 1)
+    text = text.replace("<w:p><w:r>", f"<w:p>{changed}<w:r>", 1)
+    assert outline(translated_with_styles(text)) == "one two¶FOUR THREE¶SIX FIVE"
+
+
+def test_descriptions_of_pictures_are_translated() -> None:
+    picture = '<wp:docPr xmlns:wp=\'u\' id="1" descr="{}" name=\'one two\' title="{}"/>'
+    text = make("one @").replace("<w:drawing/>", picture)
+    assert picture.format("&quot; FOUR &quot; THREE", "IT'S") in translated(
+        text.format("three &quot;four&quot;", "it's"), Shuffle()
+    )
+
+
 def check(before: str, after: str) -> None:
     """Require the same constructs, with fields and ranges in order, and all text in runs."""
     parts = [ElementTree.fromstring(text) for text in (before, after)]

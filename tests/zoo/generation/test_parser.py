@@ -19,8 +19,7 @@ from zoo.generation.search_tree import record_search
 from zoo.generation.streaming import translate_lines
 from zoo.text.trees.bracketed import read_tree, simplify
 from zoo.text.trees.tokenizer import Linearisation
-from zoo.text.trees.tree import Tree
-from zoo.text.trees.words import tokenize_words
+from zoo.text.trees.tree import Tree, tokenize_words
 from zoo.text.vocabulary import Vocabulary
 
 PAIRS = [tree_example(str(simplify(read_tree(pair.tree)))) for pair in builtin.sentences("dev", 60)]

@@ -194,7 +194,7 @@ def test_what_cannot_be_repaired_is_named(copyist, report):
         assert (best.text, best.unkept) == ("we pay 99 or 99", ("12", "48", "99", "99"))
     (warning,) = {each for each in report.warnings if "lack" in each}
     assert "1 of 1 translations" in warning
-    assert "text 1: '12', '48'" in warning
+    assert "text 1 ('we pay 12 or 48'): '12', '48'" in warning
     report.warnings.clear()
     translator.hypotheses([text], n_best=2, protect=False)
     assert not report.warnings

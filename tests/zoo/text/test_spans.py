@@ -29,7 +29,8 @@ from zoo.text.spans import compare, find_spans, needs_translation
         ("%s, %d, %1$s, %(name)s, {0}, {name}, {{ name }}, ${x}", "%s %d %1$s %(name)s {0} {name} {{ name }} ${x}"),
         ("😊👍🏽 or 👨‍👩‍👧, 🇩🇪 and 1️⃣", ["😊👍🏽", "👨‍👩‍👧", "🇩🇪", "1️⃣"]),
         ("next → or ↩︎", ["→", "↩︎"]),
-        ("#Berlin with @anna_b", ["#Berlin", "@anna_b"]),
+        ("#Berlin with @anna_b, #12345 and #1", ["#Berlin", "@anna_b", "#12345", "1"]),
+        ("use ls -l or - x-y", ["-l"]),
         ("on A4 with H2O", ["A4", "H2O"]),
         ("COVID-19 in 3D at 221B, X7-99B, an 5-year-old", ["COVID-19", "3D", "221B", "X7-99B", "5"]),
         ("24/7, 1/2 cup, 2–4 kg, 3:2, ½", ["24/7", "1/2", "2–4 kg", "3:2", "½"]),
@@ -61,7 +62,9 @@ def test_other_text_is_not_recognised(text):
         ("at 9:15 p.m.", "um 21:15 Uhr"), ("at 9:15 a.m.", "um 9.15 Uhr"), ("at 9:15", "um 21:15 Uhr"),
         ("at 9 p.m.", "um 9 Uhr abends"), ("at 9:15 p.m.", "um 9:15 abends"), ("٣ %", "3 %"),
         ("at 9 o'clock", "um neun Uhr"), ("at 9", "um 9 Uhr"),
-        ("3/4/2024", "04.03.2024"), ("3rd of May", "3. Mai"), ("the 3rd", "der dritte"), ("the 1990s", "die 1990er"),
+        ("3/4/2024", "04.03.2024"), ("3rd of May", "3. Mai"), ("March 3rd, 2024", "3. März 2024"),
+        ("2 Oct", "2. Okt."), ("10 may", "10 mag"), ("May 10%", "Mag 10%"),
+        ("the 3rd", "der dritte"), ("the 1990s", "die 1990er"),
         ("3 dogs", "drei Hunde"), ("three dogs", "3 Hunde"), ("10,000", "10.000"),
         ("50 %", "50%"), ("50 percent", "50 Prozent"), ("3.5 kg", "3,5 Kilogramm"), ("1,234,567", "1.234.567"),
         ("555-1234", "555-1234"), ("it is half past 9", "es ist 9:30 Uhr"),
@@ -94,6 +97,8 @@ def test_translations_agree_up_to_the_notation(source, target):
         ("open 24/7 on pages 5-10", "24 7 auf 510 offen", ["24/7", "5-10"], ["24", "7", "510"]),
         ("20 m²", "20 Meilen", ["20 m²"], []),
         ("on 3/4/2024", "um halb", ["3/4/2024"], []),
+        ("on March 3, 2024", "am 3. April 2024", ["March"], []),
+        ("on the 3rd of May", "am 3.", ["May"], []),
         ("1 hour", "einfach, Eis", ["1"], []),
         ("COVID-19 in 3D", "COVDD19 in 3", ["COVID-19", "3D"], ["19", "3"]),
         ("{0} 😊", "{1}", ["{0}", "😊"], []),
@@ -131,6 +136,11 @@ def test_spans_are_spelled_as_in_the_target_language(text, spellings):
     (span,) = find_spans(text, "en", "de")
     assert list(span.spellings) == spellings
     assert all(compare(text, spelling, "en", "de")[:2] == ([], []) for spelling in spellings[:1])
+
+
+def test_months_are_spelled_in_the_target_language():
+    assert [span.spellings for span in find_spans("3. Mai", "de", "en")][1:] == [("May",)]
+    assert compare("3 mai", "3. Juni", "fr", "de")[:2] == ([], [])
 
 
 def test_the_number_of_a_version_is_spelled_as_it_is():

@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 ROOT = "TOP"
 """Label of the constituent that covers a whole sentence."""
@@ -129,3 +130,22 @@ def detokenise(words: Iterable[str]) -> str:
     There is no space before `.`, `,` and `?`. The words `can not`, which the Penn Treebank separates, become `cannot`.
     """
     return _SPACE_BEFORE_PUNCTUATION.sub("", " ".join(words)).replace("can not ", "cannot ")
+
+
+def tokenize_words(text: str, language: str) -> str:
+    """Return a sentence with spaces between its words, as in the Penn Treebank.
+
+    `She can't.` becomes `She ca n't .`
+
+    Args:
+        text: The sentence.
+        language: Language code. Only English sentences are changed.
+    """
+    return " ".join(_tokenizer().tokenize(text)) if language.partition("-")[0] == "en" else text
+
+
+@lru_cache
+def _tokenizer() -> Any:
+    from nltk.tokenize.destructive import NLTKWordTokenizer  # takes 0.15 s to import, and only parsing needs it
+
+    return NLTKWordTokenizer()
