@@ -33,17 +33,6 @@ def _steps(program: Any, state: Any, *tokens: list[int]) -> tuple[torch.Tensor, 
     return log_probabilities[:, 0], state
 
 
-def test_cached_decoding_equals_the_full_pass(small: Callable[..., Spec]) -> None:
-    program = build(small(), TRANSLATE)
-    source, target = Stream.full(torch.randint(4, 101, (5, 9))), torch.randint(4, 101, (5, 40))
-    state, steps = program.encode(source), []
-    for token in target[:, :-1].split(1, 1):
-        log_probabilities, state = program.advance(state, token)
-        steps.append(log_probabilities)
-    cached = torch.cat(steps, 1).gather(-1, target[:, 1:, None])[..., 0]
-    torch.testing.assert_close(cached, program.score(source, target), atol=1e-5, rtol=0)
-
-
 def test_selected_rows_continue_their_own_past(program: Any) -> None:
     sources = [[7, 8, 9, 3], [5, 3], [9, 6, 3]]
     _, state = _steps(program, program.encode(Stream.pad(sources)), [2, 2, 2])
@@ -92,12 +81,6 @@ def test_top_k_of_a_program_is_that_of_its_log_probabilities(program: Any) -> No
 def _sorted_tokens(row: list[float], count: int, suppressed: frozenset[int]) -> list[int]:
     allowed = [(-value, token) for token, value in enumerate(row) if token not in {PAD, BOS, *suppressed}]
     return [token for _, token in sorted(allowed)[:count]]
-
-
-def test_top_k_of_a_small_vocabulary_returns_all_tokens() -> None:
-    values, tokens, _ = top_k(torch.tensor([[0.0, -2.0, 0.0, -1.0]]), 8)
-    assert tokens[0, :2].tolist() == [EOS, 1]
-    assert values[0].tolist() == [-1.0, -2.0, -torch.inf, -torch.inf]
 
 
 @pytest.mark.parametrize("levels", [1, 5, 50, 10**6])
