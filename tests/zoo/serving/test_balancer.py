@@ -19,7 +19,7 @@ from zoo.serving.documents import Documents
 from zoo.serving.settings import Limits
 
 DOCS = Path(__file__).parents[3] / "docs" / "how-to"
-DOCUMENTS = 30
+DOCUMENTS = 12
 PUBLIC = "http://translate.example.org:8080"
 DOCUMENT_PATHS = ("/download_file/{secret}", "/v2/document/{document_id}", "/v2/document/{document_id}/result")
 
