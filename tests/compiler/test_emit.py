@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Callable
 
-import specs
-from compiler import TRANSLATE, EmittedProgram, Purpose, build, emit, graphs
+from compiler import TRANSLATE, Purpose, emit, graphs
 from specs import Spec
 
 
@@ -23,16 +21,3 @@ def test_equal_layers_share_one_function_that_each_of_them_calls(small: Callable
         ]
         assert code.main[Purpose.TRAIN].count("encoder_layer(") == n
         assert code.main[Purpose.DECODE_STEP].count("decoder_layer_step(") == n
-
-
-def test_the_program_runs_the_emitted_code(small: Callable[..., Spec]) -> None:
-    program = build(small())
-    assert isinstance(program, EmittedProgram)
-    assert program.code == str(emit(program.graphs.values()))
-    functions = [node.name for node in ast.parse(program.code).body if isinstance(node, ast.FunctionDef)]
-    assert functions[-3:] == ["encode", "decode_step", "score"]
-
-
-def test_lines_are_short() -> None:
-    text = str(emit(graphs(specs.load("base"), [Purpose.TRAIN, *TRANSLATE]).values()))
-    assert max(map(len, text.splitlines())) <= 125

@@ -83,7 +83,7 @@ def _sorted_tokens(row: list[float], count: int, suppressed: frozenset[int]) -> 
     return [token for _, token in sorted(allowed)[:count]]
 
 
-@pytest.mark.parametrize("levels", [1, 5, 50, 10**6])
+@pytest.mark.parametrize("levels", [1, 5, 10**6])
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_top_k_sorts_the_allowed_tokens_by_value_and_id(
     monkeypatch: pytest.MonkeyPatch, levels: int, asynchronous: bool
@@ -91,7 +91,7 @@ def test_top_k_sorts_the_allowed_tokens_by_value_and_id(
     """Allowed tokens keep their values. If there are too few, -inf fills up the row."""
     monkeypatch.setattr("compiler.top_k._is_asynchronous", lambda tensor: asynchronous)
     generator = torch.Generator().manual_seed(levels)
-    for vocabulary, count in product((12, 300), (1, 2, 8)):
+    for vocabulary, count in product((12, 300), (1, 8)):
         rows = -torch.randint(levels, (40, vocabulary), generator=generator).float()
         before = rows.clone()
         masks = [torch.rand(rows.shape, generator=generator) < share for share in (0.0, 0.05, 0.5)]
@@ -110,7 +110,7 @@ def test_top_k_sorts_the_allowed_tokens_by_value_and_id(
         assert torch.equal(rows, before)
 
 
-@pytest.mark.parametrize("levels", [1, 3, 40, 10**6])
+@pytest.mark.parametrize("levels", [3, 10**6])
 def test_top_k_breaks_ties_in_the_same_way_on_a_gpu(levels: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a GPU, the host does not ask whether there are ties, because it would wait for the device."""
     rows = -torch.randint(levels, (40, 60), generator=torch.Generator().manual_seed(levels)).float()

@@ -137,7 +137,7 @@ TREE_STRATEGIES = {
 }
 
 
-@pytest.fixture(scope="module", params=["toy", "eager", pytest.param("native", marks=pytest.mark.integration)])
+@pytest.fixture(scope="module", params=["toy", pytest.param("native", marks=pytest.mark.integration)])
 def program(request, toy, tmp_path_factory):
     if request.param == "toy":
         return toy(SIZE, 1, 100)
